@@ -42,10 +42,7 @@ def interface_with_images(dataset: Dataset) -> Interface:
 
 def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> EpisodeSource:
     """`episodes` (default all) of `dataset`, in that order."""
-    chosen = range(dataset.episodes) if episodes is None else [int(e) for e in episodes]
-    for index in chosen:
-        if not 0 <= index < dataset.episodes:
-            raise BadInput(f"episode of {dataset.path}", got=index, expected=f"0 to {dataset.episodes - 1}")
+    chosen = range(dataset.episodes) if episodes is None else dataset.check_episodes(episodes)
     stamps = stamps_of(dataset.episode(0))
     interface = interface_with_images(dataset)
     return EpisodeSource(interface, drafts(dataset, chosen), len(chosen), stamps, outcomes=dataset.outcomes)

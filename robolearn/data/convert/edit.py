@@ -30,8 +30,7 @@ def keep(dataset: Dataset, episodes: Sequence[int]) -> EpisodeSource:
 
 def drop(dataset: Dataset, episodes: Sequence[int]) -> EpisodeSource:
     """All but `episodes`."""
-    _known(dataset, episodes)
-    gone = set(episodes)
+    gone = set(dataset.check_episodes(episodes))
     return keep(dataset, [index for index in range(dataset.episodes) if index not in gone])
 
 
@@ -108,7 +107,7 @@ def crop(dataset: Dataset, start: int, end: int, episodes: Sequence[int] | None 
     """
     if start < 0 or end < 0 or start + end == 0:
         raise BadInput("crop", got=f"--start {start} --end {end}", expected="a step at least")
-    chosen = set(range(dataset.episodes) if episodes is None else _known(dataset, episodes))
+    chosen = set(range(dataset.episodes) if episodes is None else dataset.check_episodes(episodes))
     for index in sorted(chosen):
         if dataset.lengths[index] <= start + end:
             expected = f"more than the {start + end} that are cut"
@@ -219,13 +218,6 @@ def _mapped(source: EpisodeSource, change: Callable[[EpisodeDraft], EpisodeDraft
 def _with(draft: EpisodeDraft, **changes: object) -> EpisodeDraft:
     episode: Episode = replace(draft.episode, **changes)  # type: ignore[arg-type]
     return replace(draft, episode=episode)
-
-
-def _known(dataset: Dataset, episodes: Sequence[int]) -> Sequence[int]:
-    for index in episodes:
-        if not 0 <= index < dataset.episodes:
-            raise BadInput(f"episode of {dataset.path}", got=index, expected=f"0 to {dataset.episodes - 1}")
-    return episodes
 
 
 def _same(a: Interface, b: Interface, what: str) -> None:

@@ -103,7 +103,64 @@ class Dataset:
           BadInput: not a data set, no episodes, a missing or corrupt file, counts that do not add up, or a
             number that is not finite; the message names the file, or the episode and the frame.
         """
-        return _open(place_of(path, cache), images, cache)
+        root = place_of(path, cache)
+        what = f"data set {root}"
+        if isinstance(root, Path) and not root.is_dir():
+            raise BadInput(f"{what}: {no_such_folder(root)}", hint=layout.A_SET)
+        info = layout.read_info(root)
+        if isinstance(root, RemotePath):
+            root.check_ranges(layout.INFO_PATH)
+        check_version(info, what)
+        interface = interface_of(info, what=what)
+        if not images:
+            interface = replace(interface, observation=vectors(interface))
+        if not info["total_episodes"]:
+            raise BadInput(what, got="no episodes", expected="at least one")
+        episodes = episodes_of(root, info, interface)
+        frames = frames_of(root, info, episodes, interface)
+
+        lengths = episodes["length"].to_numpy().astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+        names = names_of(info)
+        numbers = [*(names[key] for key in vectors(interface)), "action"]
+        check_frames(root, frames, lengths, starts, numbers)
+        tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
+        task_index = frames["task_index"]
+        if task_index.min() < 0 or task_index.max() >= len(tasks):
+            raise BadInput(f"{what}: task_index", got=int(task_index.max()), expected=f"0 to {len(tasks) - 1}")
+
+        def flagged(name: str) -> NDArray[np.bool_] | None:
+            return np.logical_or.reduceat(frames[name], starts) if name in frames else None
+
+        success = flagged(SUCCESS)
+        success = np.zeros(len(lengths), bool) if success is None else success
+        terminated = flagged("next.terminated")
+        truncated = flagged("next.truncated")
+        terminated = np.zeros(len(lengths), bool) if terminated is None else terminated
+        truncated = ~terminated if truncated is None else truncated
+        observation = {key: frames[names[key]] for key in vectors(interface)}
+        folder = cache_folder(root, cache)
+        reward = frames.get("next.reward")
+        return Dataset(
+            path=root,
+            info=info,
+            interface=interface,
+            tasks=tasks,
+            stats=stats_of(root, numbers, frames),
+            lengths=lengths,
+            starts=starts,
+            observation=observation,
+            action=frames["action"],
+            reward=np.zeros(len(task_index), np.float32) if reward is None else reward,
+            task_index=task_index,
+            success=success,
+            terminated=terminated,
+            truncated=truncated,
+            intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
+            stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
+            readers=readers_of(root, info, episodes, interface, folder),
+            cache=folder,
+        )
 
     def seeing(self, features: Sequence[str] = ()) -> Dataset:
         """This set with some of its observation features only, by default without what is privileged where it has
@@ -236,8 +293,7 @@ class Dataset:
 
     def episode(self, index: int) -> Episode:
         """Episode `index`; its arrays are views of the data set's. Images are decoded when they are looked at."""
-        if not 0 <= index < self.episodes:
-            raise BadInput(f"episode of {self.path}", got=index, expected=f"0 to {self.episodes - 1}")
+        self.check_episodes([index])
         start = int(self.starts[index])
         rows = slice(start, start + int(self.lengths[index]))
         observation: Mapping[str, NDArray] = {key: array[rows] for key, array in self.observation.items()}
@@ -264,14 +320,18 @@ class Dataset:
             return lambda: frames[rows]
         return lambda: self.readers[key].decode(episode)
 
+    def check_episodes(self, episodes: Sequence[int]) -> list[int]:
+        """`episodes` as a list; raises `BadInput` where the set has not all of them."""
+        for index in episodes:
+            if not 0 <= index < self.episodes:
+                raise BadInput(f"episode of {self.path}", got=index, expected=f"0 to {self.episodes - 1}")
+        return [int(index) for index in episodes]
+
     def frames_of(self, episodes: Sequence[int] | None = None) -> NDArray[np.int64]:
         """The frame numbers of `episodes` (default all), in order."""
         if episodes is None:
             return np.arange(self.frames)
-        chosen = [int(e) for e in episodes]
-        for index in chosen:
-            if not 0 <= index < self.episodes:
-                raise BadInput(f"episode of {self.path}", got=index, expected=f"0 to {self.episodes - 1}")
+        chosen = self.check_episodes(episodes)
         ranges = [np.arange(self.starts[e], self.starts[e] + self.lengths[e]) for e in chosen]
         return np.concatenate(ranges) if ranges else np.zeros(0, np.int64)
 
@@ -287,63 +347,3 @@ class Dataset:
             key: {name: value if name == "count" else value.reshape(shapes[key]) for name, value in stats.items()}
             for key, stats in describe_many(arrays).items()
         }
-
-
-def _open(root: Path | RemotePath, images: bool, cache: str | Path | bool | None) -> Dataset:
-    what = f"data set {root}"
-    if isinstance(root, Path) and not root.is_dir():
-        raise BadInput(f"{what}: {no_such_folder(root)}", hint=layout.A_SET)
-    info = layout.read_info(root)
-    if isinstance(root, RemotePath):
-        root.check_ranges(layout.INFO_PATH)
-    check_version(info, what)
-    interface = interface_of(info, what=what)
-    if not images:
-        interface = replace(interface, observation=vectors(interface))
-    if not info["total_episodes"]:
-        raise BadInput(what, got="no episodes", expected="at least one")
-    episodes = episodes_of(root, info, interface)
-    frames = frames_of(root, info, episodes, interface)
-
-    lengths = episodes["length"].to_numpy().astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
-    names = names_of(info)
-    numbers = [*(names[key] for key in vectors(interface)), "action"]
-    check_frames(root, frames, lengths, starts, numbers)
-    tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
-    task_index = frames["task_index"]
-    if task_index.min() < 0 or task_index.max() >= len(tasks):
-        raise BadInput(f"{what}: task_index", got=int(task_index.max()), expected=f"0 to {len(tasks) - 1}")
-
-    def flagged(name: str) -> NDArray[np.bool_] | None:
-        return np.logical_or.reduceat(frames[name], starts) if name in frames else None
-
-    success = flagged(SUCCESS)
-    success = np.zeros(len(lengths), bool) if success is None else success
-    terminated = flagged("next.terminated")
-    truncated = flagged("next.truncated")
-    terminated = np.zeros(len(lengths), bool) if terminated is None else terminated
-    truncated = ~terminated if truncated is None else truncated
-    observation = {key: frames[names[key]] for key in vectors(interface)}
-    folder = cache_folder(root, cache)
-    reward = frames.get("next.reward")
-    return Dataset(
-        path=root,
-        info=info,
-        interface=interface,
-        tasks=tasks,
-        stats=stats_of(root, numbers, frames),
-        lengths=lengths,
-        starts=starts,
-        observation=observation,
-        action=frames["action"],
-        reward=np.zeros(len(task_index), np.float32) if reward is None else reward,
-        task_index=task_index,
-        success=success,
-        terminated=terminated,
-        truncated=truncated,
-        intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
-        stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
-        readers=readers_of(root, info, episodes, interface, folder),
-        cache=folder,
-    )

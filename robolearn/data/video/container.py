@@ -30,12 +30,8 @@ def facts(path: Path | RemotePath) -> dict[str, Any]:
     Raises:
       BadInput: it is missing, or does not open.
     """
-    import av
-    from av.error import FFmpegError
-
     try:
-        with av.open(readable(path)) as container:
-            stream = video_stream(container)
+        with opened(path) as (container, stream):
             context = stream.codec_context
             return {
                 "video.height": stream.height,
@@ -47,7 +43,7 @@ def facts(path: Path | RemotePath) -> dict[str, Any]:
                 "video.channels": 3,
                 "has_audio": bool(container.streams.audio),
             }
-    except (FFmpegError, OSError, IndexError, ValueError) as error:
+    except UNREADABLE as error:
         raise BadInput(f"video {path}", got=f"one that does not open ({first_line(error)})") from None
 
 
@@ -55,11 +51,6 @@ def size_of(path: Path | RemotePath) -> tuple[int, int]:
     """(height, width) of the video [pixels]; raises as `facts` does."""
     known = facts(path)
     return known["video.height"], known["video.width"]
-
-
-def readable(path: Path | RemotePath) -> Any:
-    """What PyAV opens to read the file `path`."""
-    return path.open() if isinstance(path, RemotePath) else str(path)
 
 
 def video_stream(container: Any) -> Any:
@@ -201,5 +192,6 @@ def _chosen(found: Iterator[av.VideoFrame], ticks: Sequence[int]) -> Iterator[av
 def opened(path: Path | RemotePath) -> Iterator[tuple[Any, Any]]:
     """The file `path` and the video in it."""
     # With the format given, FFmpeg does not take damaged files for one of its hundreds of other formats.
-    with av.open(readable(path), format="mp4" if path.suffix == ".mp4" else None) as container:
+    source = path.open() if isinstance(path, RemotePath) else str(path)
+    with av.open(source, format="mp4" if path.suffix == ".mp4" else None) as container:
         yield container, video_stream(container)
