@@ -86,10 +86,10 @@ def jitter_colours(pictures: Tensor, strength: float, generator: torch.Generator
     x = mean + contrast * (x - mean)
     grey = (x * luma).sum(-3, keepdim=True)
     x = grey + saturation * (x - grey)
-    return torch.einsum("bij,b...jhw->b...ihw", _hue(strength * math.pi / 2 * draws[3]), x).clamp_(0.0, 1.0)
+    return torch.einsum("bij,b...jhw->b...ihw", hue_rotation(strength * math.pi / 2 * draws[3]), x).clamp_(0.0, 1.0)
 
 
-def _hue(turn: Tensor) -> Tensor:
+def hue_rotation(turn: Tensor) -> Tensor:
     """(B,) angles → (B, 3, 3), RGB ← RGB with the hue turned: T⁻¹ R T, T from RGB to YIQ, R a turn of (I, Q)."""
     to_yiq = torch.tensor(YIQ, device=turn.device, dtype=turn.dtype)
     rotation = torch.zeros(len(turn), 3, 3, device=turn.device, dtype=turn.dtype)

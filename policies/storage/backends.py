@@ -68,11 +68,11 @@ class CompiledBackend(BackendConfig):
     def build(self, policy: TorchPolicy) -> Backend:
         import torch
 
-        from policies.storage.onnx_export import Decision
+        from policies.storage.onnx_export import DecisionModule
 
         # Inductor's cache on disk holds pickles, in a folder that others can guess.
         options: dict[str, Any] = {"fx_graph_cache": False, "triton.cudagraphs": policy.device.type == "cuda"}
-        return _Torch(policy, torch.compile(Decision(policy), dynamic=False, options=options), self.precision)
+        return _Torch(policy, torch.compile(DecisionModule(policy), dynamic=False, options=options), self.precision)
 
 
 class OnnxBackend(BackendConfig):

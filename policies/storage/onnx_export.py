@@ -122,7 +122,7 @@ def _quantised(model: Any) -> Any:
         return onnx.load(path)
 
 
-class Decision(nn.Module):
+class DecisionModule(nn.Module):
     """``decide`` of a policy, as the module that exporters want."""
 
     def __init__(self, policy: TorchPolicy) -> None:
@@ -140,7 +140,7 @@ def decision_graph(policy: TorchPolicy) -> torch.export.ExportedProgram:
     worlds = torch.export.Dim("worlds", min=1)
     shapes = {"observation": {key: {0: worlds} for key in example[0]}, "noise": {0: worlds}}
     with torch.no_grad(), quiet("torch.export"):
-        return torch.export.export(Decision(policy).eval(), example, dynamic_shapes=shapes, strict=False)
+        return torch.export.export(DecisionModule(policy).eval(), example, dynamic_shapes=shapes, strict=False)
 
 
 def example_inputs(policy: TorchPolicy, worlds: int, seed: int = 0) -> tuple[dict[str, Tensor], Tensor]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.networks.augment import _hue, augment, jitter_colours, shift_and_crop
+from policies.networks.augment import augment, hue_rotation, jitter_colours, shift_and_crop
 from policies.networks.encoder_settings import EncoderConfig
 
 IMAGES = frozenset({"images.front", "images.wrist"})
@@ -84,7 +84,7 @@ def _yiq(pixel: np.ndarray) -> np.ndarray:
 
 
 def test_a_third_of_a_turn_takes_red_towards_another_hue_and_greys_stay() -> None:
-    turned = _hue(torch.tensor([2.0943951, 0.0]))
+    turned = hue_rotation(torch.tensor([2.0943951, 0.0]))
     grey = turned @ torch.full((3,), 0.5)
     torch.testing.assert_close(grey, torch.full((2, 3), 0.5), rtol=0, atol=1e-4)
     torch.testing.assert_close(turned[1], torch.eye(3), rtol=0, atol=1e-5)
