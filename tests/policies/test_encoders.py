@@ -80,7 +80,7 @@ def test_resnet_is_torchvision_s_with_group_norm() -> None:
 def test_efficientnet_is_timm_s(size: tuple[int, int]) -> None:
     """Both with the package's weights, which go over in order; the maps are equal."""
     theirs = import_vision("timm").create_model("tf_efficientnet_lite0", pretrained=False).eval()
-    stored = efficientnet._package_file()
+    stored = efficientnet.package_file()
     theirs.load_state_dict(dict(zip(theirs.state_dict(), stored.values(), strict=True)))
     ours = EfficientNetLite0().eval()
     ours.load_state_dict(pretrained_weights())
@@ -102,7 +102,7 @@ def test_efficientnet_knows_a_uniform_when_it_sees_one() -> None:
         Interface({"images.front": ArraySpec((224, 224, 3), "uint8")}, ArraySpec((1,)), 10.0),
     )
     seen = Normalizer(INTERFACE).picture(torch.from_numpy(np.asarray(square))[None])
-    head = efficientnet._package_file()
+    head = efficientnet.package_file()
     scores = net.encoder.stored("images.front", seen) @ head["_fc.weight"].T + head["_fc.bias"]
     assert scores.argmax().item() == 652 and scores.softmax(-1).max() > 0.2
 
@@ -233,7 +233,7 @@ def test_a_folder_is_complete(settings: dict[str, Any], tmp_path: Path, monkeypa
     def gone() -> dict[str, Tensor]:
         raise AssertionError("the package was asked")
 
-    monkeypatch.setattr(efficientnet, "_package_file", gone)
+    monkeypatch.setattr(efficientnet, "package_file", gone)
     loaded: Any = load_policy(tmp_path / "policy")
     assert loaded.net.config.network.encoder == EncoderConfig(**settings)
     noise = np.random.default_rng(0)

@@ -124,7 +124,7 @@ def test_shortcut_target_is_the_mean_of_two_half_steps():
     policy = make(kind="shortcut", levels=3)
     x, cond = torch.randn(2, 4, 2), torch.randn(2, 3)
     tau, d = torch.tensor([0.5, 0.125]), torch.tensor([0.5, 0.125])
-    target = policy._two_half_steps(x, tau, d, cond)
+    target = policy.two_half_steps(x, tau, d, cond)
     # the first: d/2 = 1/4; the second: 1/8 is the smallest trained step, so its halves ask the field (d = 0)
     for row, size in ((0, 0.25), (1, 0.0)):
         one, half, c = slice(row, row + 1), d[row] / 2, cond[row : row + 1]
@@ -135,7 +135,7 @@ def test_shortcut_target_is_the_mean_of_two_half_steps():
 
 def test_shortcut_steps_are_multiples_within_the_unit_interval():
     policy = make(kind="shortcut", levels=3)
-    d, tau = policy._shortcut_steps(2000, seeded(0), torch.zeros(1))
+    d, tau = policy.shortcut_steps(2000, seeded(0), torch.zeros(1))
     assert set(d.tolist()) == {1.0, 0.5, 0.25, 0.125}
     assert (tau % d == 0).all()
     assert (tau + d <= 1).all()
@@ -152,7 +152,7 @@ def test_shortcut_loss_takes_a_quarter_for_consistency_and_does_not_train_the_ta
 
 @pytest.mark.parametrize("sampling", ["uniform", "beta", "logit_normal"])
 def test_training_times(sampling):
-    tau = make(time_sampling=sampling)._training_times(20000, seeded(0), torch.zeros(1))
+    tau = make(time_sampling=sampling).training_times(20000, seeded(0), torch.zeros(1))
     assert tau.min() >= 0 and tau.max() <= 1
     # Beta(1.5, 1) has the mean 0.6, so τ = 0.999 (1 − 0.6)
     assert float(tau.mean()) == pytest.approx({"uniform": 0.5, "beta": 0.3996, "logit_normal": 0.5}[sampling], abs=0.01)
