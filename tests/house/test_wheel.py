@@ -119,7 +119,8 @@ def test_ros_finds_the_package_its_launch_files_and_its_nodes(python: Path) -> N
     prefix = python.parents[1]
     share, nodes = prefix / "share" / "robolearn", prefix / "lib" / "robolearn"
     assert (prefix / "share" / "ament_index" / "resource_index" / "packages" / "robolearn").is_file()
-    assert (share / "package.xml").read_bytes() == (ROOT / "package.xml").read_bytes()
+    for file in ("package.xml", "hardware/node_parameters.py"):
+        assert (share / Path(file).name).read_bytes() == (ROOT / file).read_bytes()
     files, executables = (ROOT / "launch").glob("*.py"), (ROOT / "launch" / "executables").iterdir()
     assert {path.name for path in (share / "launch").glob("*.py")} == {path.name for path in files}
     assert {path.name for path in nodes.iterdir()} == {path.name for path in executables}
@@ -129,8 +130,10 @@ def test_ros_finds_the_package_its_launch_files_and_its_nodes(python: Path) -> N
 def test_every_program_that_a_launch_file_starts_is_installed(python: Path) -> None:
     prefix = python.parents[1]
     for file in (prefix / "share" / "robolearn" / "launch").glob("*.launch.py"):
-        for program in re.findall(r'executable="(\w+)"', file.read_text(encoding="utf-8")):
-            assert os.access(prefix / "lib" / "robolearn" / program, os.X_OK), (file.name, program)
+        started = re.findall(r'"Started"\]\(\s*"(\w+)"', file.read_text(encoding="utf-8"))
+        assert started, file.name
+        for node in started:
+            assert os.access(prefix / "lib" / "robolearn" / f"{node}_node", os.X_OK), (file.name, node)
 
 
 def test_the_contracts_are_loaded_from_the_wheel(python: Path) -> None:
