@@ -23,7 +23,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from hardware.execution.horizon import Point
-from hardware.safety.types import SafetyState
+from hardware.safety.states import SafetyState
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
 from robots.stations.parts import WRENCH_NAMES

@@ -19,7 +19,7 @@ from hardware.observing.timing import SafetySilent, Silence
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.messages import SafetyReport
-from hardware.safety.types import SafetyState
+from hardware.safety.states import SafetyState
 from robolearn.core import RobolearnError
 
 DEADMAN_HZ = 20.0

@@ -5,7 +5,7 @@ supplements the emergency stop and the limits of the arm's own controller, and r
 """
 
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from hardware.safety.states import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robots.limits import Limits
 
 __all__ = [

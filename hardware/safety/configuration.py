@@ -1,10 +1,18 @@
-"""What a safety filter is made for: checks of its parts, and the joint box that targets are clamped to."""
+"""Preparation of a safety filter: checks of its parts, the joint box that targets are clamped to, compilation.
+
+Everything that a step calls is compiled before: the first steps must not take longer than the others.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from hardware.safety import checks
+from hardware.safety.checks import Array, Reach
+from hardware.safety.geometry import Geometry
+from hardware.safety.motion import Motion
+from hardware.safety.output import Output
+from hardware.safety.states import PoseTarget
 from robolearn.core.errors import BadInput
 from robots.limits import Limits
 from robots.spec import RobotSpec
@@ -27,3 +35,23 @@ def inner_box(limits: Limits) -> tuple[list[float], list[float]]:
     """(n,) lower and upper joint limits [rad] less a margin."""
     margin = np.minimum(checks.BOX_MARGIN, 0.25 * (limits.upper - limits.lower))
     return (limits.lower + margin).tolist(), (limits.upper - margin).tolist()
+
+
+def warm_up(
+    home: list[float], limits: Limits, motion: Motion, geometry: Geometry, output: Output, reach: Reach
+) -> tuple[Array, Array]:
+    """Use every part once, at `home` (n,) [rad] inside the limits; the pose of the tcp there."""
+    motion.place(home)
+    motion.braked_by_formula()
+    state = motion.toward(home)
+    way = motion.way_to_rest(state).postures
+    rest = way[-1].copy()
+    geometry.begin(rest)
+    pose = geometry.pose(rest)
+    geometry.check(way, np.inf, lambda: motion.set_points_to_rest(state, 0.0))
+    reach.joints(PoseTarget(*pose), home)
+    checks.stops_inside(tuple(map(str, home)), rest, rest, limits.lower, limits.upper)
+    output.begin(rest)
+    output.check(rest)
+    output.keep(rest)
+    return pose

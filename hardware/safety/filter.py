@@ -32,19 +32,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hardware.safety import checks
-from hardware.safety.arming import first_set_point
-from hardware.safety.checks import Refused
-from hardware.safety.configuration import check_parts, inner_box
+from hardware.safety.checks import Reach, Refused
+from hardware.safety.configuration import check_parts, inner_box, warm_up
 from hardware.safety.geometry import Geometry
-from hardware.safety.measured import MeasuredArm
-from hardware.safety.motion import Motion, State
-from hardware.safety.opening import Opening
-from hardware.safety.output import Output
-from hardware.safety.reach import Reach
-from hardware.safety.sending import Sending
-from hardware.safety.states import StateMachine
-from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
-from hardware.safety.warm_up import warm_up
+from hardware.safety.measured import MeasuredArm, first_set_point
+from hardware.safety.motion import Motion, Opening, State
+from hardware.safety.output import Output, Sending
+from hardware.safety.states import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState, StateMachine
 from robots.limits import Limits
 from robots.spec import RobotSpec
 

@@ -1,16 +1,143 @@
-"""Where the arm is measured: the newest joint state that can be used, its age, and whether the arm rests there."""
+"""The measured arm: its joint states, whether it rests where it is armed, and whether they follow its commands.
+
+One joint state proves nothing: it may be another sender's, or a moment of a motion. Within the window of `Rest` every
+sample must agree with the first; one that does not, one that cannot be used, and a pause between two begin it anew.
+
+A driver that has lost its arm may go on publishing the last values with new stamps: `Stuck` finds joint states that
+repeat the same values while the arm is commanded to go elsewhere.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from hardware.safety import checks
-from hardware.safety.arming import JointOrder
 from hardware.safety.checks import Refused
-from hardware.safety.rest import Rest
+from hardware.safety.geometry import Geometry
+from robolearn.core.errors import BadInput
+
+BOX_TOLERANCE = 2e-3  # [rad] beyond its limits a joint may be measured when arming: sensors, soft stops
+WORKSPACE_TOLERANCE = 0.01  # [m] the same for the tcp and the workspace, and for the arm and obstacles
+
+
+class JointOrder:
+    """Picks the arm's joints out of joint states, whatever their order and company.
+
+    Args:
+      joints: n names, base to tip.
+
+    Raises:
+      BadInput: a name twice.
+    """
+
+    def __init__(self, joints: tuple[str, ...]) -> None:
+        if len(set(joints)) != len(joints):
+            raise BadInput("joints", got=", ".join(joints), expected="names that differ")
+        self.joints = joints
+        self._names: tuple[str, ...] | None = None  # of the last joint state
+        self._index: list[int] = []
+
+    def pick(self, names: tuple[str, ...], positions: ArrayLike) -> list[float]:
+        """(n,) positions [rad] in the order of `joints`.
+
+        Raises:
+          Refused: a joint is missing, a value is not finite, or there are not as many values as names.
+        """
+        if names != self._names:
+            missing = [name for name in self.joints if name not in names]
+            if missing:
+                raise Refused("joint state", f"joint state: no {', '.join(missing)}; got {', '.join(names)}")
+            self._names, self._index = names, [names.index(name) for name in self.joints]
+        values = np.asarray(positions, dtype=np.float64).ravel().tolist()
+        if len(values) != len(names):
+            raise Refused("joint state", f"joint state: {len(values)} positions for {len(names)} names")
+        return checks.finite("joint state", [values[i] for i in self._index], stage="joint state")
+
+
+def first_set_point(
+    joints: Sequence[str],
+    measured: list[float],
+    lower: list[float],
+    upper: list[float],
+    geometry: Geometry,
+) -> list[float]:
+    """(n,) where the set-point begins [rad]: where the arm is measured, inside its limits.
+
+    The last command is no place to begin: whether a controller still holds it is not known.
+
+    Args:
+      joints: n names.
+      measured: (n,) [rad].
+      lower, upper: (n,) limits [rad].
+      geometry: of the workspace.
+
+    Raises:
+      Refused: the arm is measured outside its limits or the workspace.
+    """
+    for name, q, low, high in zip(joints, measured, lower, upper, strict=True):
+        if not low - BOX_TOLERANCE <= q <= high + BOX_TOLERANCE:
+            raise Refused("joint box", f"{name} is measured at {q:.4f} rad, limits {low:.4f} to {high:.4f} rad")
+    outside, words = geometry.outside(np.array(measured))
+    if outside > WORKSPACE_TOLERANCE:
+        raise Refused("workspace", words)
+    return checks.clamped(measured, lower, upper)
+
+
+REST_S = 0.2  # length of the window
+REST_RAD = 0.004  # within it no joint is measured farther from its first position: 0.02 rad/s, or 2 steps of 12 bits
+REST_SAMPLES = 3  # the slowest joint states that are fresh, 10 Hz, are as many in a window
+
+
+class Rest:
+    """The samples of a window.
+
+    Args:
+      joints: n names.
+      pause: longest time between two samples of one window [s].
+    """
+
+    def __init__(self, joints: Sequence[str], pause: float) -> None:
+        self._joints, self._pause = tuple(joints), pause
+        self.begin()
+
+    def begin(self) -> None:
+        """What was measured before does not count."""
+        self._first: list[float] = []
+        self._since = self._last = 0.0
+        self._samples = 0
+        self._moved = ""  # what began this window
+
+    def add(self, positions: list[float], now: float) -> None:
+        """The arm was measured at `positions` (n,) [rad] at the time `now` [s]."""
+        moved = self._away(positions)
+        if moved or not 0.0 <= now - self._last <= self._pause or not self._first:
+            self.begin()
+            self._first, self._since, self._moved = list(positions), now, moved
+        self._last = now
+        self._samples += 1
+
+    def check(self, now: float) -> None:
+        """Refuse unless the arm has been at rest up to `now` [s]."""
+        seconds = now - self._since
+        if self._samples >= REST_SAMPLES and seconds >= REST_S:
+            return
+        why = f": {self._moved}" if self._moved else ""
+        raise Refused(
+            "rest",
+            f"the arm has been measured at rest for {seconds:.2f} s in {self._samples} joint states, expected "
+            f"{REST_S:.2f} s{why}",
+        )
+
+    def _away(self, positions: list[float]) -> str:
+        """Which joint is not where the window began, in words."""
+        for name, q, first in zip(self._joints, positions, self._first, strict=bool(self._first)):
+            if not abs(q - first) <= REST_RAD:
+                return f"{name} went from {first:.3f} to {q:.3f} rad"
+        return ""
 
 
 class MeasuredArm:
@@ -73,3 +200,40 @@ class MeasuredArm:
         positions = self.fresh(now)
         self._rest.check(now)
         return positions
+
+
+AWAY_RAD = 0.05  # a set-point that goes so far moves any arm by more than the resolution of its encoders
+REPEATS = 3  # fewer may come from an arm that was held up together with the commands that wait for it
+
+
+class Stuck:
+    """Whether measured positions stay while set-points go.
+
+    Args:
+      delay: dead time of the arm and of its joint states [s]: for so long nothing follows a set-point.
+    """
+
+    def __init__(self, delay: float) -> None:
+        self._delay = delay
+        self.begin()
+
+    def begin(self) -> None:
+        """The arm is armed: what was measured before does not count."""
+        self._positions = self._set_point = np.zeros(0)  # measured last, and commanded when that was new
+        self._repeats, self._left_at = 0, np.inf  # when the set-point was that far away for the first time
+
+    def __call__(self, positions: NDArray[np.float64], set_point: NDArray[np.float64], now: float) -> bool:
+        """Judge one joint state.
+
+        Args:
+          positions: (n,) measured joint positions [rad].
+          set_point: (n,) set-point sent last [rad].
+          now: steady time [s].
+        """
+        if not np.array_equal(positions, self._positions):
+            self._positions, self._set_point, self._repeats, self._left_at = positions, set_point, 0, np.inf
+            return False
+        self._repeats += 1
+        if float(np.abs(set_point - self._set_point).max()) > AWAY_RAD:
+            self._left_at = min(self._left_at, now)
+        return self._repeats >= REPEATS and now - self._left_at >= self._delay

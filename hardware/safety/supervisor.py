@@ -17,12 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from hardware.execution.setpoints import GRIPPER
 from hardware.observing.observer import ContactReader, JointReader
 from hardware.observing.timing import Freshness, Latencies
-from hardware.safety.conditions import Conditions
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.operators import Operators
-from hardware.safety.publishers import Publishers
-from hardware.safety.stuck import Stuck
-from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from hardware.safety.measured import Stuck
+from hardware.safety.senders import Conditions, Operators, Publishers
+from hardware.safety.states import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robots.stations import Contract
 
 EARLY_S = 0.1  # after arming, a stop is still the one that ended the last arming; one that is meant is repeated

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hardware.observing.timing import SILENT_S
-from hardware.safety.types import SafetyState
+from hardware.safety.states import SafetyState
 from hardware.station import joints, pictures
 from hardware.station.lines import Finding, publishers, rhythm, stamps
 from hardware.station.seen import Rhythm, SeenStation, SeenTopic

@@ -1,6 +1,6 @@
-"""What teleoperation needs of the safety node: its reports, and the way to it.
+"""The link from teleoperation to the safety node: its reports, its services, and work that waits for them.
 
-Work that takes time, as generators: each `next` makes one step, and the thread that drives the arm never waits.
+Such work is a generator: each `next` makes one step, and the thread that drives the arm never waits.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.safety.types import SafetyState
+from hardware.safety.states import SafetyState
 from robolearn.core import RobolearnError
 
 Steps = Iterator[None]

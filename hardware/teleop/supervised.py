@@ -1,16 +1,12 @@
 """A policy that moves the arm while a person watches: the person's device takes over as long as its dead-man is on.
 
-Whoever takes over finds the arm where it is, so that nothing jumps (`take_over`): the device is told at every step that
-something else moved the arm. Whoever lets go hands back, and the policy begins anew from there. What the policy
-asks for is `automatic`: while a person puts the arm in its place it does not count. The safety filter limits every
-motion, as always.
+Taking over finds the arm where it is, so that nothing jumps (`TakeOver`): a stick that is held askew, or a key that is
+down already, must not become a motion. The first action of the person is none, whatever the device says, and the
+gripper stays as the policy left it until the person commands something else. Letting go hands back, and the policy
+begins anew from there. The policy's actions are `automatic`: while a person puts the arm in its place they do not
+count. The safety filter limits every motion, as always.
 
 A device that goes silent is neither: while the person moves the arm, and after `ALIVE_S` in any case, the arm stops.
-
-The moment in which a person takes over from a policy: the arm rests for one step, the gripper stays as it is.
-
-A stick that is held askew, or a key that is down already, must not become a jump: the first action of the hand is no
-motion, whatever the device says. The gripper stays as the policy left it until the person asks for something else.
 """
 
 from __future__ import annotations

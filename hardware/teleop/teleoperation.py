@@ -20,7 +20,7 @@ from hardware.execution.setpoints import SetPoints
 from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies, Silence
 from hardware.recording.episodes import EpisodeCommand, Episodes, Phase
-from hardware.safety.types import SafetyState
+from hardware.safety.states import SafetyState
 from hardware.teleop.arm_link import ArmLink, Call, Refused, Report, Steps, call, finished, pause, until
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError

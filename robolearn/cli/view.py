@@ -33,7 +33,7 @@ def chosen(view: TeleopView, teleop: str) -> View:
 def check_view(view: str) -> None:
     """Raise `BadInput` where the window that is asked for cannot be opened."""
     if view == "window":
-        from hardware.teleop.browser.window import check_window
+        from hardware.teleop.browser.viewer import check_window
 
         check_window()
 
@@ -55,7 +55,7 @@ def open_viewer(view: View, robot: RobotSpec, over: str, host: str = "127.0.0.1"
     # Not for logs: it has the token.
     print(f"to watch: {viewer.notice[:1].lower()}{viewer.notice[1:]}", file=sys.stderr, flush=True)
     if view == "window":
-        from hardware.teleop.browser.window import open_window
+        from hardware.teleop.browser.viewer import open_window
 
         open_window(viewer.invitation())
     return viewer
@@ -77,7 +77,7 @@ def viewed(device: Device, own: Device, view: View, robot: RobotSpec, host: str,
     try:
         if hasattr(own, "invitation"):
             if view == "window":
-                from hardware.teleop.browser.window import open_window
+                from hardware.teleop.browser.viewer import open_window
 
                 open_window(own.invitation())  # type: ignore[attr-defined]
             return device

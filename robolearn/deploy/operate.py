@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from hardware.observing.timing import SafetySilent
-from hardware.safety.types import SafetyState
+from hardware.safety.states import SafetyState
 from robolearn.core import RobolearnError
 from robolearn.deploy.session import SafetySwitch
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hardware.observing.timing import SafetySilent
-from hardware.safety.types import SafetyState
+from hardware.safety.states import SafetyState
 from robolearn.core import RobolearnError
 
 RESET_S = 30.0  # for the simulated arm to begin an episode: nothing moves, and the machine may be busy

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput, Interface
 from robolearn.hil.processes import CONSOLE, TELEOP
-from robolearn.hil.wire.security import write_private
+from robolearn.io.atomic import write_private
 
 if TYPE_CHECKING:
     from hardware.teleop import Device

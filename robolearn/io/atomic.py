@@ -104,3 +104,10 @@ def _sync(path: Path, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_private(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Write a file that by default only its owner can read, not even for a moment."""
+    data = content.encode() if isinstance(content, str) else content
+    with replacing(path) as part, os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(data)

@@ -20,9 +20,9 @@ from hardware.observing.observer import Observer
 from hardware.recording import Recording, Session
 from hardware.recording.episodes import Episodes, Phase
 from hardware.recording.storage import Job, Outcome, attempt
+from hardware.safety.states import SafetyState
 from hardware.safety.supervisor import SafetySupervisor
 from hardware.safety.supervisor import attempt as try_
-from hardware.safety.types import SafetyState
 from hardware.teleop.device import EpisodeEvent, Sample, Status
 from hardware.teleop.teleoperation import Teleoperation
 from robots.stations import IMAGE, Camera, Contract, load_contract

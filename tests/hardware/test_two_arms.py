@@ -23,7 +23,7 @@ from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode
-from hardware.safety.types import SafetyState
+from hardware.safety.states import SafetyState
 from robolearn.core import BadInput, RobolearnError
 from robots.stations import CONTRACTS, Contract, load_contract
 

@@ -54,7 +54,7 @@ def _finite() -> None:
     import numpy as np
 
     import hardware.safety.checks as checks
-    import hardware.safety.reach as reach
+    import hardware.safety.checks as reach
 
     def floats(what: str, values: Any, stage: str = "finite") -> list[float]:
         return np.asarray(values, dtype=np.float64).ravel().tolist()
@@ -72,14 +72,13 @@ def _deadman_released() -> None:
 
 
 def _anything_reached() -> None:
-    import hardware.safety.reach as reach
+    import hardware.safety.checks as reach
 
     reach.POSITION_TOLERANCE = reach.ROTATION_TOLERANCE = math.inf
 
 
 def _latch() -> None:
-    from hardware.safety.states import StateMachine
-    from hardware.safety.types import SafetyState
+    from hardware.safety.states import SafetyState, StateMachine
 
     stopped = StateMachine.stopped
 
@@ -141,7 +140,7 @@ def _any_delays() -> None:
 
 
 def _no_dead_time() -> None:
-    from hardware.safety.stuck import Stuck
+    from hardware.safety.measured import Stuck
 
     begin = Stuck.begin
 
@@ -201,7 +200,7 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "braking": _replace(
         "hardware.safety.motion:Motion.braked", lambda self: (self.q, [0.0] * len(self.q), [0.0] * len(self.q))
     ),
-    "conditions": _replace("hardware.safety.conditions:Conditions.problem", lambda self: ""),
+    "conditions": _replace("hardware.safety.senders:Conditions.problem", lambda self: ""),
     "condition-age": _replace("robots.stations.parts:Condition.silent", lambda self, seconds: ""),
     "workspace": _replace(f"{_GEOMETRY}:Geometry.stays_in_workspace", _nothing),
     "self-collision": _replace(f"{_GEOMETRY}:Geometry.keeps_apart", _nothing),
@@ -215,27 +214,25 @@ MUTANTS: dict[str, Callable[[], None]] = {
     "singularity": _replace(f"{_GEOMETRY}:Geometry.stays_regular", _nothing),
     "output": _replace("hardware.safety.output:Output.check", _nothing),
     "reach": _anything_reached,
-    "gripper-speed": _replace("hardware.safety.opening:Opening._nearer", lambda self, width, goal: goal),
+    "gripper-speed": _replace("hardware.safety.motion:Opening._nearer", lambda self, width, goal: goal),
     "gap": _replace(f"{_CHECKS}:running", _nothing),
     "arming": _replace(f"{_FILTER}._may_arm", lambda self, now: list(self._measured.positions or self.robot.home)),
-    "rest": _replace("hardware.safety.rest:Rest.check", _nothing),
-    "rest-samples": _replace("hardware.safety.rest:Rest._away", lambda self, positions: ""),
+    "rest": _replace("hardware.safety.measured:Rest.check", _nothing),
+    "rest-samples": _replace("hardware.safety.measured:Rest._away", lambda self, positions: ""),
     "begin": _begins_at_home,
-    "publishers": _replace("hardware.safety.publishers:Publishers.problem", lambda self: ""),
-    "bound-publisher": _replace("hardware.safety.publishers:Publishers.bind", _nothing),
-    "silent-publishers": _replace("hardware.safety.publishers:Publishers.unheard", lambda self, there: ""),
-    "second-operator": _replace("hardware.safety.operators:Operators.problem", lambda self: ""),
-    "stranger": _replace("hardware.safety.operators:Operators.unauthorised", lambda self, caller: ""),
-    "bound-operator": _replace("hardware.safety.operators:Operators.counts", lambda self, publisher: True),
-    "stall": _replace("hardware.safety.sending:Sending.stalled", lambda self, gap: False),
+    "publishers": _replace("hardware.safety.senders:Publishers.problem", lambda self: ""),
+    "bound-publisher": _replace("hardware.safety.senders:Publishers.bind", _nothing),
+    "silent-publishers": _replace("hardware.safety.senders:Publishers.unheard", lambda self, there: ""),
+    "second-operator": _replace("hardware.safety.senders:Operators.problem", lambda self: ""),
+    "stranger": _replace("hardware.safety.senders:Operators.unauthorised", lambda self, caller: ""),
+    "bound-operator": _replace("hardware.safety.senders:Operators.counts", lambda self, publisher: True),
+    "stall": _replace("hardware.safety.output:Sending.stalled", lambda self, gap: False),
     "stall-in-a-step": _replace(f"{_FILTER}.checked", lambda self, command: command),
-    "stall-in-publishing": _replace("hardware.safety.sending:PUBLISHING_PERIODS", math.inf),
+    "stall-in-publishing": _replace("hardware.safety.output:PUBLISHING_PERIODS", math.inf),
     "sent": _replace(f"{_FILTER}.sent", _nothing),
     "contact": _replace("hardware.observing.observer:ContactReader.push", lambda self: ""),
     "contact-problem": _replace("hardware.observing.observer:ContactReader.problem", lambda self: ""),
-    "contact-publishers": _replace(
-        "hardware.safety.publishers:Publishers.heard", lambda self, publisher, arm=True: arm
-    ),
+    "contact-publishers": _replace("hardware.safety.senders:Publishers.heard", lambda self, publisher, arm=True: arm),
     "give-way": _replace(f"{_FILTER}.contact", lambda self, reason: self.stop(reason, "contact")),
     "latch": _latch,
     "e-stop": _replace(f"{_FILTER}.estop", _nothing),

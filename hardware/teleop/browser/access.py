@@ -11,23 +11,90 @@
 A query beside the token is dropped: viser would let a link choose another server for the page. The content security
 policy forbids it in the browser, too. Only GET requests without a body are served: there is nothing to send to the page
 but websocket messages, and a request whose length two parsers read differently (request smuggling) is refused whole.
+
+Whether a connection comes from a process of this user, by the kernel's own table of sockets.
+
+Warnings that anybody can cause: the first at once, the others counted and told now and then.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import logging
+import math
+import os
 import secrets
+import socket
+import sys
 import time
 from collections.abc import Callable
 from http import HTTPStatus
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import web
 
-from hardware.teleop.browser.rare_log import RareLog
-from hardware.teleop.browser.same_user import same_user
+EVERY_S = 30.0
+
+
+class RareLog:
+    """Writes at most one line per `EVERY_S` to `log`.
+
+    Args:
+      log: where to.
+      clock: seconds that only grow.
+    """
+
+    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._log, self._clock = log, clock
+        self._told, self._untold = -math.inf, 0
+
+    def warning(self, what: str, *values: object) -> None:
+        """Write `what` % `values`, or count it."""
+        now = self._clock()
+        if now - self._told < EVERY_S:
+            self._untold += 1
+            return
+        more = f" ({self._untold} more refused since the last line)" if self._untold else ""
+        self._log.warning(what + "%s", *values, more)
+        self._told, self._untold = now, 0
+
+
+TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LOCAL, _REMOTE, _UID = 1, 2, 7  # columns
+
+
+def same_user(transport: asyncio.BaseTransport | None) -> bool:
+    """Whether the other end is a socket of this machine and this user; true where the system has no such table.
+
+    Args:
+      transport: of the connection, at the server's end.
+    """
+    if not TABLES[0].exists():
+        return True
+    if transport is None:
+        return False
+    # What is remote here is local there.
+    theirs, ours = (_spelled(*transport.get_extra_info(name)[:2]) for name in ("peername", "sockname"))
+    for table in TABLES:
+        rows = table.read_text().splitlines()[1:] if table.exists() else ()
+        for row in map(str.split, rows):
+            if row[_LOCAL] == theirs and row[_REMOTE] == ours:
+                return int(row[_UID]) == os.getuid()
+    return False
+
+
+def _spelled(host: str, port: int) -> str:
+    """An address as the table has it: words of 32 bits in the byte order of the machine, then the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    packed = socket.inet_pton(family, host)
+    words = [packed[i : i + 4] for i in range(0, len(packed), 4)]
+    if sys.byteorder == "little":
+        words = [word[::-1] for word in words]
+    return f"{b''.join(words).hex().upper()}:{port:04X}"
+
 
 log = logging.getLogger(__name__)
 

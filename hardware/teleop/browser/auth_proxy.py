@@ -25,8 +25,7 @@ import aiohttp
 from aiohttp import WSMsgType, web
 
 from hardware.teleop.browser.access import SERVER, Access, is_loopback, response
-from hardware.teleop.browser.connection_limits import ConnectionLimits
-from hardware.teleop.browser.inner_port import HEADER
+from hardware.teleop.browser.connection_limits import HEADER, ConnectionLimits
 from robolearn.core.errors import BadInput
 
 log = logging.getLogger(__name__)

@@ -14,12 +14,20 @@ import ssl
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from robolearn.core.errors import BadInput
-from robolearn.io.atomic import replacing
+from robolearn.io.atomic import write_private
+from robolearn.io.certificates import (
+    common_name,
+    host_name,
+    key_pem,
+    new_key,
+    pem,
+    server_or_client,
+    signed,
+)
 
 DAYS = 397  # browsers refuse certificates that are valid for longer than 398
 RENEW_DAYS = 30
@@ -108,28 +116,9 @@ def _read(certificate: Path) -> x509.Certificate:
 
 
 def _make(path: Path) -> None:
-    secret = ec.generate_private_key(ec.SECP256R1())
-    host = socket.gethostname()
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"robolearn teleoperation on {host}"[:64])])
-    names: list[x509.GeneralName] = [x509.DNSName(n) for n in dict.fromkeys(("localhost", host, f"{host}.local"))]
-    names += [x509.IPAddress(ipaddress.ip_address(a.split("%")[0])) for a in ("127.0.0.1", "::1", *addresses())]
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(secret.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))  # clocks of phones are not exact
-        .not_valid_after(now + datetime.timedelta(days=DAYS - 1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(secret, hashes.SHA256())
-    )
-    pem = secret.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    # The file is whole or not there, and never readable by others, not even for a moment.
-    with replacing(path) as part, os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(signed.public_bytes(serialization.Encoding.PEM) + pem)
+    key, host = new_key(), socket.gethostname()
+    name = common_name(f"robolearn teleoperation on {host}")
+    hosts = dict.fromkeys(("localhost", host, f"{host}.local", "127.0.0.1", "::1", *addresses()))
+    extensions = server_or_client([host_name(one) for one in hosts], ExtendedKeyUsageOID.SERVER_AUTH)
+    certificate = signed(name, name, key.public_key(), key, DAYS - 1, extensions)
+    write_private(path, pem(certificate) + key_pem(key))

@@ -1,16 +1,29 @@
-"""Limits on connections that aiohttp does not set: how many at once, and how long a request may take to arrive.
+"""Limits on connections that aiohttp and viser do not set: how many, how slow, and behind which key.
 
 aiohttp waits for the first request of a connection for ever, so that a client that sends a byte now and then
 (slowloris) keeps its connection, and asyncio counts a connection with TLS only after its handshake: a thousand silent
-ones use up the file descriptors of whoever serves the page. Here each is counted from its first moment.
+ones use up the file descriptors of the server. Here each is counted from its first moment.
+
+viser listens on loopback, checks neither who connects nor from which page, and has no setting for it: any program and
+any user of the machine could move the target. Its server is one of `websockets`, whose check of each request
+(`process_request`) is put in front of viser's own while viser starts: without the key, which only the auth proxy has, a
+connection is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
+import inspect
 import ssl
-from typing import NamedTuple, cast
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Any, NamedTuple, cast
+
+import websockets.asyncio.server
 
 
 class _Open(NamedTuple):
@@ -143,3 +156,30 @@ def _socket(transport: asyncio.BaseTransport) -> object:
 def _address(transport: asyncio.BaseTransport) -> str:
     peer = transport.get_extra_info("peername")
     return str(peer[0]) if peer else "?"  # who has gone already has no name
+
+
+HEADER = "X-Robolearn-Key"
+_starting = threading.Lock()
+
+
+@contextmanager
+def behind(key: str) -> Iterator[None]:
+    """Servers of `websockets` that start meanwhile answer only requests with `key` in their `HEADER`."""
+    serve: Any = websockets.asyncio.server.serve
+
+    def guarded(handler: Any, *places: Any, process_request: Any = None, **options: Any) -> Any:
+        async def check(connection: Any, request: Any) -> Any:
+            offered = request.headers.get_all(HEADER)
+            if len(offered) != 1 or not hmac.compare_digest(offered[0].encode(), key.encode()):
+                return connection.respond(HTTPStatus.FORBIDDEN, "Not here.\n")
+            answer = process_request(connection, request) if process_request is not None else None
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return serve(handler, *places, process_request=check, **options)
+
+    with _starting:
+        websockets.asyncio.server.serve = guarded  # type: ignore[assignment, misc]
+        try:
+            yield
+        finally:
+            websockets.asyncio.server.serve = serve  # type: ignore[misc]

@@ -1,7 +1,11 @@
 """Teleoperation from a web page, on this machine or on a phone beside it.
 
 The operator drags a target; at every control step the action is what brings the tcp from where it is towards it, until
-it is there. `control_arbiter` decides which page has control, `auth_proxy` who may open one.
+it is there: the inverse of `robots.control.TcpDelta`, clipped as a whole so that the tcp goes straight,
+
+    Δp = R_tcpᵀ (p* − p) / 0.02 m,    Δr = log(R_tcpᵀ R*) / 0.10 rad,    a ← a / max(1, ‖a‖_∞) for each of the two
+
+`control_arbiter` decides which page has control, `auth_proxy` who may open one.
 """
 
 from __future__ import annotations
@@ -17,16 +21,60 @@ from numpy.typing import NDArray
 from hardware.teleop.browser import BrowserConfig
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.served_page import ServedPage, viser_needed
-from hardware.teleop.browser.target import KINDS, action_towards
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import resting_opening
 from robolearn.core.errors import BadInput
+from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix
 from robolearn.core.specs import Interface
-from robots import RobotSpec, make_control
+from robots import DELTA_POS, DELTA_ROT, RobotSpec, make_control, solve
 
 if TYPE_CHECKING:
     from hardware.teleop.browser.guarded_viser import GuardedViser
     from hardware.teleop.browser.page import Page
+
+Array = NDArray[np.float64]
+
+KINDS = ("tcp_delta", "joint_position")
+
+
+def action_towards(
+    kind: str, robot: RobotSpec, q: Array, position: Array, rotation: Array, opening: float
+) -> NDArray[np.float32]:
+    """One control step from joint positions towards a pose.
+
+    Args:
+      kind: of the action, one of `KINDS`.
+      robot: the arm.
+      q: (n,) joint positions that the action is measured from [rad].
+      position, rotation: (3,) [m] and (3, 3), the target of the tcp in the base frame.
+      opening: of the gripper, 0 … 1.
+
+    Returns:
+      (Da,) in [-1, 1].
+    """
+    if kind not in KINDS:
+        raise BadInput("kind of action", got=kind, available=KINDS)
+    pos, rot = (array[0] for array in robot.chain.forward(q[None]))
+    step = _shortened(rot.T @ (position - pos) / DELTA_POS)
+    turn = _shortened(matrix_to_rotvec(rot.T @ rotation) / DELTA_ROT)
+    grip = 2.0 * opening - 1.0
+    if kind == "tcp_delta":
+        return np.array([*step, *turn, grip], dtype=np.float32)
+    goal = solve(
+        robot.chain,
+        q[None],
+        (pos + rot @ step * DELTA_POS)[None],
+        (rot @ rotvec_to_matrix(turn * DELTA_ROT))[None],
+        rest=np.asarray(robot.home),
+    )[0]
+    # q = lower + (a + 1)/2 · (upper − lower)
+    a = 2.0 * (goal - robot.lower) / (robot.upper - robot.lower) - 1.0
+    return np.clip([*a, grip], -1.0, 1.0).astype(np.float32)
+
+
+def _shortened(a: Array) -> Array:
+    return a / max(1.0, float(np.abs(a).max()))
+
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +124,7 @@ class Browser(ServedPage["Page"]):
         with viser_needed("browser"):
             from hardware.teleop.browser.auth_proxy import overlay
             from hardware.teleop.browser.guarded_viser import Place
-            from hardware.teleop.browser.heartbeat import BEAT, serve_heartbeats
-            from hardware.teleop.browser.page import Page
+            from hardware.teleop.browser.page import BEAT, Page, serve_heartbeats
 
         def serve(guarded: GuardedViser) -> None:
             c = self.config

@@ -1,9 +1,15 @@
-"""A page of viser that is reached through the auth proxy alone: on loopback with a token, elsewhere with TLS too."""
+"""A page of viser that is reached through the auth proxy alone: on loopback with a token, elsewhere with TLS too.
+
+Every page has a websocket for the end of the session. The first message holds the sentence, so that the page can show
+it when the program is gone: one that ends the page closes the websocket as going away (1001), one that was killed does
+not answer any more (`session_end.html`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import logging
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +19,27 @@ from pathlib import Path
 
 import rich
 import viser
+from aiohttp import web
 
 from hardware.teleop.browser.access import is_loopback
 from hardware.teleop.browser.auth_proxy import AuthProxy, Talk, overlay, with_overlays
 from hardware.teleop.browser.certificate import addresses, fingerprint, own_certificate, server_context
-from hardware.teleop.browser.farewell import END, serve_end
-from hardware.teleop.browser.inner_port import HEADER, behind
+from hardware.teleop.browser.connection_limits import HEADER, behind
+
+END = "/end"  # where pages find it
+
+
+async def serve_end(page: web.WebSocketResponse, sentence: str) -> None:
+    """Send the `sentence` that the page shows at the end, and wait for that.
+
+    Args:
+      page: the open websocket.
+      sentence: what is over, as ``"The recording is over."``
+    """
+    await page.send_str(json.dumps({"over": sentence}))
+    async for _ in page:  # a page has nothing to say here
+        pass
+
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +107,7 @@ class GuardedViser:
         if not is_loopback(place.host):
             certificate = place.certificate or own_certificate(place.folder)
             tls, proof = server_context(certificate, place.key), fingerprint(certificate)
-        html = with_overlays(_fetch(*self.address), *overlays, overlay("hardware.teleop.browser", "farewell.html"))
+        html = with_overlays(_fetch(*self.address), *overlays, overlay("hardware.teleop.browser", "session_end.html"))
         sockets = {**sockets, END: lambda socket: serve_end(socket, over)}
         proxy = AuthProxy(html, self.address, host=place.host, port=place.port, tls=tls, sockets=sockets)
         proxy.open()

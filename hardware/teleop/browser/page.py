@@ -1,24 +1,81 @@
-"""What viser shows: the arm, a target to drag, the gripper, cameras. The switch and the buttons are in `overlay.html`.
+"""Pages of viser: one that commands (arm, target to drag, gripper, cameras), and one to look at.
 
-Every client has widgets of its own, so that viser itself hears them from that client alone; those of spectators are
-hidden, and the control arbiter ignores them.
+Every client of the first has widgets of its own, so that viser itself hears them from that client alone; those of
+spectators are hidden, and the control arbiter ignores them. The switch and the buttons are in `overlay.html`, with a
+websocket for heartbeats in and the state out. Pictures of the cameras stand one or two in a row; `pictures.html` makes
+them large at a click. The second page has nothing to press: the arm, its surroundings, the cameras, a line of state.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Any
 
+import cv2
 import numpy as np
 import viser
+from aiohttp import WSMessage, WSMsgType, web
 from numpy.typing import NDArray
 
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.guarded_viser import GuardedViser
-from hardware.teleop.browser.pictures import Pictures
-from hardware.teleop.browser.stage import Stage, Viewpoint
-from hardware.teleop.device import Status
+from hardware.teleop.browser.scene import Stage, Viewpoint
+from hardware.teleop.device import RECORDING, EpisodeEvent, Status
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
+
+CELL = (168, 224)  # room for a camera's picture: height and width [px]
+LARGE_CELL = (480, 640)  # and at most, where somebody looks at it closely
+ORDER = 100.0  # on the panel
+
+
+class Pictures:
+    """One image on the panel with all of them.
+
+    Args:
+      server: the page.
+    """
+
+    def __init__(self, server: viser.ViserServer) -> None:
+        self._server = server
+        self._handle: viser.GuiImageHandle | None = None
+
+    def show(self, images: Mapping[str, NDArray[np.uint8]], *, large: bool = False) -> None:
+        """Show (H, W, 3) pictures; `large`: as they were taken."""
+        if not images:
+            return
+        label, picture = " · ".join(images), mosaic(list(images.values()), large=large)
+        if self._handle is None:
+            self._handle = self._server.gui.add_image(picture, label=label, format="jpeg", order=ORDER)
+        else:
+            self._handle.label, self._handle.image = label, picture
+
+
+def mosaic(images: Sequence[NDArray[np.uint8]], *, large: bool = False) -> NDArray[np.uint8]:
+    """(H, W, 3) pictures of any size, one or two in a row, each as large as its cell allows.
+
+    The cell is `CELL`; with `large` it has room for each as it was taken, up to `LARGE_CELL`.
+    """
+    height, width = CELL
+    if large:
+        height = min(max(height, *(image.shape[0] for image in images)), LARGE_CELL[0])
+        width = min(max(width, *(image.shape[1] for image in images)), LARGE_CELL[1])
+    columns = min(len(images), 2)
+    rows = -(-len(images) // columns)
+    out = np.full((rows * height, columns * width, 3), 255, np.uint8)
+    for i, image in enumerate(images):
+        scale = min(height / image.shape[0], width / image.shape[1])
+        size = max(1, round(scale * image.shape[1])), max(1, round(scale * image.shape[0]))
+        small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR)
+        top = i // columns * height + (height - size[1]) // 2
+        left = i % columns * width + (width - size[0]) // 2
+        out[top : top + size[1], left : left + size[0]] = small
+    return out
+
 
 Array = NDArray[np.float64]
 
@@ -141,3 +198,131 @@ class _Client:
             position, wxyz = target[0], matrix_to_quat(target[1])
             if max(np.abs(self._gizmo.position - position).max(), np.abs(self._gizmo.wxyz - wxyz).max()) > _MOVED:
                 self._gizmo.position, self._gizmo.wxyz = position, wxyz
+
+
+RED, GREY = "#d92d20", "#8a93a3"
+
+
+class ViewPage:
+    """What viser shows of a `Status`; `guarded` serves it.
+
+    Args:
+      robot: the arm to draw.
+    """
+
+    def __init__(self, robot: RobotSpec) -> None:
+        self.guarded = GuardedViser()
+        server = self.guarded.server
+        self._server = server
+        self._stage = Stage(server, robot)
+        server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium")
+        self._line = server.gui.add_html("", order=0.0)
+        self._shown = ""
+        self._pictures = Pictures(server)
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody has the page open."""
+        return bool(self._server.get_clients())
+
+    def update(self, status: Status, *, pictures: bool = True) -> None:
+        """Show how things are; called by one thread.
+
+        Args:
+          pictures: those of the cameras too.
+        """
+        if status.joints is not None:
+            self._stage.show(status.joints, status.opening, status.scene)
+        html = line(status)
+        if html != self._shown:
+            self._shown = self._line.content = html
+        if pictures:
+            self._pictures.show(status.images, large=True)
+
+    def close(self) -> None:
+        """Disconnect everybody; their pages say that it is over."""
+        self.guarded.close()
+
+
+def line(status: Status) -> str:
+    """State, episode i of n, seconds and message, as HTML."""
+    many = f" of {status.episodes}" if status.episodes else ""
+    colour = RED if status.state == RECORDING else GREY
+    return (
+        f'<div data-robolearn-view data-state="{escape(status.state)}" style="padding:0.4em 0.8em 0.6em;'
+        'font:15px/1.4 system-ui,sans-serif">'
+        '<div style="display:flex;align-items:center;gap:0.5em;font-weight:600">'
+        f'<span style="width:0.75em;height:0.75em;border-radius:50%;background:{colour}"></span>'
+        f"<span>{escape(status.state)} · episode {status.episode + 1}{many}</span>"
+        '<span style="margin-left:auto;font-weight:400;font-variant-numeric:tabular-nums">'
+        f"{status.seconds:.1f} s</span></div>"
+        f'<div style="min-height:2.8em;overflow-wrap:anywhere">{escape(status.message)}</div></div>'
+    )
+
+
+BEAT = "/beat"  # where pages find it
+STATUS_S = 0.1  # between two messages to a page about the state of things
+HELLO_S = 10.0  # for the first message, with the page's key
+UNKNOWN_KEY = 4403  # close code
+_EVENTS = tuple(event.value for event in EpisodeEvent)
+
+
+async def serve_heartbeats(
+    page: web.WebSocketResponse, arbiter: ControlArbiter, status: Callable[[], dict[str, Any]]
+) -> None:
+    """Hand to `arbiter` what a page sends, which proves by its key which client of viser it is.
+
+    Args:
+      page: the open websocket.
+      arbiter: decides which client has control.
+      status: what a page is sent besides the state of its switch.
+
+    Raises:
+      TimeoutError: no first message within `HELLO_S`.
+    """
+    async with asyncio.timeout(HELLO_S):
+        hello = _json(await page.receive())
+    client = arbiter.owner(str(hello.get("key", "")))
+    if client is None:
+        await page.close(code=UNKNOWN_KEY, message=b"unknown key")
+        return
+    sending = asyncio.create_task(_send_status(page, arbiter, client, status))
+    why = "the page at the controls is gone"
+    try:
+        async for message in page:
+            content = _json(message)
+            press, received = content.get("press"), content.get("t")
+            if content.get("claim"):
+                arbiter.claim(client)
+            if content.get("event") in _EVENTS:
+                arbiter.ask(client, EpisodeEvent(content["event"]))
+            if isinstance(content.get("grip"), (int, float)):
+                arbiter.grip(client, float(content["grip"]))
+            if isinstance(content.get("large"), bool):
+                arbiter.enlarge(client, content["large"])
+            if content.get("hidden"):
+                why = "the page is not on the screen any more"
+                arbiter.silence(client, why)
+            elif type(press) is int and 0 <= press < 1 << 53:
+                arbiter.beat(client, press, float(received) if isinstance(received, (int, float)) else None)
+    finally:
+        arbiter.silence(client, why)
+        sending.cancel()
+
+
+async def _send_status(
+    page: web.WebSocketResponse, arbiter: ControlArbiter, client: int, status: Callable[[], dict[str, Any]]
+) -> None:
+    while not page.closed:
+        await page.send_str(json.dumps({**arbiter.standing(client), **status()}))
+        await asyncio.sleep(STATUS_S)
+
+
+def _json(message: WSMessage) -> dict[str, Any]:
+    if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+        return {}
+    try:
+        value = json.loads(message.data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,13 +1,64 @@
-"""The bodies around the arm on a page: one mesh a shape, moved as the simulation says."""
+"""The scene of a page: camera, lights and floor, the arm of the robot's own model, and the bodies around it.
+
+One mesh a shape, one frame a body; the arm is moved by its kinematics, the rest by the simulation.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
+import mujoco
 import numpy as np
+import trimesh
 import viser
 from numpy.typing import NDArray
 
-from hardware.teleop.browser.meshes import draw_mesh, mesh_of
 from robolearn.core.scene import Scene, Shape
+from robolearn.core.se3 import quat_to_matrix
+from robots import RobotSpec
+from robots.geoms import geom_rgba, shape_of, visible_geoms
+
+Rgba = tuple[float, float, float, float]
+
+ENDLESS_M = 10.0  # half edge of a plane without an end
+_EDGE_RAD = 0.6  # faces that meet at more than this angle keep their edge
+
+
+def mesh_of(shape: Shape) -> trimesh.Trimesh:
+    """The surface of a shape in its own frame [m]."""
+    x, y, z = shape.size
+    if shape.kind == "mesh":
+        return trimesh.Trimesh(shape.vertices, shape.faces)
+    if shape.kind == "box":
+        return trimesh.creation.box((2 * x, 2 * y, 2 * z))
+    if shape.kind == "cylinder":
+        return trimesh.creation.cylinder(radius=x, height=2 * y, sections=32)
+    if shape.kind == "capsule":
+        mesh = trimesh.creation.capsule(height=2 * y, radius=x, count=[24, 12])
+        mesh.apply_translation(-mesh.bounds.mean(axis=0))
+        return mesh
+    if shape.kind == "plane":
+        x, y = x or ENDLESS_M, y or ENDLESS_M
+        corners = [(-x, -y, 0.0), (x, -y, 0.0), (x, y, 0.0), (-x, y, 0.0)]
+        return trimesh.Trimesh(corners, [(0, 1, 2), (0, 2, 3)])
+    mesh = trimesh.creation.icosphere(subdivisions=3)
+    mesh.apply_scale((x, y, z))
+    return mesh
+
+
+def draw_mesh(server: viser.ViserServer, name: str, mesh: trimesh.Trimesh, rgba: Rgba) -> viser.MeshHandle:
+    """Put `mesh` into the scene of a page under `name`."""
+    # Without it, shading would round the rims of cylinders and the edges of boxes.
+    mesh = trimesh.graph.smooth_shade(mesh, angle=_EDGE_RAD)
+    return server.scene.add_mesh_simple(
+        name,
+        np.asarray(mesh.vertices, dtype=np.float32),
+        np.asarray(mesh.faces, dtype=np.uint32),
+        color=rgba[:3],
+        opacity=rgba[3] if rgba[3] < 1 else None,
+    )
+
 
 ROOT = "/scene"
 _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
@@ -45,3 +96,164 @@ class SceneView:
             node.remove()
         self._shapes, self._drawn = scene.shapes, np.full_like(scene.poses, np.inf)
         self._nodes = [draw_mesh(self._server, f"{ROOT}/{s.name}", mesh_of(s), s.rgba) for s in scene.shapes]
+
+
+Array = NDArray[np.float64]
+
+_MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
+
+
+class ArmView:
+    """Draws the arm under ``/arm`` and moves it.
+
+    Args:
+      server: the page.
+      robot: the arm.
+    """
+
+    def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
+        self._server = server
+        self._robot = robot
+        self._model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
+        self._data = mujoco.MjData(self._model)
+        self._joints = [int(self._model.joint(name).qposadr[0]) for name in robot.joints]
+        self._fingers = [int(self._model.joint(name).qposadr[0]) for name in robot.gripper.joints]
+        self._frames: dict[int, viser.FrameHandle] = {}
+        self._drawn: dict[int, Array] = {}
+        for body in range(self._model.nbody):
+            self._draw(body)
+        self.move(np.asarray(robot.home), 1.0)
+
+    def move(self, q: Array, opening: float) -> None:
+        """Show the arm at joint positions (n,) [rad], its gripper open by 0 … 1."""
+        closed, open_ = self._robot.gripper.joint_range
+        self._data.qpos[self._joints] = q
+        self._data.qpos[self._fingers] = closed + opening * (open_ - closed)
+        mujoco.mj_kinematics(self._model, self._data)
+        with self._server.atomic():
+            for body, frame in self._frames.items():
+                pose = np.concatenate([self._data.xpos[body], self._data.xquat[body]])
+                if body in self._drawn and np.abs(pose - self._drawn[body]).max() < _MOVED:
+                    continue
+                self._drawn[body] = pose
+                frame.position, frame.wxyz = pose[:3], pose[3:]
+
+    def pose(self, body: str) -> tuple[Array, Array]:
+        """Where a body is drawn: (3,) [m] and (4,) wxyz."""
+        i = self._model.body(body).id
+        return self._data.xpos[i].copy(), self._data.xquat[i].copy()
+
+    def _draw(self, body: int) -> None:
+        parts: dict[Rgba, list[trimesh.Trimesh]] = {}
+        for geom in visible_geoms(self._model, [body]):
+            parts.setdefault(geom_rgba(self._model, geom), []).append(geom_mesh(self._model, geom))
+        if not parts:
+            return
+        name = f"/arm/{self._model.body(body).name or body}"
+        self._frames[body] = self._server.scene.add_frame(name, show_axes=False)
+        for i, (rgba, meshes) in enumerate(parts.items()):
+            whole: Any = trimesh.util.concatenate(meshes)
+            draw_mesh(self._server, f"{name}/{i}", whole, rgba)
+
+
+def geom_mesh(model: mujoco.MjModel, geom: int) -> trimesh.Trimesh:
+    """The surface of a visible geom in its body's frame [m]."""
+    mesh = mesh_of(shape_of(model, geom))
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = quat_to_matrix(model.geom_quat[geom]), model.geom_pos[geom]
+    mesh.apply_transform(pose)
+    return mesh
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Viewpoint:
+    """Where the page's camera stands at first, and how large things are.
+
+    Attributes:
+      size: of the arm: distance of the tcp from the base at home [m].
+      position, look_at: [m]; the camera's up is z.
+      fov: from bottom to top [rad].
+      gizmo: length of the target's arrows [m].
+    """
+
+    size: float
+    position: tuple[float, float, float]
+    look_at: tuple[float, float, float]
+    fov: float
+    gizmo: float
+
+    @staticmethod
+    def of(robot: RobotSpec, aspect: float = 1.6) -> Viewpoint:
+        """The one for this arm in a window of so many times its height in width; further off in a narrow one."""
+        size = float(np.linalg.norm(robot.chain.forward(np.array([robot.home]))[0]))
+        far = size * max(1.0, 0.65 / max(aspect, 0.2))
+        x, y, z = 0.6 * size, 0.0, 0.5 * size - 0.6 * (far - size)  # a phone's panel covers the lower part
+        return Viewpoint(size, (x + 1.6 * far, y - 2.2 * far, z + 1.0 * far), (x, y, z), 0.75, 0.3 * far)
+
+    def project(self, point: Array, window: tuple[int, int]) -> tuple[float, float]:
+        """Where (3,) [m] is seen in a window of (width, height) [px]."""
+        eye = np.array(self.position)
+        forward = np.array(self.look_at) - eye
+        forward /= np.linalg.norm(forward)
+        right = np.cross(forward, [0.0, 0.0, 1.0])
+        right /= np.linalg.norm(right)
+        ray = np.asarray(point) - eye
+        # x = w/2 + f r·p / d·p,  y = h/2 − f u·p / d·p,  f = h / (2 tan(fov/2))
+        f = 0.5 * window[1] / np.tan(0.5 * self.fov) / (forward @ ray)
+        return 0.5 * window[0] + f * (right @ ray), 0.5 * window[1] - f * (np.cross(right, forward) @ ray)
+
+
+class Stage:
+    """The arm, and what a simulation says is around it.
+
+    Args:
+      server: the page.
+      robot: the arm.
+    """
+
+    def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
+        self.view = Viewpoint.of(robot)
+        self._robot = robot
+        self._floor = _dress(server, self.view)
+        self._arm = ArmView(server, robot)
+        self._around = SceneView(server)
+
+    def show(self, joints: Array, opening: float, scene: Scene | None, *, otherwise: float = 1.0) -> None:
+        """Show it as it is now.
+
+        Args:
+          joints: (n,) joint positions [rad].
+          opening: of the gripper [m].
+          scene: what is around; None: nothing is known.
+          otherwise: share of the gripper's opening where `opening` is NaN.
+        """
+        most = self._robot.gripper.max_width
+        self._arm.move(np.asarray(joints, np.float64), opening / most if opening >= 0 and most > 0 else otherwise)
+        if scene is not None:
+            if self._floor.visible:  # the task has one of its own
+                self._floor.visible = False
+            self._around.show(scene)
+
+
+def _dress(server: viser.ViserServer, view: Viewpoint) -> viser.GridHandle:
+    """Camera, lights and a floor; the floor."""
+    size = view.size
+    server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="small")
+    # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
+    server.scene.configure_environment_map(None)
+    server.scene.configure_default_lights(False)
+    server.scene.add_light_hemisphere(
+        "/sky", sky_color=(255, 255, 255), ground_color=(170, 165, 160), intensity=1.7, wxyz=(0.7071, 0.7071, 0, 0)
+    )
+    server.scene.add_light_directional(
+        "/sun", intensity=2.2, cast_shadow=True, position=(0.3 * size, -1.2 * size, 2.5 * size)
+    )
+    server.initial_camera.look_at = view.look_at
+    server.initial_camera.position = view.position
+    server.initial_camera.fov = view.fov
+    return server.scene.add_grid(
+        "/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5, position=(0.0, 0.0, 0.0)
+    )

@@ -21,7 +21,7 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.senders import sent_at
-from hardware.safety.types import SafetyState
+from hardware.safety.states import SafetyState
 from robolearn.bench.faults.sine_policy import POLICY_FAULT
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import wait_ready

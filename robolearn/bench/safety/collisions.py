@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hardware.safety.collision import Collision
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.rest import REST_S
-from hardware.safety.types import JointTarget, SafetyRefused
+from hardware.safety.measured import REST_S
+from hardware.safety.states import JointTarget, SafetyRefused
 from robots.limits import Limits
 from robots.obstacles import Plane
 from robots.spec import RobotSpec

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.rest import REST_S
-from hardware.safety.types import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from hardware.safety.measured import REST_S
+from hardware.safety.states import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robolearn.core.se3 import matrix_to_quat
 from robots.limits import Limits
 from robots.spec import RobotSpec

@@ -17,8 +17,8 @@ from viser import uplot
 
 from hardware.teleop.browser.auth_proxy import overlay
 from hardware.teleop.browser.guarded_viser import GuardedViser
-from hardware.teleop.browser.pictures import Pictures
-from hardware.teleop.browser.stage import Stage
+from hardware.teleop.browser.page import Pictures
+from hardware.teleop.browser.scene import Stage
 from robolearn.hil.console.logic import ButtonView, ConsoleView, Curves, HelpSchedule
 from robolearn.hil.operator_console import CURVES, HilStatus, OperatorCommand
 from robots import RobotSpec

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 
 from robolearn.core import BadInput
-from robolearn.io.atomic import replacing
+from robolearn.io.atomic import write_private
 
 TOKEN_VARIABLE = "ROBOLEARN_HIL_TOKEN"
 LEAST_TOKEN = 16  # characters
@@ -99,13 +99,6 @@ def check_encryption(address: Address, certificates: Certificates | None) -> Non
             f"address {address}", got="no certificates", expected="--certs FOLDER beyond loopback",
             hint="robolearn hil certs --out FOLDER makes them",
         )  # fmt: skip
-
-
-def write_private(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Write a file that by default only its owner can read, not even for a moment."""
-    data = content.encode() if isinstance(content, str) else content
-    with replacing(path) as part, os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(data)
 
 
 def own_token(path: Path) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hardware.safety import SafetyState
-from hardware.safety.conditions import Conditions
+from hardware.safety.senders import Conditions
 from hardware.safety.supervisor import SafetySupervisor
 from robots.stations import Condition, load_contract
 

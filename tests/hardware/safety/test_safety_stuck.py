@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hardware.safety.stuck import AWAY_RAD, REPEATS, Stuck
+from hardware.safety.measured import AWAY_RAD, REPEATS, Stuck
 
 REST = np.array([0.1, -0.2, 0.3])
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.teleop.browser.stage import Viewpoint
+from hardware.teleop.browser.scene import Viewpoint
 from robolearn.core.se3 import quat_to_matrix
 from robots import RobotSpec
 

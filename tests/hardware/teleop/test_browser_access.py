@@ -20,9 +20,9 @@ from hardware.teleop.browser import BrowserConfig
 from hardware.teleop.browser.access import COOKIE, is_loopback
 from hardware.teleop.browser.auth_proxy import AuthProxy, with_overlays
 from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context
+from hardware.teleop.browser.connection_limits import HEADER
 from hardware.teleop.browser.device import Browser
-from hardware.teleop.browser.heartbeat import BEAT
-from hardware.teleop.browser.inner_port import HEADER
+from hardware.teleop.browser.page import BEAT
 from robolearn.core import BadInput
 from robots import ROBOTS
 

@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 import viser
 
-from hardware.teleop.browser.arm import ArmView, geom_mesh
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.page import Page
-from hardware.teleop.browser.pictures import mosaic
-from hardware.teleop.browser.stage import Viewpoint
+from hardware.teleop.browser.page import Page, mosaic
+from hardware.teleop.browser.scene import ArmView, Viewpoint, geom_mesh
 from robolearn.core.se3 import quat_to_matrix
 from robots import ROBOTS
 

@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from page_client import session, trusting
 
 from hardware.teleop.browser import auth_proxy
+from hardware.teleop.browser.access import RareLog
 from hardware.teleop.browser.auth_proxy import AuthProxy
 from hardware.teleop.browser.certificate import own_certificate, server_context
 from hardware.teleop.browser.connection_limits import ConnectionLimits
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.heartbeat import BEAT, serve_heartbeats
-from hardware.teleop.browser.rare_log import RareLog
+from hardware.teleop.browser.page import BEAT, serve_heartbeats
 
 pytestmark = pytest.mark.realtime
 

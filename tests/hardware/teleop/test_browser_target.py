@@ -15,8 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from browser_rig import interface_of
 
 from hardware.teleop import Status, make_device
-from hardware.teleop.browser.device import Browser
-from hardware.teleop.browser.target import action_towards
+from hardware.teleop.browser.device import Browser, action_towards
 from robolearn.core import BadInput
 from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix
 from robots import DELTA_POS, DELTA_ROT, ROBOTS, make_control

@@ -17,7 +17,7 @@ from page_client import socket_to
 from hardware.teleop import Status
 from hardware.teleop.browser.auth_proxy import LONGEST
 from hardware.teleop.browser.device import Browser
-from hardware.teleop.browser.heartbeat import BEAT
+from hardware.teleop.browser.page import BEAT
 
 pytestmark = pytest.mark.realtime
 

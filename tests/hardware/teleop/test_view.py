@@ -18,11 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from page_client import get
 
 from hardware.teleop.browser import access as access_module
-from hardware.teleop.browser import same_user
 from hardware.teleop.browser.device import Browser
-from hardware.teleop.browser.view_page import ViewPage, line
-from hardware.teleop.browser.viewer import Viewer
-from hardware.teleop.browser.window import check_window, open_window
+from hardware.teleop.browser.page import ViewPage, line
+from hardware.teleop.browser.viewer import Viewer, check_window, open_window
 from hardware.teleop.device import Device, Sample, Status
 from hardware.teleop.wrapped import Viewed
 from robolearn.cli.view import chosen
@@ -178,7 +176,7 @@ def test_another_user_who_reads_it_off_the_process_list_is_refused_and_does_not_
 ) -> None:
     url, me = open_page.invitation(), os.getuid()
     with monkeypatch.context() as patch:
-        patch.setattr(same_user.os, "getuid", lambda: me + 1)  # to the page, this test is somebody else
+        patch.setattr(access_module.os, "getuid", lambda: me + 1)  # to the page, this test is somebody else
         assert get(open_page, path_of(url), Cookie="").status == 403
     assert get(open_page, path_of(url), Cookie="").status == 303
 
