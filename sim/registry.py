@@ -168,7 +168,6 @@ class Family:
       form: how the names of its tasks look, for lists; empty for ours, which are listed one by one.
       made_by: ``"module:function"`` of (config, number of worlds), imported when worlds are built.
       simulates_arm: an arm of ours, with actions of ours.
-      has_experts: scripted demonstrators and operators.
       has_progress: a measure of progress, which shapes the dense reward.
       has_start_range: the range of starts can be narrowed.
       has_looks: visual randomisation.
@@ -179,7 +178,6 @@ class Family:
     form: str
     made_by: str
     simulates_arm: bool = False
-    has_experts: bool = False
     has_progress: bool = False
     has_start_range: bool = False
     has_looks: bool = False
@@ -197,7 +195,6 @@ FAMILIES: dict[str, Family] = {
         "",
         "sim.tasks:make",
         simulates_arm=True,
-        has_experts=True,
         has_progress=True,
         has_start_range=True,
         has_looks=True,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from sim.experts.operator import Patience
+    from sim.experts.waypoints import Script
 
 Array = NDArray[np.float64]
 
@@ -103,6 +107,15 @@ class Task(Protocol):
     @property
     def observation_names(self) -> tuple[str, ...]:
         """Components of the `objects` vector."""
+        ...
+
+    @property
+    def patience(self) -> Patience:
+        """When a scripted operator who watches a policy takes over."""
+        ...
+
+    def script(self) -> Script:
+        """The scripted demonstrator."""
         ...
 
     def build(self, spec: mujoco.MjSpec) -> None:

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
-from sim.embedded.task import GoalTask
-from sim.experts.lift import LiftScript
-from sim.experts.lift_to import LiftToScript
+from sim.embedded.task import GoalTask, Task
 from sim.experts.operator import Patience, ScriptedOperator
-from sim.experts.peg_insert import PegInsertScript
-from sim.experts.pick_place import PickPlaceScript
-from sim.experts.waypoints import QUALITIES, Quality, Script, ScriptedExpert
-from sim.tasks import TASKS
-
-SCRIPTS: dict[str, type[Script]] = {
-    "lift": LiftScript,
-    "lift_to": LiftToScript,
-    "pick_place": PickPlaceScript,
-    "peg_insert": PegInsertScript,
-    "peg_insert_tight": PegInsertScript,
-}
+from sim.experts.waypoints import QUALITIES, Quality, ScriptedExpert
 
 
 def named_quality(name: str) -> Quality:
@@ -33,33 +20,30 @@ def make_expert(task: str, interface: Interface, num_envs: int, quality: Quality
     """The demonstrator of an embedded task."""
     if isinstance(quality, str):
         quality = named_quality(quality)
-    return ScriptedExpert(_script(task, interface), interface, num_envs, quality, seed)
-
-
-HASTE = Patience(limit=3.0, against=2.0)  # a peg that is pressed askew for half a second cannot be saved any more
-PATIENCE = {"peg_insert": HASTE, "peg_insert_tight": HASTE}
+    return ScriptedExpert(_task(task, interface).script(), interface, num_envs, quality, seed)
 
 
 def make_operator(
     task: str, interface: Interface, num_envs: int, seed: int, patience: Patience | None = None
 ) -> ScriptedOperator:
     """The operator of an embedded task who watches a policy and intervenes; by default with the task's patience."""
-    patience = PATIENCE.get(task) if patience is None else patience
-    return ScriptedOperator(_script(task, interface), interface, num_envs, seed, patience)
+    own = _task(task, interface)
+    return ScriptedOperator(own.script(), interface, num_envs, seed, own.patience if patience is None else patience)
 
 
-def _script(task: str, interface: Interface) -> Script:
-    if task not in SCRIPTS:
-        hint = (
-            "Other demonstrations are recorded from Python by EpisodeWriter: robolearn/examples/catch.py"
-            if ":" in task
-            else ""
-        )
-        raise BadInput("scripted expert for task", got=task, available=SCRIPTS, hint=hint)
-    if isinstance(TASKS[task](), GoalTask) and "target" not in interface.observation:
+def _task(name: str, interface: Interface) -> Task:
+    """The embedded task `name`, refused where `interface` does not offer what its script needs."""
+    from sim.tasks import TASKS  # late: tasks bring scripts, which stand on `waypoints`
+
+    if name not in TASKS:
+        foreign = ":" in name
+        hint = "Other demonstrations are recorded from Python by EpisodeWriter: robolearn/examples/catch.py"
+        raise BadInput("scripted expert for task", got=name, available=TASKS, hint=hint if foreign else "")
+    task = TASKS[name]()
+    if isinstance(task, GoalTask) and "target" not in interface.observation:
         seen = interface.observation
-        raise BadInput(f"scripted expert for task {task}", got="no 'target'", expected="the goal", available=seen)
-    return SCRIPTS[task]()
+        raise BadInput(f"scripted expert for task {name}", got="no 'target'", expected="the goal", available=seen)
+    return task
 
 
 __all__ = [

@@ -53,6 +53,9 @@ class Patience:
             raise BadInput("operator: hold", got=self.hold, expected="1 ≤ shortest ≤ longest")
 
 
+PATIENT = Patience()  # of tasks in which nothing is lost by waiting
+
+
 class ScriptedOperator:
     """Watches N worlds, and steers some of them for a while.
 

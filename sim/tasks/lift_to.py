@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.embedded.task import Array, Start, State, draw
-from sim.tasks.lift import CUBE_NAMES, HALF, STARTS, add_cube, cube_pose, observe_cube
+from sim.experts.operator import PATIENT, Patience
+from sim.experts.waypoints import Script, View, Waypoint, downward, yaw_of
+from sim.tasks.lift import CUBE_NAMES, HALF, STARTS, LiftScript, add_cube, cube_pose, observe_cube
 
 NEAR = 0.04  # largest distance of the cube's centre from the goal [m]
 SLOW = 0.10  # speed below which it has arrived [m/s]
@@ -34,6 +36,10 @@ class LiftTo:
     observation_names: tuple[str, ...] = CUBE_NAMES
     target_names: tuple[str, ...] = ("target_x", "target_y", "target_z")
     start_range: float = 1.0
+    patience: Patience = PATIENT
+
+    def script(self) -> Script:
+        return LiftToScript()
 
     def build(self, spec: mujoco.MjSpec) -> None:
         add_cube(spec, (0.85, 0.22, 0.18, 1.0))
@@ -63,3 +69,26 @@ class LiftTo:
 
     def _distance(self, state: State) -> Array:
         return np.linalg.norm(state.bodies["cube"].pos - state.bodies["target"].pos, axis=-1)
+
+
+# --- the demonstrator
+
+
+class LiftToScript:
+    """Hover, descend, close, bring."""
+
+    phases = 4
+    strategies = 2
+
+    def __init__(self) -> None:
+        self._lift = LiftScript()
+
+    def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
+        if phase < 3:
+            return self._lift.plan(phase, view, strategy, bias, memory)
+        # The tcp goes where the cube, wherever it sits in the gripper, comes to its goal.
+        goal = view.vector("target") + np.clip(view.tcp_pos - view.vector("cube"), -0.03, 0.03)
+        return Waypoint(goal, downward(yaw_of(view.tcp_rot)), -1.0)
+
+    def resume(self, view: View, strategy: NDArray[np.int64]) -> NDArray[np.int64]:
+        return self._lift.resume(view, strategy)

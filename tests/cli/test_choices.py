@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 
 import pytest
@@ -55,6 +56,19 @@ def test_help_lists_the_qualities_of_demonstrations_that_are_there(capsys, monke
 def test_help_lists_the_tasks_that_are_there(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setitem(sim.tasks.TASKS, "stack", sim.tasks.TASKS["lift"])
     assert "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, stack" in words(capsys, command)
+
+
+def test_a_task_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) -> None:
+    (tmp_path / "hoist.py").write_text(
+        "from dataclasses import dataclass\nfrom sim.tasks.lift import Lift\n\n\n"
+        "@dataclass(frozen=True)\nclass Hoist(Lift):\n    name: str = 'hoist'\n    max_episode_steps: int = 80\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sim.tasks.TASKS, "hoist", importlib.import_module("hoist").Hoist)
+    assert "peg_insert_tight, hoist, robosuite:<Name>" in words(capsys, "finetune")
+    out = tmp_path / "demonstrations"
+    assert main(["collect", "--task", "hoist", "--quality", "expert", "--episodes", "2", "--out", str(out)]) == 0
+    assert "100.0% of them, expert demonstrations of hoist" in capsys.readouterr().out
 
 
 def test_a_family_of_worlds_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) -> None:

@@ -166,7 +166,7 @@ MUTANTS: dict[str, Mutant] = {
         "sim/embedded/workspace_layout.py", "if self.scale == 1.0:\n            return start", "if True: return start", ARMS
     ),
     "cameras-stay-far-away": Mutant("sim/embedded/scene.py", "s = layout.scale", "s = 1.0", ARMS),
-    "jaw-grips-at-the-tcp": Mutant("sim/experts/lift.py", "return aim - rot @ view.grip, rot", "return aim, rot", ARMS),
+    "jaw-grips-at-the-tcp": Mutant("sim/tasks/lift.py", "return aim - rot @ view.grip, rot", "return aim, rot", ARMS),
     "five-joints-give-up-the-place": Mutant(
         SPEC, "IKConfig(position_weight=POSITION_FIRST)", "IKConfig()",
         ("tests/sim/test_experts.py::test_the_expert_lifts_with_every_arm",),

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Teleoperator
 from sim.experts import QUALITIES, Quality, make_expert
-from sim.experts.lift import LIFT_BIAS
-from sim.experts.peg_insert import PEG_BIAS
-from sim.experts.pick_place import PLACE_BIAS
 from sim.registry import make_env
 from sim.tasks import TASKS
+from sim.tasks.lift import LIFT_BIAS
+from sim.tasks.peg_insert import PEG_BIAS
+from sim.tasks.pick_place import PLACE_BIAS
 
 pytestmark = pytest.mark.long
 
