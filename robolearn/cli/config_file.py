@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput
 from robolearn.io.atomic import write_text
-from robolearn.io.json_files import plain
 from robolearn.presets import NAMED, PRESETS
 from robolearn.runs.command import Command
-from robolearn.runs.command_line import NOT_THE_WORK, flags, words
+from robolearn.runs.command_line import NOT_THE_WORK, flags, stored, words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,7 +101,7 @@ def _check_lists(tree: Mapping[str, Any], chosen: str) -> None:
 def flags_of(command: Any) -> dict[str, Any]:
     """Flag without dashes → its value, of all settings of `command`; those that are empty are left out."""
     return {
-        flag.name: "None" if flag.value is None else plain(flag.value)
+        flag.name: stored(flag.value)
         for flag in flags(command)
         if flag.field not in NOT_STORED and not (flag.value in (None, ()) and flag.value == flag.default)
     }

@@ -14,8 +14,6 @@ from typing import Any
 
 import tyro
 
-from robolearn.io.json_files import plain
-
 PROGRAM = (sys.executable, "-P", "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())")
 """The program `robolearn`, by the interpreter that runs now."""
 
@@ -62,6 +60,13 @@ def flags(settings: Any, only: Collection[str] | None = None) -> Iterator[Settin
         yield SettingFlag(field.name, named, value, default, POSITIONAL in notes)
 
 
+def stored(value: Any) -> Any:
+    """A field's value as a file of flags has it: None as a word, paths as text, tuples as lists."""
+    if isinstance(value, tuple):
+        return [stored(item) for item in value]
+    return value if isinstance(value, bool | int | float) else str(value)
+
+
 def words(tree: Mapping[str, Any]) -> list[str]:
     """Flags and their values, which may be grouped, as words: ``{"steps": 5, "video": False}`` → ``--steps 5
     --no-video``. None: the flag is left out."""
@@ -94,7 +99,7 @@ def words_of(settings: Any, only: Collection[str] | None = None, *, changed: boo
         if flag.positional:
             stand += map(str, flag.value if isinstance(flag.value, tuple) else (flag.value,))
         elif not (changed and flag.value == flag.default):
-            found[flag.name] = "None" if flag.value is None else plain(flag.value)
+            found[flag.name] = stored(flag.value)
     if any(word.startswith("-") for word in stand):
         return [*words(found), "--", *stand]
     return [*stand, *words(found)]  # the other way round a flag with several values would take them

@@ -84,7 +84,7 @@ CASES += [
 
 
 @pytest.mark.parametrize(("entry", "args"), CASES, ids=lambda x: x.name if isinstance(x, Entry) else " ".join(x))
-@settings(max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_settings_words_settings(entry: Entry, args: list[str], data: st.DataObject) -> None:
     try:
