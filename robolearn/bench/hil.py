@@ -7,11 +7,11 @@ import logging
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from policies.settings import FlowConfig
 from robolearn.core import BadInput, RobolearnError
@@ -21,6 +21,9 @@ from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.runs.command import Command, at_least
 from robolearn.runs.command_line import PROGRAM, words_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +91,20 @@ class BenchmarkHil(Command):
         with ThreadPoolExecutor(self.lanes) as lanes:
             list(lanes.map(lambda pair: self._imitate(*pair), itertools.product(self.tasks, self.seeds)))
             runs = list(lanes.map(lambda row: self._one(*row), self._rows()))
-        return {"rows": [_summary(runs, *which) for which in dict.fromkeys(_which(run) for run in runs)], "runs": runs}
+        return {"rows": [summary(runs, *which) for which in dict.fromkeys(_which(run) for run in runs)], "runs": runs}
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        from rich.table import Table
+
+        table = Table("task", "arm", "algorithm", "imitation", "success", "cycle", "operator", "UTD", "α₀",
+                      title="median seed (95% over seeds); cycle time over imitation's")  # fmt: skip
+        for row in result["rows"]:
+            seeds = row["over_seeds"]
+            known = (_text(row[key], "{:.2f}") for key in ("cycle_ratio", "intervention_rate_end", "utd"))
+            temperature = _text(row["initial_temperature"], "{:g}")
+            table.add_row(row["task"], row["arm"], row["algo"], _seeds_text(seeds["bc"]), _seeds_text(seeds["success"]),
+                          *known, temperature)  # fmt: skip
+        console.print(table)
 
     @property
     def delay(self) -> int:
@@ -218,17 +234,23 @@ def _which(run: dict[str, Any]) -> tuple[str, str, str]:
     return run["task"], run["arm"], run["algo"]
 
 
-def _summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict[str, Any]:
-    """The seeds of one row together: their episodes pooled, their rates one by one."""
+def summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict[str, Any]:
+    """One row: its seeds with Student's t interval over them (`over_seeds`), and their episodes pooled.
+
+    Pooled intervals ignore the spread of training seeds; the headline is the median seed.
+    """
     import numpy as np
 
-    from robolearn.eval.intervals import Success
+    from robolearn.eval.intervals import Success, over_seeds
 
     mine = [run for run in runs if _which(run) == (task, arm, algo)]
 
     def pooled(results: list[dict[str, Any]]) -> dict[str, Any]:
         counts = [(round(r["success"]["rate"] * r["success"]["episodes"]), r["success"]["episodes"]) for r in results]
         return Success.of(sum(k for k, _ in counts), sum(n for _, n in counts)).to_json()
+
+    def seeds(results: list[dict[str, Any]]) -> dict[str, Any]:
+        return over_seeds([result["success"]["rate"] for result in results], rates=True).to_json()
 
     def mean(key: str) -> float | None:
         known = [run[key] for run in mine if run.get(key) is not None]
@@ -237,12 +259,25 @@ def _summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict
     return {
         "task": task, "arm": arm, "algo": algo, "bc": pooled([run["bc"] for run in mine]), "success": pooled(mine),
         "rates": [run["success"]["rate"] for run in mine],
+        "over_seeds": {"success": seeds(mine), "bc": seeds([run["bc"] for run in mine])},
         **({"delayed": pooled([run["delayed"] for run in mine]),
             "bc_delayed": pooled([run["bc"]["delayed"] for run in mine])} if mine[0]["delayed"] else {}),
         **{key: mean(key) for key in ("utd", "initial_temperature", "env_steps", "robot_minutes",
                                       "intervention_rate_end", "cycle_s", "cycle_ratio", "cycle_ratio_equal_starts",
                                       "wall_s")},
     }  # fmt: skip
+
+
+def _text(value: float | None, form: str) -> str:
+    return "–" if value is None else form.format(value)
+
+
+def _seeds_text(estimate: Mapping[str, Any]) -> str:
+    """``99.0% (98.3–99.9, 5 seeds)``; of one seed its rate alone."""
+    rate = f"{100 * estimate['median']:.1f}%"
+    if estimate["low"] is None:
+        return f"{rate} (1 seed)"
+    return f"{rate} ({100 * estimate['low']:.1f}–{100 * estimate['high']:.1f}, {estimate['count']} seeds)"
 
 
 def _ratio(mine: float | None, theirs: float | None) -> float | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from robolearn.bench.hil import _ratio_of_equals
+from robolearn.bench.hil import BenchmarkHil, _ratio_of_equals, summary
 from robolearn.cli.main import main
 
 pytestmark = pytest.mark.long
@@ -40,6 +43,25 @@ def test_a_run_is_judged_and_not_done_again(tmp_path: Path, capsys: pytest.Captu
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"][0]["cycle_s"] == 7.0
     assert main([*words, "--caution", "0.5"]) == 2
     assert "of other settings" in capsys.readouterr().err
+
+
+def run_of(rate: float) -> dict[str, Any]:
+    success = {"rate": rate, "low": 0.0, "high": 1.0, "episodes": 100}
+    return {"task": "lift", "arm": "demos", "algo": "rlpd", "success": success, "bc": {"success": success},
+            "delayed": None, "utd": 1.0, "initial_temperature": 0.01, "intervention_rate_end": 0.1}  # fmt: skip
+
+
+def test_a_row_states_the_spread_of_its_seeds() -> None:
+    """By hand: x̄ = .31, s = .0822, t = 2.776 with four degrees of freedom: 2.776 · .0822 / √5 = .102."""
+    rates = [0.20, 0.29, 0.43, 0.32, 0.31]
+    row = summary([run_of(rate) for rate in rates], "lift", "demos", "rlpd")
+    seeds = row["over_seeds"]["success"]
+    assert seeds["median"] == 0.31 and seeds["mean"] == pytest.approx(0.31)
+    assert seeds["high"] - seeds["mean"] == pytest.approx(0.102, abs=0.001)
+    assert row["success"]["episodes"] == 500, "pooled, beside it"
+    screen = StringIO()
+    BenchmarkHil().show({"rows": [row]}, Console(file=screen, width=200))
+    assert "31.0% (20.8–41.2, 5 seeds)" in screen.getvalue() and "0.01" in screen.getvalue()
 
 
 def test_cycle_times_are_compared_on_the_starts_that_both_solved() -> None:
