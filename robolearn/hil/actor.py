@@ -8,20 +8,24 @@ for bit, and then it goes on. In real time the arm has moved on, and such an epi
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 
-from robolearn.core import Env, Observation, RobolearnError
+from policies.policy import ChunkPolicy
+from robolearn.core import BadInput, Env, Observation, RobolearnError
 from robolearn.data.replay import End, Record, Step
 from robolearn.hil.agent import DoubleBufferedPolicy, Operator, SteeredAgent
 from robolearn.hil.curriculum import Curriculum
-from robolearn.hil.link import Link
+from robolearn.hil.link import Link, opened
 from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
 from robolearn.hil.outbox import Outbox
+from robolearn.hil.processes import stopping
 from robolearn.hil.settings import NO_CURRICULUM, NOISE, OPERATOR, STARTS, LearnerConfig, episode_seed
 from robolearn.hil.wire.messages import Period
 from robolearn.rewards.choice import KEY
@@ -31,6 +35,7 @@ from robots.chunk_execution import ExecutionHistory
 log = logging.getLogger(__name__)
 
 KEPT = 100_000  # periods that the percentiles are of: an hour and a half at 20 Hz
+SWITCH_S = 1e-3  # longest wait of the control loop for the interpreter
 HELD_S = 0.02  # a poll of the console that takes longer has held the world
 
 
@@ -248,3 +253,43 @@ class Actor:
         if time.perf_counter() - began > HELD_S:
             self._pacer.begin()  # the operator held the world: that is no control step
         return commands
+
+
+def act_in_world(
+    env: Env,
+    base: ChunkPolicy,
+    outbox: Outbox,
+    link: Link,
+    name: str,
+    make_operator: Callable[[int], Operator] | None,
+    people: Callable[[Callable[[], bool]], AbstractContextManager[tuple[OperatorConsole | None, Operator | None]]],
+) -> tuple[ActorResult, Period]:
+    """Act in `env` for the learner of `link` until its run is over; the result, and the period of the control steps.
+
+    Args:
+      base: the learner's policy to begin with.
+      link: not yet open; closed at the end.
+      make_operator: seed → script that takes over, where there is no person.
+      people: called with a function that is true once the actor is to end; opens the console and the person's device,
+        each or None.
+
+    Raises:
+      BadInput: the learner refuses, or its pace does not suit a person.
+      KeyboardInterrupt: it was stopped.
+    """
+    with stopping() as stop, opened(link), people(stop) as (console, person):
+        config = link.open(stop)
+        if config is None:
+            raise KeyboardInterrupt
+        if person is not None and config.pace != "realtime":
+            raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside a person")
+        buffered = DoubleBufferedPolicy(lambda: config.settings.build(base, seed=config.seed))
+        link.start(buffered)
+        operators = make_operator if person is None else lambda _: person
+        features = tuple(base.interface.observation)
+        actor = Actor(env, buffered, link, outbox, config, name, features, operators, console)
+        sys.setswitchinterval(SWITCH_S)
+        result = actor.run(stop)
+        if stop():
+            raise KeyboardInterrupt
+        return result, link.measure()

@@ -24,7 +24,6 @@ from robolearn.runs.command_line import PROGRAM, words_of
 log = logging.getLogger(__name__)
 
 NICE = 15  # of a learner beside an actor that keeps its rate
-SWITCH_S = 1e-3  # the control loop gets the interpreter back from the threads of the link so soon
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,41 +165,20 @@ class HilActor(ActorArguments):
 
     def _play_in_a_world(self, base: Any) -> dict[str, Any]:
         from robolearn.core import bind_policy
-        from robolearn.hil.actor import Actor
-        from robolearn.hil.agent import DoubleBufferedPolicy
-        from robolearn.hil.link import opened
-        from robolearn.hil.processes import stopping
+        from robolearn.hil.actor import act_in_world
         from sim.registry import WorldConfig
 
         outbox, link = self.make_link(base)
-        env = None
-        try:
+        with contextlib.closing(outbox), contextlib.ExitStack() as stack:
             world = WorldConfig(self.task, threads=1).matching(base.interface)
             env = world.build(1)
+            stack.callback(env.close)
             if self.teleop and world.family.has_scene:
                 env.max_episode_steps = round(self.seconds * env.interface.control_hz)
             bind_policy(base, env.interface, what=f"policy {self.policy} in {self.task}")
-            with stopping() as stop, opened(link), self._people(env, stop) as (console, person):
-                config = link.open(stop)
-                if config is None:
-                    raise KeyboardInterrupt
-                if person is not None and config.pace != "realtime":
-                    raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside a person")
-                buffered = DoubleBufferedPolicy(lambda: config.settings.build(base, seed=config.seed))
-                link.start(buffered)
-                actor = Actor(
-                    env, buffered, link, outbox, config, self.name, tuple(base.interface.observation),
-                    self._operators(env) if person is None else lambda _: person, console,
-                )  # fmt: skip
-                sys.setswitchinterval(SWITCH_S)
-                played = actor.run(stop)
-                period = link.measure()
-                if stop():
-                    raise KeyboardInterrupt
-        finally:
-            outbox.close()
-            if env is not None:
-                env.close()
+            played, period = act_in_world(
+                env, base, outbox, link, self.name, self._operators(env), lambda stop: self._people(env, stop)
+            )
         return actor_result(self, played, outbox, link, period)
 
     @contextlib.contextmanager
