@@ -52,7 +52,7 @@ def feature_space(spec: ArraySpec) -> gymnasium.spaces.Box:
 def declare(env: VectorEnv, interface: Interface) -> None:
     """Set Gymnasium's metadata and spaces of `env`: SAME_STEP autoreset, the features, actions in [-1, 1]."""
     env.metadata = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_fps": interface.control_hz}
-    spaces = {key: feature_space(spec) for key, spec in interface.observation.items()}
+    spaces: dict[str, gymnasium.Space] = {key: feature_space(spec) for key, spec in interface.observation.items()}
     env.single_observation_space = gymnasium.spaces.Dict(spaces)
     env.single_action_space = gymnasium.spaces.Box(-1.0, 1.0, interface.action.shape, np.float32)
     env.observation_space = batch_space(env.single_observation_space, env.num_envs)
