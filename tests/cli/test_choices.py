@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ import robots
 import sim.tasks
 from policies.settings import POLICIES
 from robolearn.cli.main import main
+from robolearn.data import Dataset
 from robots.stations import CONTRACTS, contract_file
 from sim.experts import QUALITIES
 from sim.registry import FAMILIES, Family, WorldConfig
@@ -69,6 +71,17 @@ def test_a_task_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) -> None:
     out = tmp_path / "demonstrations"
     assert main(["collect", "--task", "hoist", "--quality", "expert", "--episodes", "2", "--out", str(out)]) == 0
     assert "100.0% of them, expert demonstrations of hoist" in capsys.readouterr().out
+
+
+def test_a_robot_is_a_spec_and_a_line(capsys, monkeypatch, tmp_path) -> None:
+    monkeypatch.setitem(robots.ROBOTS, "longarm", replace(robots.PANDA, name="longarm"))
+    assert "so101, longarm" in words(capsys, "collect")
+    out = tmp_path / "demonstrations"
+    assert main(["collect", "--robot", "longarm", "--quality", "expert", "--episodes", "2", "--out", str(out)]) == 0
+    assert "100.0% of them" in capsys.readouterr().out
+    assert Dataset.open(out).interface.embodiment == "longarm"
+    assert main(["collect", "--robot", "shortarm", "--out", str(tmp_path / "other")]) == 2
+    assert "longarm" in capsys.readouterr().err
 
 
 def test_a_family_of_worlds_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) -> None:
