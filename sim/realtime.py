@@ -160,7 +160,7 @@ class RealtimeWorld:
 
     @property
     def outcome(self) -> dict[str, Any] | None:
-        """How the episode ended, ``{"success", "truncated", "steps"}``, or None; the world goes on afterwards."""
+        """Outcome of the episode, ``{"success", "truncated", "steps"}``, or None; the world goes on afterwards."""
         return self._outcome
 
     def joint_state(self) -> tuple[tuple[str, ...], Array, Array]:
@@ -175,7 +175,7 @@ class RealtimeWorld:
         return self.object_names, self.task.observe(self._physics.state())[0].astype(np.float64)
 
     def scene(self) -> Scene:
-        """What stands around the arm, as it is now."""
+        """The things around the arm, at their present poses."""
         return self._view.scene(*self._physics.positions(0))
 
     def external_torque(self) -> Array:

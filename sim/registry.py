@@ -84,7 +84,7 @@ class WorldConfig:
     """Share of each range of starts to draw from, about its centre, in our tasks; by default 1, or that of the quality
     of demonstrations."""
     looks: Literal["none", "mild", "wild"] = _needs("none", "has_looks")
-    """How much colours, light, cameras and the like differ from episode to episode, in our tasks."""
+    """Visual randomisation of each episode, in our tasks: colours, light, cameras and the like."""
     station: Annotated[str, available(_stations)] = _needs("", "has_stations")
     """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     threads: Annotated[int, tyro.conf.arg(name="sim-threads")] = 0
@@ -204,7 +204,7 @@ FAMILIES: dict[str, Family] = {
     "robosuite": Family("robosuite:<Name>", "sim.adapters.robosuite_env:make"),
     "gym": Family("gym:<module>:<Id-v0>", "sim.adapters.gym_env:make"),
 }
-"""What stands before the colon of a task's name → the family."""
+"""The part before the colon of a task's name → its family."""
 
 
 def make_env(task: str, num_envs: int, **options: Any) -> Env:

@@ -1,4 +1,4 @@
-"""What all vector envs share: Gymnasium's spaces, and option ``start_ids`` of `reset`.
+"""Common to all vector envs: Gymnasium's spaces, and option ``start_ids`` of `reset`.
 
 The j-th episode of a world depends on (seed, start id, j) alone: equal ids give equal starts in any world. By default
 the id of world w is w. A group of worlds with one id meets the same sequence of episodes, so that returns within the

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.core.machine import available_cpus
-from sim.adapters.chunks import reported_success
 from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
 from sim.adapters.features import FeatureMap
 from sim.adapters.vector import AdapterVectorEnv
 from sim.adapters.worker import LocalPool, WorkerPool, describe
+from sim.adapters.world import reported_success
 from sim.registry import WorldConfig
 
 log = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ def _registered_by(env_id: str, module: str) -> bool:
 
 
 def _probe(env: GymSingle, steps: int) -> tuple[bool, float]:
-    """Whether a step reports success, and the median duration of one [s]."""
+    """True where a step reports success, and the median duration of a step [s]."""
     env.reset(seed=0)
     action = np.zeros(env.facts.interface.action.shape, np.float32)
     reports, times = False, []

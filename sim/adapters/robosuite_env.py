@@ -2,6 +2,15 @@
 
 Zhu et al., "robosuite: A Modular Simulation Framework and Benchmark for Robot Learning", arXiv 2009.12293.
 Sparse reward, 20 Hz, 200 steps; a step that solves the task (robosuite's own `_check_success`) ends the episode.
+
+On MuJoCo 4 two modules of robosuite 1.5.2 get an adapted view of `mujoco`, for two things that it has lost:
+
+- joint types in a model no longer compare as plain integers with members of ``mjtJoint``
+  (``robosuite/utils/binding_utils.py``);
+- ``mj_fullM(model, dst, data.qM)`` became ``mj_fullM(model, data, dst)``, and ``MjData.qM`` is gone
+  (``robosuite/controllers/parts/controller.py``).
+
+`mujoco` itself is left alone, so the embedded world in the same process is not touched.
 """
 
 from __future__ import annotations
@@ -10,16 +19,17 @@ import importlib
 import importlib.util
 import logging
 import os
+import types
 from collections.abc import Sequence
 from typing import Any
 
+import mujoco as _mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.machine import available_cpus
 from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
-from sim.adapters.mujoco_view import adapt_robosuite
 from sim.adapters.vector import AdapterVectorEnv
 from sim.adapters.worker import LocalPool, WorkerPool
 from sim.registry import WorldConfig
@@ -261,3 +271,39 @@ class RobosuiteSingle(AdapterEnv):
     def close(self) -> None:
         """Close the env."""
         self._env.close()
+
+
+mujoco: Any = _mujoco  # the package brings no types for what is used here
+
+
+class MujocoView(types.ModuleType):
+    """`mujoco` with integer joint types and the `mj_fullM` of MuJoCo 3; everything else as it is."""
+
+    def __init__(self) -> None:
+        super().__init__("mujoco")
+        kinds = {name: int(member) for name, member in mujoco.mjtJoint.__members__.items()}
+        self.mjtJoint = types.SimpleNamespace(**kinds)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(mujoco, name)
+
+    @staticmethod
+    def mj_fullM(model: Any, dst: Any, mass: Any) -> None:  # MuJoCo's name
+        """The dense inertia matrix (nv, nv); `mass` is what the adapted ``MjData.qM`` returns."""
+        mujoco.mj_fullM(model, mass, dst)
+
+
+def adapt_robosuite() -> None:
+    """Give robosuite's two modules the view. Does nothing on a MuJoCo that robosuite was written for."""
+    if hasattr(mujoco.MjData, "qM"):
+        return
+    from robosuite.controllers.parts import controller
+    from robosuite.utils import binding_utils
+
+    if isinstance(binding_utils.mujoco, MujocoView):
+        return
+    view = MujocoView()
+    binding_utils.mujoco = view
+    controller.mujoco = view
+    # The old second argument of mj_fullM was the packed matrix, the new one is the whole MjData: hand that through.
+    setattr(binding_utils.MjData, "qM", property(lambda self: self._data))  # noqa: B010 - robosuite does not declare it

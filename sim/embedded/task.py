@@ -1,4 +1,4 @@
-"""What a task adds to the arm: bodies, starts, an observation, success, failure, a measure of progress."""
+"""The protocol of a task: bodies, starts, an observation, success, failure, a measure of progress."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class State:
 
 @dataclass(frozen=True)
 class Start:
-    """How one episode of one world begins.
+    """Start of one episode of one world.
 
     Attributes:
       tcp_offset: (3,) from the home position of the tcp [m].

@@ -1,4 +1,4 @@
-"""What a page shows of a world besides the arm: every shape of the task, where the state says that it is."""
+"""Shapes of a world besides the arm, at their poses in a state, for a page."""
 
 from __future__ import annotations
 

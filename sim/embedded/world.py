@@ -359,7 +359,7 @@ class MujocoWorlds(VectorEnv):
     # --- exact resume --------------------------------------------------------------------------------------
 
     def scene(self, world: int = 0) -> Scene:
-        """What stands around the arm of a world, for people's eyes alone."""
+        """The things around the arm of a world, for display alone."""
         self._view = TaskView(self._physics.model, self.robot) if self._view is None else self._view
         return self._view.scene(*self._physics.positions(world))
 

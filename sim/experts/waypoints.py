@@ -24,16 +24,15 @@ from robolearn.core.errors import BadInput
 from robolearn.core.se3 import matrix_to_rotvec
 from robolearn.core.specs import Interface
 from robolearn.core.types import Observation
-from robots import ROBOTS
+from robots import ROBOTS, RobotSpec, make_control
 from robots.control import CONTROLS, DELTA_POS, DELTA_ROT
-from sim.experts.joint_motion import JointMotion
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Quality:
-    """How good a scripted demonstrator is.
+    """Quality of a scripted demonstrator.
 
     Attributes:
       noise: standard deviation of Gaussian noise on each action component (full deflection = 1).
@@ -93,7 +92,7 @@ class View:
 
     @property
     def jaw(self) -> bool:
-        """Whether a thing is gripped beside the tcp, by one jaw against a finger that stands still."""
+        """True where a thing is gripped beside the tcp, by one jaw against a finger that stands still."""
         return bool(self.grip.any())
 
     def vector(self, prefix: str, components: str = "xyz") -> Array:
@@ -128,6 +127,28 @@ class Script(Protocol):
     def resume(self, view: View, strategy: NDArray[np.int64]) -> NDArray[np.int64]:
         """(N,) the phase that a demonstrator of these strategies (N,) begins with who takes over here."""
         ...
+
+
+OPEN = 0.08  # a demonstrator opens no gripper wider than this: a jaw that is wide open is long on its way back [m]
+
+
+class JointMotion:
+    """Actions of ``joint_position`` that do what actions of ``tcp_delta`` say.
+
+    Args:
+      robot: the arm.
+      control_hz: rate of its actions.
+    """
+
+    def __init__(self, robot: RobotSpec, control_hz: float) -> None:
+        self._tcp = make_control("tcp_delta", robot, control_hz)
+        self._joints = make_control("joint_position", robot, control_hz)
+        self._opening = min(1.0, OPEN / robot.gripper.max_width)
+
+    def __call__(self, q: Array, motion: NDArray) -> NDArray[np.float32]:
+        """(N, n + 1) actions from joint positions (N, n) [rad] and motions (N, 7) of the tcp in [-1, 1]."""
+        goal, width = self._tcp.targets(q, None, motion)
+        return self._joints.actions(q, goal, self._opening * width).astype(np.float32)
 
 
 class ScriptedExpert:

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput, NonFinite, RobolearnError
-from sim.adapters.chunks import ChunkWrapper
 from sim.adapters.facts import EnvFactory, Facts
 from sim.adapters.features import FeatureMap
 from sim.adapters.gym_env import build, make_gym, parse
-from sim.adapters.world import World, start_seed
+from sim.adapters.world import ChunkWrapper, World, start_seed
 
 sys.path.insert(0, str(Path(__file__).parent))
 Counter = importlib.import_module("counter_env").Counter
