@@ -61,7 +61,7 @@ class Pose:
 
 
 @dataclass(frozen=True)
-class Box:
+class ToolBox:
     """A box in the frame of the flange: lower and upper corner [m].
 
     Raises:
@@ -90,6 +90,6 @@ class Tool:
     """
 
     tcp: Pose
-    boxes: tuple[Box, ...] = ()
+    boxes: tuple[ToolBox, ...] = ()
     mass: float = 0.0
     centre: Triple = (0.0, 0.0, 0.0)

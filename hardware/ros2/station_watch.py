@@ -19,7 +19,7 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.background import Background
 from hardware.station import Endpoint, JointSample, LensSample, PictureSample, SeenStation, SeenTopic
 from hardware.station.findings import SAFETY_STATE
-from hardware.station.seen import Sample
+from hardware.station.seen import StationSample
 from robolearn.core import BadInput
 from robots.stations import Camera, Contract, Topic
 from robots.stations.pictures import raw_picture
@@ -50,7 +50,7 @@ class StationWatch:
         lenses = {f"info.{name}": Topic(camera.info, INFO) for name, camera in contract.cameras.items() if camera.info}
         self._roles.update(lenses)
         self._roles[SAFETY_STATE] = Topic(f"{nodes}/{topics.SAFETY_STATE}", "diagnostic_msgs/msg/DiagnosticArray")
-        self._samples: dict[str, list[Sample]] = {role: [] for role in self._roles}
+        self._samples: dict[str, list[StationSample]] = {role: [] for role in self._roles}
         self._safety: tuple[str, str] | None = None
         self._commands = ("command", "command.posture", "gripper")
         for role, topic in self._roles.items():
@@ -79,14 +79,21 @@ class StationWatch:
         return SeenStation(found, time.time(), self._safety)
 
     def _hear(
-        self, role: str, kind: Any, topic: Topic, make: Callable[[Any, Sample], Sample], profile: QoSProfile
+        self,
+        role: str,
+        kind: Any,
+        topic: Topic,
+        make: Callable[[Any, StationSample], StationSample],
+        profile: QoSProfile,
     ) -> None:
         def on_message(message: Any, info: Any) -> None:
-            self._samples[role].append(make(message, Sample(_arrival(info), _stamp(message), messages.publisher(info))))
+            self._samples[role].append(
+                make(message, StationSample(_arrival(info), _stamp(message), messages.publisher(info)))
+            )
 
         self._node.create_subscription(kind, topic.topic, on_message, profile)
 
-    def _on_safety(self, message: DiagnosticArray, sample: Sample) -> Sample:
+    def _on_safety(self, message: DiagnosticArray, sample: StationSample) -> StationSample:
         if report := messages.read_safety_report(message):
             self._safety = (str(report.state), report.reason)
         return sample
@@ -157,17 +164,17 @@ def _stamp(message: Any) -> float:
     return messages.seconds(message.header.stamp) if hasattr(message, "header") else 0.0
 
 
-def _joints(message: JointState, sample: Sample) -> Sample:
+def _joints(message: JointState, sample: StationSample) -> StationSample:
     names, positions = messages.named(message)
     return JointSample(sample.arrived, sample.stamp, sample.sender, names, tuple(positions.tolist()))
 
 
-def _lens(message: CameraInfo, sample: Sample) -> Sample:
+def _lens(message: CameraInfo, sample: StationSample) -> StationSample:
     size, matrix = (message.height, message.width), tuple(float(value) for value in message.k)
     return LensSample(sample.arrived, sample.stamp, sample.sender, size, matrix)
 
 
-def _picture(camera: Camera, message: Any, sample: Sample) -> Sample:
+def _picture(camera: Camera, message: Any, sample: StationSample) -> StationSample:
     common = sample.arrived, sample.stamp, sample.sender
     encoding, checksum = str(getattr(message, "encoding", getattr(message, "format", ""))), zlib.crc32(message.data)
     try:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hardware.station.seen import Rhythm, Sample, SeenTopic, median_age
+from hardware.station.seen import Rhythm, SeenTopic, StationSample, median_age
 from robots.stations import Topic
 
 SLOW = 0.8  # share of the rate that is needed at which a topic counts as slow
@@ -65,7 +65,7 @@ def rhythm(what: str, beat: Rhythm, longest: float, why: str, least_hz: float = 
     return Finding(name, True, found)
 
 
-def stamps(what: str, samples: Sequence[Sample], oldest: float) -> Finding:
+def stamps(what: str, samples: Sequence[StationSample], oldest: float) -> Finding:
     """Stamps rise, and are `oldest` [s] at most when they arrive."""
     name, age = f"{what} stamps", median_age(samples)
     if any(sample.stamp == 0 for sample in samples):

@@ -24,7 +24,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True)
-class Sample:
+class StationSample:
     """A message.
 
     Attributes:
@@ -44,7 +44,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class JointSample(Sample):
+class JointSample(StationSample):
     """Joint states: names and as many positions, or not."""
 
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ class JointSample(Sample):
 
 
 @dataclass(frozen=True)
-class PictureSample(Sample):
+class PictureSample(StationSample):
     """A picture.
 
     Attributes:
@@ -71,7 +71,7 @@ class PictureSample(Sample):
 
 
 @dataclass(frozen=True)
-class LensSample(Sample):
+class LensSample(StationSample):
     """A CameraInfo: (height, width) [px] and the 9 numbers of its matrix K, row by row [px]."""
 
     size: tuple[int, int]
@@ -91,11 +91,11 @@ class SeenTopic:
 
     publishers: tuple[Endpoint, ...] = ()
     listeners: tuple[Endpoint, ...] = ()
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[StationSample] = field(default_factory=list)
     mismatches: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
 
-    def senders(self, samples: Sequence[Sample]) -> dict[str, int]:
+    def senders(self, samples: Sequence[StationSample]) -> dict[str, int]:
         """Node → number of `samples` that it sent."""
         names = {endpoint.key: endpoint.node for endpoint in self.publishers}
         counts: dict[str, int] = {}
@@ -129,7 +129,7 @@ class Rhythm:
     gap: float
 
     @staticmethod
-    def of(samples: Sequence[Sample], ended: float) -> Rhythm:
+    def of(samples: Sequence[StationSample], ended: float) -> Rhythm:
         times = [sample.arrived for sample in samples]
         if len(times) < 2:
             return Rhythm(len(times), 0.0, ended - times[0] if times else float("inf"))
@@ -138,6 +138,6 @@ class Rhythm:
         return Rhythm(len(times), (len(times) - 1) / span if span > 0 else 0.0, gap)
 
 
-def median_age(samples: Sequence[Sample]) -> float:
+def median_age(samples: Sequence[StationSample]) -> float:
     """Of the stamps [s]."""
     return statistics.median(sample.age for sample in samples)

@@ -18,7 +18,7 @@ Steps = Iterator[None]
 """Work that takes time: each step is made at one tick."""
 
 
-class Refused(RobolearnError):
+class ArmRefused(RobolearnError):
     """The arm cannot be prepared; the message is the reason."""
 
 
@@ -59,12 +59,12 @@ def until(
     """Wait for `condition`.
 
     Raises:
-      Refused: it does not hold within `limit_s`; the message is `otherwise`.
+      ArmRefused: it does not hold within `limit_s`; the message is `otherwise`.
     """
     end = clock() + limit_s
     while not condition():
         if clock() > end:
-            raise Refused(otherwise if isinstance(otherwise, str) else otherwise())
+            raise ArmRefused(otherwise if isinstance(otherwise, str) else otherwise())
         yield
 
 
@@ -79,20 +79,20 @@ def call(made: Call, limit_s: float, clock: Callable[[], float]) -> Generator[No
     """Call a service and wait for its answer; its message.
 
     Raises:
-      Refused: it is not there, does not answer in time, or refuses.
+      ArmRefused: it is not there, does not answer in time, or refuses.
     """
     yield from until(made.ready, limit_s, f"{made.name} is not there", clock)
     made.send()
     try:
         yield from until(lambda: made.answer() is not None, limit_s, f"{made.name} does not answer", clock)
-    except Refused:
+    except ArmRefused:
         made.cancel()
         raise
     answer = made.answer()
     assert answer is not None
     done, message = answer
     if not done:
-        raise Refused(message)
+        raise ArmRefused(message)
     return message
 
 

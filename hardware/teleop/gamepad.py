@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from numpy.typing import NDArray
 
 from hardware.teleop.device import EpisodeEvent, Sample
-from hardware.teleop.mapping import Axis, MappingConfig, Motion, MotionConfig
+from hardware.teleop.mapping import Axis, AxisMotion, MappingConfig, MotionConfig
 from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from hardware.teleop.wrapped import reopened
 from robolearn.core.errors import BadInput
@@ -153,7 +153,7 @@ class Gamepad(OperatedDevice):
             if axis.name not in available:
                 raise BadInput("gamepad: axis", got=axis.name, available=available)
         super().__init__(**options)
-        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
+        self._motion = AxisMotion(self.name, interface, robot, mapping.at(speed))
         self._index = index
         self._pygame: Any = None
         self._pad: Any = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from numpy.typing import NDArray
 
 from hardware.teleop.device import Sample
-from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion, MotionConfig
+from hardware.teleop.mapping import MOTIONS, Axis, AxisMotion, MappingConfig, MotionConfig
 from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, episode_events
 from robolearn.core.specs import Interface
@@ -83,7 +83,7 @@ class Keyboard(OperatedDevice):
         **options: Unpack[OperatorOptions],
     ) -> None:
         super().__init__(**options)
-        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
+        self._motion = AxisMotion(self.name, interface, robot, mapping.at(speed))
 
     def open(self) -> None:
         """See `Device.open`."""

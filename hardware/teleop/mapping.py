@@ -152,7 +152,7 @@ class RobotState:
         self.rot = np.stack([x, y, np.cross(x, y)], -1)  # R_base,tcp
 
 
-class Motion:
+class AxisMotion:
     """Turns device axes into actions; holds what has to be remembered: the gripper, and the last joint goal.
 
     Args:

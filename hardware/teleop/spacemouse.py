@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 from numpy.typing import NDArray
 
 from hardware.teleop.device import RECORDING, EpisodeEvent, Sample, Status
-from hardware.teleop.mapping import MOTIONS, Axis, MappingConfig, Motion, MotionConfig
+from hardware.teleop.mapping import MOTIONS, Axis, AxisMotion, MappingConfig, MotionConfig
 from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from hardware.teleop.terminal import EPISODE_HELP
 from hardware.teleop.wrapped import reopened
@@ -130,7 +130,7 @@ class SpaceMouse(OperatedDevice):
         **options: Unpack[OperatorOptions],
     ) -> None:
         super().__init__(SILENCE_S, **options)
-        self._motion = Motion(self.name, interface, robot, mapping.at(speed))
+        self._motion = AxisMotion(self.name, interface, robot, mapping.at(speed))
         self._index, self._hid = index, hid
         self._mouse: Any = None
         self._handle: _Handle | None = None

@@ -21,7 +21,7 @@ from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies, Silence
 from hardware.recording.episodes import EpisodeCommand, Episodes, Phase
 from hardware.safety.states import SafetyState
-from hardware.teleop.arm_link import ArmLink, Call, Refused, Report, Steps, call, finished, pause, until
+from hardware.teleop.arm_link import ArmLink, ArmRefused, Call, Report, Steps, call, finished, pause, until
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError
 from robots.stations import Contract
@@ -277,7 +277,7 @@ class Teleoperation:
                 self._preparing = None
                 self.device.prepared()  # here, and not on its screen: the first row is made before that is drawn
                 self.do(self.episodes.prepared())
-        except Refused as error:
+        except ArmRefused as error:
             self._preparing = None
             self.do(self.episodes.refused(str(error)))
 
@@ -287,7 +287,7 @@ class Teleoperation:
         )
         if self._state is SafetyState.LATCHED:
             if self._reason not in self._seen:
-                raise Refused(self._reason)  # START was meant for an arm that was merely at rest
+                raise ArmRefused(self._reason)  # START was meant for an arm that was merely at rest
             yield from self.call(self.link.reset())
             yield from self._until(
                 lambda: self._state is SafetyState.DISARMED, ANSWER_S, "the safety filter stays latched"
@@ -303,7 +303,7 @@ class Teleoperation:
             try:
                 yield from self.call(self.link.arm())
                 break
-            except Refused as error:
+            except ArmRefused as error:
                 if self.clock() > end or "latched" in str(error):
                     raise
             yield from pause(0.1, self.clock)
@@ -314,14 +314,14 @@ class Teleoperation:
     def _disarm(self) -> Steps:
         try:
             yield from self.call(self.link.disarm())
-        except Refused as error:  # its heartbeat ends, and with it the motion
+        except ArmRefused as error:  # its heartbeat ends, and with it the motion
             log.warning("%s", error)
 
     def _until(self, condition: Callable[[], object], limit_s: float, otherwise: str | Callable[[], str]) -> Steps:
         return until(condition, limit_s, otherwise, self.clock)
 
     def call(self, made: Call) -> Generator[None, None, str]:
-        """Wait for the answer of a service, at most `ANSWER_S`; its message. Raises `Refused`."""
+        """Wait for the answer of a service, at most `ANSWER_S`; its message. Raises `ArmRefused`."""
         return call(made, ANSWER_S, self.clock)
 
     @property

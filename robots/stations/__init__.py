@@ -3,7 +3,7 @@
 from robots.stations.contract import Contract
 from robots.stations.contract_file import CONTRACTS, contract_names, load_contract
 from robots.stations.mounting import Camera, CameraPose, Frames, Intrinsics
-from robots.stations.parts import Command, Condition, ContactSensing, Gripper, GripperAction, Servos, Topic
+from robots.stations.parts import CommandTopic, Condition, ContactSensing, Gripper, GripperAction, Servos, Topic
 from robots.stations.values import (
     COMPRESSED,
     FLOATS,
@@ -31,7 +31,7 @@ __all__ = [
     "WRENCH",
     "Camera",
     "CameraPose",
-    "Command",
+    "CommandTopic",
     "Condition",
     "ContactSensing",
     "Contract",

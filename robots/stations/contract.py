@@ -19,7 +19,7 @@ from robots.limits import Limits
 from robots.proprio import proprio_spec
 from robots.spec import RobotSpec
 from robots.stations.mounting import Camera, Frames
-from robots.stations.parts import WRENCH_NAMES, Command, Condition, ContactSensing, Gripper, Servos, Topic
+from robots.stations.parts import WRENCH_NAMES, CommandTopic, Condition, ContactSensing, Gripper, Servos, Topic
 from robots.stations.values import FLOATS, WRENCH
 
 DRIVERS = ("franka_ros2", "ur_robot_driver")
@@ -64,7 +64,7 @@ class Contract:
     stream_hz: float
     joints: tuple[str, ...]
     joint_states: Topic
-    command: Command
+    command: CommandTopic
     gripper_joints: tuple[str, ...]
     gripper_range: tuple[float, float]
     gripper: Gripper | None

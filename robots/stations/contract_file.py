@@ -34,7 +34,7 @@ from robots.spec import GripperKind, RobotSpec
 from robots.stations.contract import DRIVERS, Contract
 from robots.stations.mounting import BoxForm, Camera, Frames, ToolForm
 from robots.stations.parts import (
-    Command,
+    CommandTopic,
     Condition,
     ContactSensing,
     Gripper,
@@ -153,7 +153,7 @@ class ContractFile:
     stream_hz: StrictFloat
     joints: Annotated[tuple[Word, ...], BeforeValidator(per_joint), AfterValidator(unique)]
     joint_states: JointStates
-    command: Command
+    command: CommandTopic
     name: Word = ""
     namespace: Namespace = ""
     frames: Frames = Frames()
@@ -306,7 +306,7 @@ def _resolved(contract: Contract) -> Contract:
             value = replace(value, topic=absolute(value.topic))
         if isinstance(value, Camera):
             return replace(value, info=absolute(value.info))
-        if isinstance(value, Command) and value.posture is not None:
+        if isinstance(value, CommandTopic) and value.posture is not None:
             return replace(value, posture=resolve(value.posture))
         if isinstance(value, Gripper) and value.action is not None:
             return replace(value, action=replace(value.action, name=absolute(value.action.name)))

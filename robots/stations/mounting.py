@@ -27,7 +27,7 @@ from robots.stations.values import (
     section,
     within,
 )
-from robots.tool import Box, Pose, Tool
+from robots.tool import Pose, Tool, ToolBox
 
 DISTORTIONS = (0, 4, 5, 8, 12)  # coefficients that OpenCV's models have
 DEPTH = (0.0, 100.0)  # [m]
@@ -135,7 +135,7 @@ class ToolForm:
 
     def tool(self) -> Tool:
         """The tool itself."""
-        boxes = tuple(Box(str(name), box.lower, box.upper) for name, box in (self.boxes or {}).items())
+        boxes = tuple(ToolBox(str(name), box.lower, box.upper) for name, box in (self.boxes or {}).items())
         return Tool(self.tcp.pose(), boxes, self.mass, self.centre or (0.0, 0.0, 0.0))
 
 

@@ -99,7 +99,7 @@ class JointStates(Topic):
 
 
 @section
-class Command(Topic):
+class CommandTopic(Topic):
     """Where set-points go: `Float64MultiArray`, one-point `JointTrajectory`, or the tcp's `PoseStamped`.
 
     Attributes:
@@ -114,7 +114,7 @@ class Command(Topic):
     posture: JointStates | None = None
 
     @model_validator(mode="after")
-    def _check_posture(self, info: ValidationInfo) -> Command:
+    def _check_posture(self, info: ValidationInfo) -> CommandTopic:
         redundant = len(robot_of(info).joints) > POSE_JOINTS
         if self.type == POSE and redundant and self.posture is None:
             raise refuse("the key 'posture': of an arm with more than six joints a pose says not where the elbow is")
@@ -123,7 +123,7 @@ class Command(Topic):
         return self
 
     @model_validator(mode="after")
-    def _check_horizon(self) -> Command:
+    def _check_horizon(self) -> CommandTopic:
         if self.horizon_s > 0 and self.type != TRAJECTORY:
             raise refuse(f"a horizon_s of 0, or the type {TRAJECTORY}", got=f"horizon_s {self.horizon_s:g}")
         return self

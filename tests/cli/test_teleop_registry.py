@@ -3,6 +3,8 @@ help."""
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hardware.node_parameters import DeviceOptions, TeleopParameters
 from hardware.teleop import TELEOPERATORS, make_device, people, teleop_flags
 from robots.stations import load_contract
 
@@ -18,6 +21,7 @@ DUMMY = """
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from hardware.node_parameters import DeviceOptions, TeleopParameters
 from hardware.teleop import TELEOPERATORS
 from hardware.teleop.config import TeleopConfig, flag
 
@@ -94,3 +98,14 @@ def test_what_a_config_says_of_its_device_is_true(name: str) -> None:
     assert device.name == name == config.name and config.help
     assert config.has_deadman is not hasattr(device, "moving"), "a device without a dead-man has a clutch"
     assert config.shows_in_terminal is not hasattr(device, "invitation"), "one without a page has a status line"
+
+
+def test_the_nodes_and_their_launch_files_take_the_flags_of_the_devices() -> None:
+    """Launch files read `hardware/node_parameters.py` alone, without anything installed: it is held to the table."""
+    options = {field.name: field.default for field in dataclasses.fields(DeviceOptions)}
+    assert options == {name: flag.default for name, flag in teleop_flags().items()}
+    text = Path(inspect.getfile(TeleopParameters)).read_text()
+    remote, _, local = text.partition("what the operator holds: ")[2].partition('"""')[0].partition(";")
+    assert not TELEOPERATORS[TeleopParameters.device].needs_terminal
+    for name in people():
+        assert name in (local if TELEOPERATORS[name].needs_terminal else remote)

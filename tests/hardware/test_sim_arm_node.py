@@ -25,7 +25,7 @@ from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.bench.emulators.node import make_world
 from robolearn.core import BadInput
 from robots import PANDA
-from robots.stations import COMPRESSED, IMAGE, TRAJECTORY, Camera, Command, Contract, Topic, load_contract
+from robots.stations import COMPRESSED, IMAGE, TRAJECTORY, Camera, CommandTopic, Contract, Topic, load_contract
 
 pytestmark = pytest.mark.realtime
 
@@ -261,7 +261,7 @@ def test_cameras_send_pictures_as_the_contract_wants_them_and_fail_when_told(kin
 
 
 def test_a_trajectory_of_one_point_is_a_command_whatever_the_order_of_its_names() -> None:
-    contract = replace(CONTRACT, command=Command("/controller/joint_trajectory", TRAJECTORY))
+    contract = replace(CONTRACT, command=CommandTopic("/controller/joint_trajectory", TRAJECTORY))
     with station(contract) as sim:
         publisher = sim.publisher(contract.command)
         q = sim.q() + np.linspace(0.0003, 0.003, 7)
@@ -278,7 +278,7 @@ def test_a_trajectory_of_one_point_is_a_command_whatever_the_order_of_its_names(
 
 def test_what_cannot_be_simulated_is_refused_before_anything_moves() -> None:
     with Background(DOMAIN) as ros:
-        pose = replace(CONTRACT, command=Command("/pose", "geometry_msgs/msg/PoseStamped"))
+        pose = replace(CONTRACT, command=CommandTopic("/pose", "geometry_msgs/msg/PoseStamped"))
         real = replace(CONTRACT, simulated=False)
         for contract, overrides in (
             (pose, {}), (CONTRACT, {"task": "lifd"}), (CONTRACT, {"joint_hz": 0.0}), (real, {}),

@@ -17,7 +17,7 @@ from robolearn.core import BadInput
 from robots import ROBOTS, RobotSpec, solve
 from robots.limits import Limits
 from robots.stations import CONTRACTS, Contract, load_contract
-from robots.tool import Box, Pose, Tool
+from robots.tool import Pose, Tool, ToolBox
 
 TOOL = Tool(Pose.from_rpy((0.02, -0.03, 0.21), (0.3, -0.4, 1.1)))
 LAST = {"panda": "panda_link7", "fr3": "fr3_link7", "ur5e": "ur5e_wrist_3", "so101": "so101_gripper"}
@@ -153,4 +153,4 @@ def test_roll_pitch_yaw_turn_about_fixed_axes() -> None:
     pose = Pose.from_rpy((0, 0, 0), (math.pi / 2, 0, math.pi / 2))
     np.testing.assert_allclose(pose.rotation @ [0, 1, 0], [0, 0, 1], atol=1e-12)
     np.testing.assert_allclose(pose.rotation @ [0, 0, 1], [1, 0, 0], atol=1e-12)
-    assert Box("a", (0, 0, 0), (1, 1, 1)).name == "a"
+    assert ToolBox("a", (0, 0, 0), (1, 1, 1)).name == "a"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hardware.teleop import TELEOPERATORS, make_device
-from hardware.teleop.mapping import Axis, MappingConfig, Motion, curve, joint_action
+from hardware.teleop.mapping import Axis, AxisMotion, MappingConfig, curve, joint_action
 from hardware.teleop.operated import Watchdog
 from robolearn.core import BadInput, Interface
 from robolearn.core.se3 import matrix_to_rotvec
@@ -34,7 +34,7 @@ def test_the_curve_is_odd_and_never_falls(a: float, b: float, d: float, e: float
 
 @pytest.mark.parametrize(("axis", "world"), [("x", (1, 0, 0)), ("y", (0, 1, 0)), ("z", (0, 0, 1))])
 def test_a_motion_is_along_the_axes_of_the_base(interface: Interface, observe, axis, world) -> None:
-    motion = Motion("test", interface, PANDA, SIX)
+    motion = AxisMotion("test", interface, PANDA, SIX)
     q = np.asarray(PANDA.home) + 0.1
     action = motion.action({axis: 0.5}, observe(q=q))
     assert action is not None and action.dtype == np.float32 and action.shape == (7,)
@@ -47,7 +47,7 @@ def test_a_motion_is_along_the_axes_of_the_base(interface: Interface, observe, a
 
 
 def test_a_turn_is_about_the_axes_of_the_base(interface: Interface, observe) -> None:
-    action = Motion("test", interface, PANDA, SIX).action({"yaw": 1.0}, observe())
+    action = AxisMotion("test", interface, PANDA, SIX).action({"yaw": 1.0}, observe())
     assert action is not None
     q = np.asarray(PANDA.home)[None]
     goal, _ = make_control("tcp_delta", PANDA).targets(q, None, action[None])
@@ -57,7 +57,7 @@ def test_a_turn_is_about_the_axes_of_the_base(interface: Interface, observe) -> 
 
 def test_in_the_tool_frame_axes_are_components(interface: Interface, observe) -> None:
     config = MappingConfig(axes={"z": Axis("lever", -1.0)}, dead_zone=0.0, expo=0.0, speed=0.5, frame="tool")
-    action = Motion("test", interface, PANDA, config).action({"lever": 0.8}, observe())
+    action = AxisMotion("test", interface, PANDA, config).action({"lever": 0.8}, observe())
     np.testing.assert_allclose(action, [0, 0, -0.4, 0, 0, 0, 1], atol=1e-6)
 
 
@@ -72,7 +72,7 @@ def test_no_action_leaves_its_range_and_directions_are_kept(values: list[float],
     q = np.asarray(PANDA.home)[None] + np.random.default_rng(seed).uniform(-0.4, 0.4, (1, 7))
     pos, rot = PANDA.chain.forward(q)
     observation = {"proprio": proprio(q, np.array([0.08]), pos, rot)}  # with its world axis
-    action = Motion("test", interface, PANDA, SIX).action(
+    action = AxisMotion("test", interface, PANDA, SIX).action(
         dict(zip(("x", "y", "z", "roll", "pitch", "yaw"), values, strict=True)), observation
     )
     assert action is not None and (np.abs(action) <= 1).all()
@@ -82,7 +82,7 @@ def test_no_action_leaves_its_range_and_directions_are_kept(values: list[float],
 
 
 def test_the_gripper_toggles_from_where_it_is(interface: Interface, observe) -> None:
-    motion = Motion("test", interface, PANDA, SIX)
+    motion = AxisMotion("test", interface, PANDA, SIX)
 
     def grip(opening: float, toggles: int = 0) -> float:
         action = motion.action({}, observe(opening=opening), toggles=toggles)
@@ -103,14 +103,14 @@ def test_the_gripper_toggles_from_where_it_is(interface: Interface, observe) -> 
 
 def test_a_trigger_says_how_far_the_gripper_closes(interface: Interface, observe) -> None:
     config = MappingConfig(axes={}, gripper="analog")
-    motion = Motion("test", interface, PANDA, config)
+    motion = AxisMotion("test", interface, PANDA, config)
     for squeeze, expected in ((0.0, 1.0), (0.25, 0.5), (1.0, -1.0)):
         action = motion.action({}, observe(), squeeze=squeeze)
         assert action is not None and action[6] == pytest.approx(expected)
 
 
 def test_joint_actions_move_the_tcp_too_and_hold_still_at_rest(panda_joints: Interface, observe) -> None:
-    motion = Motion("test", panda_joints, PANDA, SIX)
+    motion = AxisMotion("test", panda_joints, PANDA, SIX)
     q = np.asarray(PANDA.home)
     control = make_control("joint_position", PANDA)
     rest = motion.action({}, observe())
@@ -138,7 +138,7 @@ def test_joint_action_is_the_inverse_of_joint_position(robot) -> None:
 
 
 def test_without_an_observation_there_is_no_action(interface: Interface) -> None:
-    assert Motion("test", interface, PANDA, SIX).action({"x": 1.0}, None) is None
+    assert AxisMotion("test", interface, PANDA, SIX).action({"x": 1.0}, None) is None
 
 
 @pytest.mark.parametrize(
