@@ -90,32 +90,18 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class SeedEstimate:
-    """A value of k training seeds with its interval over the seeds, in the unit of the values.
+class SeedEstimate(Estimate):
+    """A value of k training seeds, its mean with an interval over the seeds.
 
     Attributes:
       median: of the seeds; what a headline states.
-      mean: of the seeds, the centre of the interval.
-      low: lower bound; NaN with fewer than two seeds.
-      high: upper bound; NaN with fewer than two seeds.
-      count: k.
     """
 
     median: float
-    mean: float
-    low: float
-    high: float
-    count: int
 
     def to_json(self) -> dict[str, float | int | None]:
         """``{"median", "mean", "low", "high", "count"}``; NaN becomes None."""
-        return {
-            "median": self.median,
-            "mean": self.mean,
-            "low": _none_if_nan(self.low),
-            "high": _none_if_nan(self.high),
-            "count": self.count,
-        }
+        return {"median": self.median, **super().to_json()}
 
 
 def over_seeds(values: Sequence[float], *, rates: bool = False, level: float = 0.95) -> SeedEstimate:
@@ -132,17 +118,15 @@ def over_seeds(values: Sequence[float], *, rates: bool = False, level: float = 0
     if not len(x):
         raise BadInput("values of seeds", got="none", expected="at least one seed")
     mean, median, k = float(x.mean()), float(np.median(x)), len(x)
-    if k < 2:
-        return SeedEstimate(median, mean, math.nan, math.nan, k)
-    from scipy.special import stdtrit  # late, as below
+    low = high = math.nan
+    if k > 1:
+        from scipy.special import stdtrit  # late, as below
 
-    half = float(stdtrit(k - 1, (1 + level) / 2)) * float(x.std(ddof=1)) / math.sqrt(k)
-    low, high = mean - half, mean + half
-    return (
-        SeedEstimate(median, mean, max(low, 0.0), min(high, 1.0), k)
-        if rates
-        else SeedEstimate(median, mean, low, high, k)
-    )
+        half = float(stdtrit(k - 1, (1 + level) / 2)) * float(x.std(ddof=1)) / math.sqrt(k)
+        low, high = mean - half, mean + half
+        if rates:
+            low, high = max(low, 0.0), min(high, 1.0)
+    return SeedEstimate(mean, low, high, k, median)
 
 
 def wilson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
