@@ -41,7 +41,7 @@ FAR_PX = 5.0  # root mean square of a result that is wrong: another lens, board 
 
 
 @dataclass(frozen=True)
-class View:
+class BoardView:
     """One picture: what the arm said and what the camera saw.
 
     Attributes:
@@ -87,7 +87,7 @@ def matrix_of(lens: Intrinsics) -> Array:
     return np.array([[lens.fx, 0.0, lens.cx], [0.0, lens.fy, lens.cy], [0.0, 0.0, 1.0]])
 
 
-def estimate_lens(views: Sequence[View], size: tuple[int, int]) -> Intrinsics:
+def estimate_lens(views: Sequence[BoardView], size: tuple[int, int]) -> Intrinsics:
     """Intrinsics from the views themselves, for pictures of `size` = (height, width).
 
     Raises:
@@ -101,7 +101,7 @@ def estimate_lens(views: Sequence[View], size: tuple[int, int]) -> Intrinsics:
     return Intrinsics(size, k[0, 0], k[1, 1], k[0, 2], k[1, 2], tuple(float(d) for d in distortion.ravel()[:5]))
 
 
-def calibrate(views: Sequence[View], lens: Intrinsics, parent: str) -> Calibration:
+def calibrate(views: Sequence[BoardView], lens: Intrinsics, parent: str) -> Calibration:
     """The pose of a camera on the flange (``parent="flange"``) or beside the arm (``"base"``).
 
     Raises:
@@ -158,7 +158,7 @@ def _check_motion(hands: Sequence[Array]) -> None:
         )
 
 
-def _board_in_camera(view: View, lens: Intrinsics) -> Array:
+def _board_in_camera(view: BoardView, lens: Intrinsics) -> Array:
     found, turn, place = cv2.solvePnP(
         view.places, view.pixels, matrix_of(lens), np.array(lens.distortion), flags=cv2.SOLVEPNP_IPPE
     )
@@ -184,7 +184,7 @@ def _closed_form(hands: Sequence[Array], boards: Sequence[Array]) -> Array:
 
 
 def _refine(
-    views: Sequence[View], hands: Sequence[Array], lens: Intrinsics, camera: Array, board: Array, *, scaled: bool
+    views: Sequence[BoardView], hands: Sequence[Array], lens: Intrinsics, camera: Array, board: Array, *, scaled: bool
 ) -> tuple[Array, Array, float, Array, float]:
     """Fit X, Z and, if `scaled`, the scale of the board.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from hardware.calibration.board import Board
-from hardware.calibration.hand_eye import View
+from hardware.calibration.hand_eye import BoardView
 from robolearn.core import BadInput
 from robots.spec import RobotSpec
 
@@ -87,7 +87,7 @@ def read_shots(folder: Path, joints: Sequence[str]) -> list[Shot]:
     return shots
 
 
-def views_of(shots: Sequence[Shot], board: Board, robot: RobotSpec) -> list[View]:
+def views_of(shots: Sequence[Shot], board: Board, robot: RobotSpec) -> list[BoardView]:
     """The shots that show the board, as views.
 
     Raises:
@@ -102,5 +102,5 @@ def views_of(shots: Sequence[Shot], board: Board, robot: RobotSpec) -> list[View
             pos, rot = robot.flange_chain.forward(np.array([shot.positions]))
             flange = np.eye(4)
             flange[:3, :3], flange[:3, 3] = rot[0], pos[0]
-            views.append(View(flange, *seen))
+            views.append(BoardView(flange, *seen))
     return views

@@ -39,7 +39,7 @@ class ChunkRefused(RobolearnError):
 
 
 @dataclass(frozen=True)
-class Step:
+class StreamedStep:
     """The action of this moment.
 
     Attributes:
@@ -166,7 +166,7 @@ class ActionChunkBuffer:
         self._executor.put(values, now - age, now)
         self._last_stamp, self._sender, self.latency_s, self.reason = stamp, sender, age, ""
 
-    def step(self) -> Step | None:
+    def step(self) -> StreamedStep | None:
         """The action of this moment, or None: there is no chunk, or it ran out just now; which, is in `reason`."""
         if not self._executor.running:
             return None
@@ -174,7 +174,7 @@ class ActionChunkBuffer:
         if step is None:
             self.halt(f"action chunk ran out: the next is more than {1000 * self.grace_s:.0f} ms late")
             return None
-        return Step(self._last_stamp, step.index, step.action, step.held)
+        return StreamedStep(self._last_stamp, step.index, step.action, step.held)
 
     def _values(self, names: Sequence[str], actions: Any, times: NDArray) -> Array:
         if tuple(names) != self.names:

@@ -46,14 +46,14 @@ class EpisodeCommand(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class OperatorVerdict:
     """The end of an episode."""
 
     success: bool
     truncated: bool = False  # by the clock
 
 
-class Episodes:
+class EpisodeLifecycle:
     """The episodes of one session.
 
     Args:
@@ -80,7 +80,7 @@ class Episodes:
         self.first = first
         self.wanted, self.placing, self.recording = wanted, placing or not recording, recording
         self.phase, self.message = Phase.STARTING, "starting"
-        self.verdict = Verdict(False)
+        self.verdict = OperatorVerdict(False)
         self.saving = self.storing = False
         self.recorded = self.successes = self.dropped = 0
         self.gave_up = ""
@@ -127,7 +127,7 @@ class Episodes:
             return []
         if event is EpisodeEvent.REDO:
             return self._redo()
-        return self.judged(Verdict(event is EpisodeEvent.SUCCESS))
+        return self.judged(OperatorVerdict(event is EpisodeEvent.SUCCESS))
 
     def prepared(self) -> list[EpisodeCommand]:
         """The arm is armed."""
@@ -172,7 +172,7 @@ class Episodes:
             *(self._vain(why) if running else ()),
         ]
 
-    def judged(self, verdict: Verdict) -> list[EpisodeCommand]:
+    def judged(self, verdict: OperatorVerdict) -> list[EpisodeCommand]:
         """The running episode has ended: by the operator, the simulator or the clock."""
         if self.phase is not Phase.RECORDING:
             return []

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.observing.observer import Observer
-from hardware.recording.episodes import Episodes, Phase, Verdict
+from hardware.recording.episodes import EpisodeLifecycle, OperatorVerdict, Phase
 from hardware.recording.session import Session
 from hardware.recording.storage import Outcome, Storage
 from hardware.teleop.arm_link import ArmLink, Call, Steps, pause
@@ -80,7 +80,7 @@ class Recording(Teleoperation):
         wall: Callable[[], float] = time.time,
     ) -> None:
         give_up = GIVE_UP if session.judged else 0
-        episodes = Episodes(session.episodes, session.first, placing=not session.simulated, give_up=give_up)
+        episodes = EpisodeLifecycle(session.episodes, session.first, placing=not session.simulated, give_up=give_up)
         features = tuple(session.interface.observation)
         super().__init__(session.contract, features, session.device, episodes, link, observer, clock=clock)
         self.session = session
@@ -139,9 +139,11 @@ class Recording(Teleoperation):
             why = f"images and rows are stored {BEHIND_S:g} s behind: smaller pictures, fewer cameras or a faster disk"
             self.do(self.episodes.stopped(why))
         elif self.session.judged and self._outcome is not None:
-            self.do(self.episodes.judged(Verdict(bool(self._outcome["success"]), bool(self._outcome["truncated"]))))
+            self.do(
+                self.episodes.judged(OperatorVerdict(bool(self._outcome["success"]), bool(self._outcome["truncated"])))
+            )
         elif self.step_count >= self.session.limit_s * self.contract.control_hz:
-            self.do(self.episodes.judged(Verdict(False, truncated=True)))
+            self.do(self.episodes.judged(OperatorVerdict(False, truncated=True)))
 
     def add_row(
         self, observation: dict[str, NDArray], q: NDArray, target: NDArray, action: NDArray | None, stamp_ns: int

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from numpy.typing import ArrayLike
 
-from hardware.recording.episodes import Episodes
+from hardware.recording.episodes import EpisodeLifecycle
 from hardware.teleop.device import Device
 from robolearn.core import Interface
 from robots.stations import Contract
@@ -68,7 +68,7 @@ class Session:
     start_s: float = float("inf")
     simulated: bool = False
     judged: bool = False
-    watch: Callable[[Episodes], None] = lambda episodes: None
+    watch: Callable[[EpisodeLifecycle], None] = lambda episodes: None
 
 
 def stamp_names(interface: Interface) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ CAMERA_NICE = 5
 COMMANDS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=200, reliability=ReliabilityPolicy.RELIABLE)
 
 
-class World(Protocol):
+class ArmWorld(Protocol):
     """A simulated world; `sim.realtime.RealtimeWorld` is one. Units: rad, m, s."""
 
     @property
@@ -109,7 +109,7 @@ class SimArmNode(StationNode):
 
     commands: tuple[str, ...] = (FLOATS, TRAJECTORY)  # types of command that are followed
 
-    def __init__(self, make_world: Callable[[Contract, str, int], World], **station: Unpack[StationOptions]) -> None:
+    def __init__(self, make_world: Callable[[Contract, str, int], ArmWorld], **station: Unpack[StationOptions]) -> None:
         super().__init__("sim_arm", SimArmParameters(), **station)
         self._make_world = make_world
         self._filming: threading.Thread | None = None

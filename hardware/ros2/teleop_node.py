@@ -23,7 +23,7 @@ from trajectory_msgs.msg import JointTrajectory
 from hardware.execution.setpoints import GRIPPER
 from hardware.node_parameters import TeleopParameters
 from hardware.observing.observer import Observer
-from hardware.recording.episodes import Episodes
+from hardware.recording.episodes import EpisodeLifecycle
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
 from hardware.ros2.observation_inputs import ObservationInputs
@@ -101,7 +101,7 @@ class TeleopNode(StationNode):
         contract = self.station()
         self.device = self._make_device(contract, self.value("device"))
         observer = Observer(contract, ("proprio",))
-        return Teleoperation(contract, ("proprio",), self.device, Episodes(0, recording=False), self, observer)
+        return Teleoperation(contract, ("proprio",), self.device, EpisodeLifecycle(0, recording=False), self, observer)
 
     @property
     def report(self) -> SafetyReport | None:
@@ -109,7 +109,7 @@ class TeleopNode(StationNode):
         return self.session.report if self.session is not None else None  # type: ignore[return-value]
 
     @property
-    def episodes(self) -> Episodes:
+    def episodes(self) -> EpisodeLifecycle:
         """Those of the session."""
         assert self.session is not None
         return self.session.episodes

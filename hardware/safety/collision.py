@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.safety.checks import Array
-from hardware.safety.nearing import OBSTACLE, PLANE, SELF, Arm, gaps_at, look
+from hardware.safety.nearing import OBSTACLE, PLANE, SELF, ArmGeometry, gaps_at, look
 from robots.chain import Chain
 from robots.limits import Limits
 from robots.obstacles import Box, Plane
@@ -72,7 +72,7 @@ class Collision:
             for k in range(piece.link):
                 row[5 + k] = steps[k + 1 : piece.link].sum() + np.linalg.norm(centre) + row[3]
         pairs, allowed = _all_pairs(pieces, len(planes), limits)
-        self.arm = Arm(
+        self.arm = ArmGeometry(
             chain.offset_pos,
             chain.offset_rot,
             chain.axis,

@@ -31,7 +31,7 @@ AHEAD = 0.02  # [m] how much farther than needed a pair is measured, so that it 
 SELF, OBSTACLE, PLANE = 0, 1, 2  # kinds of pairs; a plane is an obstacle, too
 
 
-class Arm(NamedTuple):
+class ArmGeometry(NamedTuple):
     """The arm and what stands around it, as the compiled functions take it."""
 
     offset_pos: Array

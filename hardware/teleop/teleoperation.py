@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hardware.execution.setpoints import SetPoints
 from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies, Silence
-from hardware.recording.episodes import EpisodeCommand, Episodes, Phase
+from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, Phase
 from hardware.safety.states import SafetyState
 from hardware.teleop.arm_link import ArmLink, ArmRefused, Call, Report, Steps, call, finished, pause, until
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
@@ -63,7 +63,7 @@ class Teleoperation:
         contract: Contract,
         features: Collection[str],
         device: Device,
-        episodes: Episodes,
+        episodes: EpisodeLifecycle,
         link: ArmLink,
         observer: Observer,
         *,

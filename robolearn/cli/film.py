@@ -68,14 +68,14 @@ def filmed(path: Path, robot: str, contract: Contract, task: str, enclaves: bool
       BadInput, RobolearnError: when entered: it cannot be filmed here.
     """
     from hardware.ros2.film_node import READY, SEES
-    from robolearn.deploy.processes import NodeDied, Processes, enclave, node_program
+    from robolearn.deploy.processes import NodeDied, StackProcesses, enclave, node_program
 
     flags: dict[str, Any] = {"out": path.absolute(), **({"task": task} if contract.simulated else {})}
     program = node_program("film", robot, 0, ("robolearn.cli.film",), enclave(contract, "film", enclaves), **flags)
     before = path.stat().st_mtime_ns if path.exists() else None
     with (
         tempfile.TemporaryDirectory(prefix="robolearn-film-") as folder,
-        Processes([program], Path(folder), {"OMP_NUM_THREADS": "1"}) as process,
+        StackProcesses([program], Path(folder), {"OMP_NUM_THREADS": "1"}) as process,
     ):
 
         def said(words: str) -> bool:

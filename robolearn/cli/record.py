@@ -135,7 +135,7 @@ class Record(Command):
         from hardware.ros2.process import host
         from hardware.ros2.record_node import RecordNode
         from robolearn.core import RobolearnError
-        from robolearn.deploy import Processes
+        from robolearn.deploy import StackProcesses
         from robolearn.deploy.processes import arm_programs, enclave, may_be_realtime
         from robolearn.runs import Progress
 
@@ -148,7 +148,7 @@ class Record(Command):
         # A resumed recording must not meet the starts of the first part again.
         seed = self.seed * 1_000_003 + first
         programs = arm_programs(contract, self.robot, self.realtime_priority, self.enclaves, self.sim_task, seed)
-        nodes = Processes(programs, logs, {"OMP_NUM_THREADS": "1"})
+        nodes = StackProcesses(programs, logs, {"OMP_NUM_THREADS": "1"})
         failed, node = True, None
         progress = Progress(f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json)
         if screen := shows_in_terminal(self.teleop) and sys.stderr.isatty():

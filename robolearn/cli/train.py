@@ -270,7 +270,7 @@ class Train(Command):
         """Do as the process that leads, whose states are in `state`, but write nothing."""
         from robolearn.core.machine import keep_freed_memory
         from robolearn.runs.checkpoint import load_latest_state
-        from robolearn.train.processes import Processes
+        from robolearn.train.processes import TrainingProcesses
 
         keep_freed_memory()
         device = self._device(rank)
@@ -278,7 +278,7 @@ class Train(Command):
         self._begin(trainer, device)
         if (found := load_latest_state(state)) is not None:
             trainer.load_state(found[0], found[1]["trainer"])
-        trainer.together = together = Processes(rank, self.processes, meeting, device)
+        trainer.together = together = TrainingProcesses(rank, self.processes, meeting, device)
         for i in range(trainer.done, trainer.iterations):
             trainer.iterate(i)
         together.close()

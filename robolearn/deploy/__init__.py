@@ -1,7 +1,7 @@
 """A policy on the simulated arm or a real one: nodes as processes, episodes, the operator, the result."""
 
 from robolearn.deploy.deployment import Deployment, Simulation, deploy
-from robolearn.deploy.processes import NodeDied, Processes, Program
+from robolearn.deploy.processes import NodeDied, Program, StackProcesses
 from robolearn.deploy.session import Arm, EpisodeResult, Operator, SafetyStopped, SafetySwitch, run_session
 
 __all__ = [
@@ -10,11 +10,11 @@ __all__ = [
     "EpisodeResult",
     "NodeDied",
     "Operator",
-    "Processes",
     "Program",
     "SafetyStopped",
     "SafetySwitch",
     "Simulation",
+    "StackProcesses",
     "deploy",
     "run_session",
 ]

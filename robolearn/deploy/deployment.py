@@ -17,8 +17,8 @@ from typing import Any
 from robolearn.core import RobolearnError
 from robolearn.core.machine import resolve_device
 from robolearn.deploy.processes import (
-    Processes,
     Program,
+    StackProcesses,
     arm_programs,
     choose_domain,
     enclave,
@@ -136,7 +136,7 @@ def deploy(
     choose_domain(domain, deployment.simulation is not None)
     begun = time.perf_counter()
     folder = logs or Path(tempfile.mkdtemp(prefix="robolearn-deploy-"))
-    nodes = Processes(programs(deployment), folder, {"OMP_NUM_THREADS": "1"})
+    nodes = StackProcesses(programs(deployment), folder, {"OMP_NUM_THREADS": "1"})
     kept = logs is not None
     try:
         result = _run(deployment, operator, nodes, folder, quiet, watched)
@@ -219,7 +219,12 @@ def programs(deployment: Deployment) -> list[Program]:
 
 
 def _run(
-    deployment: Deployment, operator: Operator, nodes: Processes, logs: Path, quiet: bool, watched: Callable[[], bool]
+    deployment: Deployment,
+    operator: Operator,
+    nodes: StackProcesses,
+    logs: Path,
+    quiet: bool,
+    watched: Callable[[], bool],
 ) -> dict[str, Any]:
     from hardware.ros2.runtime import realtime
     from hardware.ros2.safety_client import SafetyClient
@@ -261,7 +266,7 @@ def _run(
     return _result(deployment, results, report, arm.monitor if arm is not None else {}, ended)
 
 
-def wait_ready(client: Any, nodes: Processes, *, simulated: bool, start_s: float = START_S) -> None:
+def wait_ready(client: Any, nodes: StackProcesses, *, simulated: bool, start_s: float = START_S) -> None:
     """Wait for the nodes to come up, and then, not as long, for what they need of the arm.
 
     Args:

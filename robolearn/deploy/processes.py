@@ -62,7 +62,7 @@ class NodeDied(RobolearnError):
             self.exit_code = 2  # it refused its input
 
 
-class Processes:
+class StackProcesses:
     """Several programs, started and ended together; a context manager.
 
     Args:
@@ -80,7 +80,7 @@ class Processes:
         self._environment.update(environment or {})
         self._running: dict[str, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> StackProcesses:
         try:
             for program in self._programs:
                 self._start(program)

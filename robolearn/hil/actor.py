@@ -19,7 +19,7 @@ import numpy as np
 
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Observation, RobolearnError
-from robolearn.data.replay import End, Record, Step
+from robolearn.data.replay import End, Record, ReplayStep
 from robolearn.hil.agent import DoubleBufferedPolicy, Operator, SteeredAgent
 from robolearn.hil.curriculum import Curriculum
 from robolearn.hil.link import Link, opened
@@ -190,7 +190,7 @@ class Actor:
             label = self._agent.label
             labelled = label in ("success", "failure")
             by_task = self._config.reward != KEY  # else the operator's key alone counts
-            step = Step(
+            step = ReplayStep(
                 number,
                 self._index,
                 self._recorded(seen),

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardware.recording import Recording
-from hardware.recording.episodes import EpisodeCommand, Phase, Verdict
+from hardware.recording.episodes import EpisodeCommand, OperatorVerdict, Phase
 from hardware.teleop.arm_link import Steps
 from hardware.teleop.device import EpisodeEvent, Status
 from robolearn.core import ActionChunk, Interface, Observation, Policy
-from robolearn.data.replay import End, Record, Step
+from robolearn.data.replay import End, Record, ReplayStep
 from robolearn.hil.actor import Periods
 from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
@@ -136,7 +136,7 @@ class OutboxWriter:
 
     def _step(self, reward: float) -> None:
         seen, action, intervention = self._rows.pop(0)
-        self._write(Step(self._episode, self._index, seen, action, reward, intervention))
+        self._write(ReplayStep(self._episode, self._index, seen, action, reward, intervention))
         self._index += 1
         self.steps += 1
         self.interventions += intervention
@@ -181,7 +181,7 @@ class HilRecording(Recording):
         if self._link.finished:
             self.do(self.episodes.end("the learner is done"))
         elif self.episodes.phase is Phase.RECORDING and not self._link.alive:
-            self.do(self.episodes.judged(Verdict(False, truncated=True)))
+            self.do(self.episodes.judged(OperatorVerdict(False, truncated=True)))
             self.episodes.message = f"{SILENT}: the arm holds. START goes on when it does"
             log.warning("%s", self.episodes.message)
 
@@ -194,7 +194,7 @@ class HilRecording(Recording):
         super().before_step()
         recording = self.episodes.phase is Phase.RECORDING
         if recording and self._by_task and self._outcome is not None and self._outcome["success"]:
-            self.do(self.episodes.judged(Verdict(True)))
+            self.do(self.episodes.judged(OperatorVerdict(True)))
         now = self.clock()
         if recording and self.step_count and self._stepped:
             self._periods.add(now - self._stepped)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from robolearn.data.replay import Record, Step
+from robolearn.data.replay import Record, ReplayStep
 from robolearn.hil.settings import CURRICULUM, CurriculumConfig, episode_seed
 
 REMEMBERED = 20  # failures that wait to be visited again
@@ -49,7 +49,7 @@ class Curriculum:
 
     def take(self, record: Record) -> None:
         """Take the next record of the episode that was begun."""
-        if isinstance(record, Step):
+        if isinstance(record, ReplayStep):
             self._steps += 1
             self._helped |= record.intervention
             self._alone |= not record.intervention
@@ -60,6 +60,6 @@ class Curriculum:
     def replay(self, records: Iterable[Record]) -> None:
         """Restore the schedule after whole episodes with these records."""
         for record in records:
-            if isinstance(record, Step) and record.index == 0:
+            if isinstance(record, ReplayStep) and record.index == 0:
                 self.begin(record.episode)
             self.take(record)

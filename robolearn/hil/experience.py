@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from robolearn.data.replay import Assembler, PlayedEpisode, Record, ReplayBuffer, Step, WindowBatch
+from robolearn.data.replay import Assembler, PlayedEpisode, Record, ReplayBatch, ReplayBuffer, ReplayStep
 from robolearn.rl.algorithms.off_policy import OffPolicy
 
 
@@ -107,7 +107,7 @@ class Experience:
         if record.episode <= self._over.get(actor, -1):  # the rest of an episode that was cut
             self.taken[actor] = self.taken.get(actor, 0) + 1
             return closed
-        if isinstance(record, Step) and record.index == 0 and assembler.expects[1] > 0:
+        if isinstance(record, ReplayStep) and record.index == 0 and assembler.expects[1] > 0:
             closed += self.cut(actor)
         episode = assembler.add(record)
         self.taken[actor] = self.taken.get(actor, 0) + 1
@@ -127,7 +127,7 @@ class Experience:
         """Actors with an episode that has begun and not ended."""
         return [actor for actor, assembler in self._assemblers.items() if assembler.expects[1] > 0]
 
-    def sample(self, generator: torch.Generator) -> WindowBatch:
+    def sample(self, generator: torch.Generator) -> ReplayBatch:
         """A batch with the share of demonstrations of the settings, once there are both."""
         config = self._algorithm.config
         count = config.batch

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from robolearn.core import BadInput
-from robolearn.data.replay import Record, RecordSchema, Step, TransitionLog
+from robolearn.data.replay import Record, RecordSchema, ReplayStep, TransitionLog
 from robolearn.io.append_only import RecordReader, records
 from robolearn.io.atomic import write_text
 from robolearn.io.locks import Lock, LockHeld
@@ -75,7 +75,7 @@ class Outbox:
         if not number:
             return 0, 0
         last = self._schema.decode(self.raw(number - 1))
-        return (last.episode, number - 1 - last.index) if isinstance(last, Step) else (last.episode + 1, number)
+        return (last.episode, number - 1 - last.index) if isinstance(last, ReplayStep) else (last.episode + 1, number)
 
     def read(self) -> Iterator[Record]:
         """All records."""

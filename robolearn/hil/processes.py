@@ -16,7 +16,7 @@ from typing import Any
 
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay.records import SUFFIX
-from robolearn.deploy.processes import NodeDied, Processes, Program
+from robolearn.deploy.processes import NodeDied, Program, StackProcesses
 from robolearn.io.append_only import records
 from robolearn.runs import read_metrics
 
@@ -43,7 +43,7 @@ def run_processes(
     progress: Callable[[int, dict[str, float]], None],
 ) -> bool:
     """Run learner and actor of the run folder `out` until they end; true where the operator quit before the budget was
-    spent. Processes that are killed by a signal are started again.
+    spent. StackProcesses that are killed by a signal are started again.
 
     Raises:
       RobolearnError: a process has failed; a refused input leaves the folder as it was.
@@ -52,7 +52,7 @@ def run_processes(
     pages = {name: out / SPOOL / name for name in (CONSOLE, TELEOP)}
     deaths: dict[str, list[float]] = {program.name: [] for program in programs}
     row, over = -1, float("inf")
-    with tidied(out), Processes(programs, logs, dict(environment)) as processes:
+    with tidied(out), StackProcesses(programs, logs, dict(environment)) as processes:
         try:
             quit_.unlink(missing_ok=True)
             while len(done := processes.codes) < len(programs) or any(done.values()):

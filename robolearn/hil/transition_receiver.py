@@ -18,7 +18,7 @@ from pathlib import Path
 import grpc
 
 from robolearn.core import BadInput
-from robolearn.data.replay import Record, RecordSchema, Step, TransitionLog
+from robolearn.data.replay import Record, RecordSchema, ReplayStep, TransitionLog
 from robolearn.hil.wire.server import Refused
 
 QUEUED_BYTES = 64_000_000  # records that wait to be learned from; beyond that actors keep theirs
@@ -42,7 +42,7 @@ class EpisodeOrder:
         Raises:
           BadInput: `record` may not come here.
         """
-        if isinstance(record, Step):
+        if isinstance(record, ReplayStep):
             begins = record.index == 0 and record.episode > self.episode
             goes_on = record.index == self.index > 0 and record.episode == self.episode
             if begins or goes_on:

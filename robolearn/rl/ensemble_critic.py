@@ -34,7 +34,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from policies.kinds.gaussian import STAY, GripperChoices
 from policies.networks.ensemble import Dropout, EnsembleMlp, evaluate
-from robolearn.data.replay import WindowBatch
+from robolearn.data.replay import ReplayBatch
 from robolearn.rl.off_policy_settings import OffPolicyConfig, RlpdConfig
 
 RENORM_AFTER = 100_000  # updates
@@ -129,7 +129,7 @@ class GripperCritic:
         self._follow = get_ema_multi_avg_fn(1.0 - config.tau)
         self.adam = torch.optim.Adam(net.parameters(), lr=config.lr, fused=True)
 
-    def fit(self, features: Tensor, next_features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
+    def fit(self, features: Tensor, next_features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         """One gradient step."""
         made = self._choices.made(batch.action, batch.executed, self._choices.is_open(batch.observation))
         with torch.no_grad():

@@ -30,7 +30,7 @@ from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 from robolearn.train.feature_cache import CachedFeatures
 from robolearn.train.held_out import Part
-from robolearn.train.processes import Processes, gradient_in_pieces
+from robolearn.train.processes import TrainingProcesses, gradient_in_pieces
 from robolearn.train.settings import ImitationConfig, Precision
 
 VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
@@ -125,7 +125,7 @@ class ImitationTrainer:
         self._autocast = _autocast(config.precision, self.device)
         if config.accumulate > 1 and not self.net.loss_has_parts:
             raise BadInput("--accumulate", got=f"{config.accumulate} of a policy of kind {self.net.name}", expected="1")
-        self.together: Processes | None = None
+        self.together: TrainingProcesses | None = None
         self.done = self.steps = 0
         self._generator, self._augmenting = torch.Generator(self.device), torch.Generator(self.device)
         self._epoch, self._order = -1, torch.empty(0, dtype=torch.int64)

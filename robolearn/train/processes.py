@@ -43,7 +43,7 @@ def gradient_in_pieces(
     *,
     pieces: int,
     autocast: AbstractContextManager,
-    together: Processes | None = None,
+    together: TrainingProcesses | None = None,
 ) -> dict[str, Tensor]:
     """Leave the gradient of the loss of the windows `index` (B,) in the parameters of `net`; the loss and its parts.
 
@@ -100,7 +100,7 @@ POLL_S = 0.02
 PATIENCE = timedelta(minutes=30)  # of one for another; the first may have to read a data set
 
 
-class Processes:
+class TrainingProcesses:
     """This process among `count`; implements `robolearn.train.processes.Together`.
 
     Args:
@@ -168,7 +168,7 @@ def need_accelerate() -> None:
 
 
 @contextlib.contextmanager
-def lead(count: int, module: str, task: Mapping[str, Any], device: str = "cpu") -> Iterator[Processes]:
+def lead(count: int, module: str, task: Mapping[str, Any], device: str = "cpu") -> Iterator[TrainingProcesses]:
     """Within, this process leads `count`; the others run `module`, which reads what `followed` returns.
 
     Args:
@@ -190,7 +190,7 @@ def lead(count: int, module: str, task: Mapping[str, Any], device: str = "cpu") 
                 if any(other.poll() is not None for other in others):
                     raise RuntimeError("one of the others ended before they met")
                 time.sleep(POLL_S)
-            together = Processes(0, count, meeting, device)
+            together = TrainingProcesses(0, count, meeting, device)
             yield together
             for other in others:
                 other.wait(60.0)

@@ -10,7 +10,7 @@ from typing import Any
 from emulated_devices import Hands
 from teaching import SMALL, Terminal, records, until
 
-from robolearn.data.replay import End, Step
+from robolearn.data.replay import End, ReplayStep
 
 
 def taught(
@@ -41,5 +41,5 @@ def goal_states(found: list[Any]) -> list[tuple[bool, bool, bool]]:
     return [(r.terminated, r.truncated, r.success) for r in found if isinstance(r, End)]
 
 
-def steps_of(found: list[Any], episode: int) -> list[Step]:
-    return [r for r in found if isinstance(r, Step) and r.episode == episode]
+def steps_of(found: list[Any], episode: int) -> list[ReplayStep]:
+    return [r for r in found if isinstance(r, ReplayStep) and r.episode == episode]

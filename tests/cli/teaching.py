@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from policies.storage.checkpoint import load_chunk_policy
-from robolearn.data.replay import RecordSchema, Step, TransitionLog
+from robolearn.data.replay import RecordSchema, ReplayStep, TransitionLog
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
@@ -91,15 +91,15 @@ def records(out: Path, policy: Path) -> list[Any]:
     return found
 
 
-def rotation(step: Step) -> np.ndarray:
+def rotation(step: ReplayStep) -> np.ndarray:
     """(3, 3) of the tcp in the base frame before the step, from what was observed."""
     x, y = step.observation["proprio"][11:14].astype(float), step.observation["proprio"][14:17].astype(float)
     return np.stack([x, y, np.cross(x, y)], -1)
 
 
-def runs_of(steps: list[Step]) -> list[list[Step]]:
+def runs_of(steps: list[ReplayStep]) -> list[list[ReplayStep]]:
     """Each intervention's steps."""
-    found: list[list[Step]] = []
+    found: list[list[ReplayStep]] = []
     for before, step in zip([None, *steps], steps, strict=False):
         if step.intervention and not (before and before.intervention and before.episode == step.episode):
             found.append([])

@@ -33,7 +33,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.background import Background
 from hardware.safety import SafetyFilter
 from robolearn.bench.emulators.rehearsal import rehearsal
-from robolearn.data.replay import End, Step
+from robolearn.data.replay import End, ReplayStep
 from robots import DELTA_POS, PANDA
 from robots.stations import load_contract
 
@@ -115,8 +115,8 @@ def test_an_intervention_by_browser(tmp_path: Path, quick: None, listener: Liste
 
     found = records(out, policy)
     episode = next(record.episode for record in found if isinstance(record, End) and record.success)
-    helped = [step for step in found if isinstance(step, Step) and step.episode == episode and step.intervention]
-    steps = [step for step in found if isinstance(step, Step) and step.episode == episode]
+    helped = [step for step in found if isinstance(step, ReplayStep) and step.episode == episode and step.intervention]
+    steps = [step for step in found if isinstance(step, ReplayStep) and step.episode == episode]
     (end,) = (record for record in found if isinstance(record, End) and record.episode == episode)
     mine = np.array([step.intervention for step in steps])
     edges = np.flatnonzero(np.diff(mine.astype(int)))
@@ -259,7 +259,7 @@ def test_halves_that_are_killed_stop_the_arm_and_come_back(
     found = records(out, policy)
     ends = {record.episode: record for record in found if isinstance(record, End)}
     assert any(end.truncated for end in ends.values()) and list(ends.values())[-1].success
-    assert runs_of([r for r in found if isinstance(r, Step)]), "the keyboard's steps are interventions"
+    assert runs_of([r for r in found if isinstance(r, ReplayStep)]), "the keyboard's steps are interventions"
     cut = {r.episode for r in found} - set(ends)
     assert len(cut) == 1, "the episode in which the actor was killed has no end of its own"
 
@@ -300,7 +300,7 @@ def test_the_same_loop_on_a_double_of_the_fr3_s_driver(tmp_path: Path, terminal:
     assert result["arm"]["monitor"]["commands"] > 200
     found = records(out, policy)
     last = [record for record in found if isinstance(record, End)][-1]
-    steps = [record for record in found if isinstance(record, Step) and record.episode == last.episode]
+    steps = [record for record in found if isinstance(record, ReplayStep) and record.episode == last.episode]
     assert last.success and last.terminated and len(steps) > 40
     (helped,) = runs_of(steps)
     assert len(helped) >= 20 and np.abs(helped[0].action[:6]).max() < 0.3

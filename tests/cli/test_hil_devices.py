@@ -21,7 +21,7 @@ from emulated_devices import Hands
 from teaching import Terminal, rotation, runs_of
 from untrained import make_constant
 
-from robolearn.data.replay import Step
+from robolearn.data.replay import ReplayStep
 from robots import SO101
 from sim.registry import make_env
 
@@ -39,7 +39,7 @@ def policy_of(folder: Path, robot: str = "panda", **parts: float) -> Path:
     return make_constant(folder, make_env("lift", 1, robot=robot, threads=1).interface, **parts)
 
 
-def check_moved(run: list[Step], axis: int, least: float) -> None:
+def check_moved(run: list[ReplayStep], axis: int, least: float) -> None:
     """The hand begins at rest; what was asked for and how the tcp went are along one axis of the base."""
     assert not run[0].action[:6].any(), "the first action of the hand is no motion"
     asked = np.array([rotation(step) @ step.action[:3] for step in run])

@@ -28,7 +28,7 @@ from untrained import make_constant
 from hardware.ros2.background import Background
 from hardware.safety import SafetyFilter
 from robolearn.bench.emulators.rehearsal import rehearsal
-from robolearn.data.replay import Step
+from robolearn.data.replay import ReplayStep
 from robots import SO101
 from robots.stations import Contract, load_contract
 
@@ -116,7 +116,7 @@ def test_a_station_whose_pictures_are_of_another_size(tmp_path: Path, terminal: 
     assert station.cameras["front"].size != (48, 48)
     found = taught("gamepad", policy, tmp_path / "run", terminal, teach, "--robot", "sim", "--domain", DOMAIN)
     assert (True, False, True) in goal_states(found)
-    pictures = np.array([r.observation["images.front"] for r in found if isinstance(r, Step)])
+    pictures = np.array([r.observation["images.front"] for r in found if isinstance(r, ReplayStep)])
     assert len(pictures) > 20 and pictures.shape[1:] == (48, 48, 3) and pictures.dtype == np.uint8
     assert pictures[0].std() > 10.0 and (pictures[0] != pictures[-1]).any(), "of an arm that moves"
 

@@ -22,8 +22,8 @@ from teaching import PROGRAM, ROOT, SMALL, records
 from robolearn.cli.hil.commands import HilActor, HilRun
 from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
-from robolearn.data.replay import Step
-from robolearn.deploy import NodeDied, Processes
+from robolearn.data.replay import ReplayStep
+from robolearn.deploy import NodeDied, StackProcesses
 from robolearn.hil.processes import process_error, tidied
 from robolearn.runs.command import Command
 
@@ -44,7 +44,7 @@ def test_nothing_is_started_and_other_commands_say_the_same(
     bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str, like: str
 ) -> None:
     out = tmp_path / "out"
-    monkeypatch.setattr(Processes, "__enter__", lambda self: pytest.fail("something is started"))
+    monkeypatch.setattr(StackProcesses, "__enter__", lambda self: pytest.fail("something is started"))
     assert run("hil", "run", "--policy", bc, "--out", out, *words.split()) == 2
     said = capsys.readouterr().err.splitlines()
     assert run(*like.format(out=out).split(), "--policy", bc) == 2
@@ -113,7 +113,7 @@ def test_each_half_says_what_it_did_and_the_next_command_works(
     assert [half.returncode for half in halves] == [0, 0], screens
     learned, played = (dict(line.split(maxsplit=1) for line in screen.splitlines()) for screen in screens)
     stored, found = json.loads((out / "result.json").read_text()), records(tmp_path, bc)
-    steps = [record for record in found if isinstance(record, Step)]
+    steps = [record for record in found if isinstance(record, ReplayStep)]
     counted = f"{stored['env_steps']:,} control steps in {stored['episodes']} episode"
     assert len(steps) == stored["env_steps"]
     assert learned["policy"] == str(out / "policy") and learned["taught"].startswith(counted)

@@ -26,7 +26,7 @@ from teaching import Terminal, hil_run, records, rotation, runs_of, until
 from untrained import make_constant
 
 from robolearn.cli.main import main
-from robolearn.data.replay import End, Step
+from robolearn.data.replay import End, ReplayStep
 from robolearn.runs import read_metrics
 from robots import PANDA
 from sim.registry import make_env
@@ -87,7 +87,7 @@ def test_a_keyboard_teaches(policy: Path, demos: Path, tmp_path: Path, terminal:
     found = records(out, policy)
     ends = {record.episode: record for record in found if isinstance(record, End)}
     assert [(e.terminated, e.success) for e in ends.values()] == [(True, True), (True, False), (False, False)]
-    steps = [record for record in found if isinstance(record, Step)]
+    steps = [record for record in found if isinstance(record, ReplayStep)]
     first, second = runs_of([step for step in steps if step.episode == 0])
     assert len(first) >= 30 and not any(step.intervention for step in steps if step.episode)
     for run, axis in ((first, 0), (second, 1)):
@@ -144,8 +144,8 @@ def test_a_browser_and_the_console_s_buttons_drive_the_same_hand(policy: Path, d
     ends = {record.episode: (record.terminated, record.success) for record in found if isinstance(record, End)}
     assert list(ends.values())[-3:] == [(True, True), (True, False), (False, False)], ends
     first = list(ends)[-3]
-    held = runs_of([r for r in found if isinstance(r, Step) and r.episode == first])[-1]
-    runs = runs_of([r for r in found if isinstance(r, Step)])
+    held = runs_of([r for r in found if isinstance(r, ReplayStep) and r.episode == first])[-1]
+    runs = runs_of([r for r in found if isinstance(r, ReplayStep)])
     assert not any(run[0].action[:6].any() for run in runs), "each take-over begins at rest"
     assert max(abs(step.action[2]) for run in runs for step in run) > 0.5, "the drag is stored"
     assert len(held) >= 8 and not any(step.action[:6].any() for step in held), "the arm rests in a hand that rests"

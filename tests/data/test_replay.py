@@ -14,7 +14,7 @@ import torch
 from safetensors.numpy import load, save
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.replay import Assembler, End, PlayedEpisode, RecordSchema, ReplayBuffer, Step, TransitionLog
+from robolearn.data.replay import Assembler, End, PlayedEpisode, RecordSchema, ReplayBuffer, ReplayStep, TransitionLog
 
 INTERFACE = Interface(
     {"proprio": ArraySpec((2,)), "images.front": ArraySpec((4, 4, 3), "uint8")}, ArraySpec((1,)), 20.0
@@ -232,8 +232,8 @@ def sight(seed: int) -> dict[str, np.ndarray]:
     }
 
 
-def step(index: int, episode: int = 0, *, intervention: bool = False) -> Step:
-    return Step(episode, index, sight(index), np.array([0.5], np.float32), 0.25, intervention)
+def step(index: int, episode: int = 0, *, intervention: bool = False) -> ReplayStep:
+    return ReplayStep(episode, index, sight(index), np.array([0.5], np.float32), 0.25, intervention)
 
 
 def end(length: int, episode: int = 0) -> End:
@@ -241,7 +241,7 @@ def end(length: int, episode: int = 0) -> End:
 
 
 @pytest.mark.parametrize("record", [step(3, 7, intervention=True), end(4, 2)])
-def test_a_record_there_and_back(record: Step | End) -> None:
+def test_a_record_there_and_back(record: ReplayStep | End) -> None:
     schema = RecordSchema(INTERFACE)
     content = schema.encode(record)
     assert len(content) <= schema.limit
@@ -316,7 +316,7 @@ def test_episodes_are_assembled_in_order() -> None:
     "wrong", [step(2), step(0), step(1, episode=1), end(2), end(1, episode=3)],
     ids=["gap", "again", "other", "longer", "other end"],
 )  # fmt: skip
-def test_a_gap_or_a_repetition_is_refused_and_nothing_is_lost(wrong: Step | End) -> None:
+def test_a_gap_or_a_repetition_is_refused_and_nothing_is_lost(wrong: ReplayStep | End) -> None:
     assembler = Assembler()
     assembler.add(step(0))
     with pytest.raises(BadInput, match="step 1 of episode 0"):
@@ -359,7 +359,7 @@ def test_the_log_goes_on_after_what_is_whole(tmp_path: Path) -> None:
     log = TransitionLog(tmp_path, "actor-0", schema)
     log.append(schema.encode(step(3)))
     log.sync()
-    assert [record.index for record in log.read() if isinstance(record, Step)] == [0, 1, 2, 3]
+    assert [record.index for record in log.read() if isinstance(record, ReplayStep)] == [0, 1, 2, 3]
     log.close()
 
 
@@ -373,11 +373,12 @@ _WRITER = """
 import sys, numpy as np
 from pathlib import Path
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.replay import RecordSchema, Step, TransitionLog
+from robolearn.data.replay import RecordSchema, ReplayStep, TransitionLog
 schema = RecordSchema(Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,)), 20.0))
 log = TransitionLog(Path(sys.argv[1]), "a", schema)
 for i in range(10**9):
-    log.append(schema.encode(Step(0, i, {"proprio": np.zeros(2, np.float32)}, np.zeros(1, np.float32), 0.0, False)))
+    seen, action = {"proprio": np.zeros(2, np.float32)}, np.zeros(1, np.float32)
+    log.append(schema.encode(ReplayStep(0, i, seen, action, 0.0, False)))
     print(i, flush=True)
 """
 
@@ -395,6 +396,6 @@ def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
         acknowledged = max([acknowledged, *map(int, process.stdout.read().split("\n")[:-1])])
         process.wait()
         opened = TransitionLog(log, "a", schema)
-        kept = [record.index for record in opened.read() if isinstance(record, Step)]
+        kept = [record.index for record in opened.read() if isinstance(record, ReplayStep)]
         opened.close()
         assert kept == list(range(len(kept))) and len(kept) >= acknowledged + 1

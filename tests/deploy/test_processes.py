@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from robolearn.core import BadInput, RobolearnError
-from robolearn.deploy import NodeDied, Processes, Program
+from robolearn.deploy import NodeDied, Program, StackProcesses
 
 pytestmark = pytest.mark.realtime
 
@@ -56,7 +56,7 @@ def until(condition, seconds: float = 10.0) -> None:
 def test_they_end_in_order_one_after_the_other(tmp_path: Path) -> None:
     order = tmp_path / "order"
     names = ("policy", "streamer", "safety", "arm")
-    with Processes([polite(name, order) for name in names], tmp_path / "logs") as nodes:
+    with StackProcesses([polite(name, order) for name in names], tmp_path / "logs") as nodes:
         up(tmp_path / "logs", *names)
         nodes.check()
         assert tuple(nodes.pids) == names and nodes.codes == {}
@@ -70,7 +70,7 @@ NODES = ("policy", "streamer", "safety", "sim_arm")
 @pytest.mark.parametrize("killed", NODES)
 def test_a_killed_node_is_named_and_the_others_are_ended(tmp_path: Path, killed: str) -> None:
     with pytest.raises(NodeDied, match=f"the {killed} node was killed by SIGKILL") as caught:  # noqa: SIM117
-        with Processes([sh(name, SLEEPS) for name in NODES], tmp_path) as nodes:
+        with StackProcesses([sh(name, SLEEPS) for name in NODES], tmp_path) as nodes:
             pids = nodes.pids
             os.kill(pids[killed], signal.SIGKILL)
             nodes.wait(10.0)
@@ -88,14 +88,14 @@ def test_a_killed_node_is_named_and_the_others_are_ended(tmp_path: Path, killed:
     ],
 )
 def test_a_node_that_ends_by_itself_is_quoted(tmp_path: Path, script: str, says: str, exit_code: int) -> None:
-    with Processes([sh("arm", script)], tmp_path) as nodes, pytest.raises(NodeDied) as caught:
+    with StackProcesses([sh("arm", script)], tmp_path) as nodes, pytest.raises(NodeDied) as caught:
         nodes.wait(10.0)
     assert says in str(caught.value) and caught.value.exit_code == exit_code
 
 
 def test_whoever_does_not_listen_is_killed_with_its_children(tmp_path: Path) -> None:
     deaf = sh("deaf", "trap '' INT; sleep 60 & echo $!; wait; sleep 60")
-    with Processes([deaf, polite("arm", tmp_path / "order")], tmp_path) as nodes:
+    with StackProcesses([deaf, polite("arm", tmp_path / "order")], tmp_path) as nodes:
         up(tmp_path, "deaf", "arm")
         child = int((tmp_path / "deaf.log").read_text())
         began = time.monotonic()
@@ -106,7 +106,7 @@ def test_whoever_does_not_listen_is_killed_with_its_children(tmp_path: Path) -> 
 
 
 def test_a_halted_node_is_ended_too(tmp_path: Path) -> None:
-    with Processes([polite("policy", tmp_path / "order")], tmp_path) as nodes:
+    with StackProcesses([polite("policy", tmp_path / "order")], tmp_path) as nodes:
         up(tmp_path, "policy")
         os.kill(nodes.pids["policy"], signal.SIGSTOP)
         nodes.stop(0.2)
@@ -114,14 +114,14 @@ def test_a_halted_node_is_ended_too(tmp_path: Path) -> None:
 
 
 def test_time_passes_while_all_live(tmp_path: Path) -> None:
-    with Processes([sh("arm", SLEEPS)], tmp_path) as nodes:
+    with StackProcesses([sh("arm", SLEEPS)], tmp_path) as nodes:
         began = time.monotonic()
         nodes.wait(0.1)
     assert 0.1 <= time.monotonic() - began < 5.0
 
 
 def test_a_program_that_is_not_there_leaves_nothing_running(tmp_path: Path) -> None:
-    nodes = Processes([sh("policy", SLEEPS), Program("arm", ("/nowhere/at/all",))], tmp_path)
+    nodes = StackProcesses([sh("policy", SLEEPS), Program("arm", ("/nowhere/at/all",))], tmp_path)
     with pytest.raises(OSError, match="nowhere"), nodes:
         raise AssertionError("never gets here")
     assert nodes.pids == {} and nodes.codes["policy"] < 0
@@ -130,7 +130,7 @@ def test_a_program_that_is_not_there_leaves_nothing_running(tmp_path: Path) -> N
 @pytest.mark.parametrize("folder", ["file", "file/sub", "/proc/nowhere", "/proc"])
 def test_logs_that_cannot_be_written_are_bad_input(tmp_path: Path, folder: str) -> None:
     (tmp_path / "file").touch()
-    nodes = Processes([sh("arm", SLEEPS)], tmp_path / folder)
+    nodes = StackProcesses([sh("arm", SLEEPS)], tmp_path / folder)
     with pytest.raises(BadInput, match=rf"^logs .*{folder}.*: got .*, expected a folder to write to$"), nodes:
         raise AssertionError("never gets here")
     assert nodes.pids == {}
@@ -138,7 +138,7 @@ def test_logs_that_cannot_be_written_are_bad_input(tmp_path: Path, folder: str) 
 
 def test_environment_and_log(tmp_path: Path) -> None:
     program = sh("arm", "echo $GREETING; echo $ROBOLEARN_PARENT >&2; exec sleep 60")
-    with Processes([program], tmp_path / "deep" / "logs", {"GREETING": "hello"}):
+    with StackProcesses([program], tmp_path / "deep" / "logs", {"GREETING": "hello"}):
         until(lambda: len((tmp_path / "deep" / "logs" / "arm.log").read_text().split()) == 2)
     assert (tmp_path / "deep" / "logs" / "arm.log").read_text().split() == ["hello", str(os.getpid())]
 
@@ -148,8 +148,9 @@ def test_several_interrupts_do_not_leave_children(tmp_path: Path) -> None:
     program = f"""
 import sys, time
 from pathlib import Path
-from robolearn.deploy import Processes, Program
-with Processes([Program("slow", ("sh", "-c", "trap 'sleep 0.5; exit 0' INT; echo up; while :; do sleep 0.02; done")),
+from robolearn.deploy import StackProcesses, Program
+slow = "trap 'sleep 0.5; exit 0' INT; echo up; while :; do sleep 0.02; done"
+with StackProcesses([Program("slow", ("sh", "-c", slow)),
                 Program("next", ("sh", "-c", "exec sleep 60"))], Path({str(tmp_path)!r})) as nodes:
     print(*nodes.pids.values(), flush=True)
     nodes.wait(60)

@@ -18,7 +18,7 @@ import pytest
 from hardware.observing.monitor import LimitMonitor
 from hardware.observing.observer import Observer
 from hardware.recording import Recording, Session
-from hardware.recording.episodes import Episodes, Phase
+from hardware.recording.episodes import EpisodeLifecycle, Phase
 from hardware.recording.storage import Job, Outcome, attempt
 from hardware.safety.states import SafetyState
 from hardware.safety.supervisor import SafetySupervisor
@@ -188,7 +188,7 @@ class RecordingRig:
             )
         else:
             features = tuple(CONTRACT.interface.observation)
-            episodes = Episodes(0, recording=False)
+            episodes = EpisodeLifecycle(0, recording=False)
             self.logic = Teleoperation(CONTRACT, features, self.hand, episodes, self, self.observer, clock=clock)
 
     # --- the link ----------------------------------------------------------------------------------------------

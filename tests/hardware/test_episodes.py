@@ -6,13 +6,13 @@ import itertools
 
 import pytest
 
-from hardware.recording.episodes import EpisodeCommand, Episodes, Phase, Verdict
+from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, OperatorVerdict, Phase
 from hardware.teleop.device import EpisodeEvent as E
 
 
-def begun(wanted: int = 2, **options) -> Episodes:
+def begun(wanted: int = 2, **options) -> EpisodeLifecycle:
     """A session that records its first episode."""
-    e = Episodes(wanted, **options)
+    e = EpisodeLifecycle(wanted, **options)
     assert e.handle(E.START) == [] and e.phase is Phase.STARTING, "not before everything is there"
     assert e.up() == [] and e.phase is Phase.WAITING
     assert e.handle(E.START) == [EpisodeCommand.PREPARE] and e.phase is Phase.PREPARING
@@ -28,11 +28,11 @@ def begun(wanted: int = 2, **options) -> Episodes:
 
 def test_episodes_are_counted_and_the_last_one_ends_the_session() -> None:
     e = begun()
-    assert e.handle(E.SUCCESS) == [EpisodeCommand.STORE, EpisodeCommand.DISARM] and e.verdict == Verdict(True)
+    assert e.handle(E.SUCCESS) == [EpisodeCommand.STORE, EpisodeCommand.DISARM] and e.verdict == OperatorVerdict(True)
     assert e.phase is Phase.WAITING and e.saving and not e.armed and e.number == 1
     assert e.saved() == [] and (e.recorded, e.successes) == (1, 1)
     assert e.handle(E.START) == [EpisodeCommand.PREPARE] and e.prepared() == [EpisodeCommand.BEGIN]
-    assert e.handle(E.FAILURE) == [EpisodeCommand.STORE, EpisodeCommand.DISARM] and e.verdict == Verdict(False)
+    assert e.handle(E.FAILURE) == [EpisodeCommand.STORE, EpisodeCommand.DISARM] and e.verdict == OperatorVerdict(False)
     assert e.saved() == [EpisodeCommand.DISARM, EpisodeCommand.END] and (e.recorded, e.successes, e.dropped) == (
         2,
         1,
@@ -67,11 +67,11 @@ def test_discard_waits_and_redo_begins_anew() -> None:
 
 
 def test_what_makes_no_sense_is_ignored_and_said() -> None:
-    e = Episodes(2)
+    e = EpisodeLifecycle(2)
     e.up()
     for event in (E.SUCCESS, E.FAILURE, E.REDO):
         assert e.handle(event) == [] and "nothing is being recorded" in e.message
-    assert e.judged(Verdict(True)) == [] and e.stopped("late") == [] and e.refused("late") == []
+    assert e.judged(OperatorVerdict(True)) == [] and e.stopped("late") == [] and e.refused("late") == []
 
 
 def test_a_stop_drops_the_episode_and_start_goes_on() -> None:
@@ -82,7 +82,7 @@ def test_a_stop_drops_the_episode_and_start_goes_on() -> None:
 
 
 def test_a_refusal_can_be_tried_again_and_preparing_called_off() -> None:
-    e = Episodes(1)
+    e = EpisodeLifecycle(1)
     e.up()
     e.handle(E.START)
     assert e.refused("no joint states") == [EpisodeCommand.DISARM] and "no joint states" in e.message
@@ -120,13 +120,13 @@ def test_quit_at_any_time() -> None:
     e.handle(E.SUCCESS)
     assert e.handle(E.QUIT) == [EpisodeCommand.DISARM, EpisodeCommand.END]
     assert e.saved() == [] and e.recorded == 1, "what was to be stored is stored"
-    e = Episodes(1)
+    e = EpisodeLifecycle(1)
     assert e.handle(E.QUIT) == [EpisodeCommand.DISARM, EpisodeCommand.END]
 
 
 def test_the_clock_ends_an_episode() -> None:
     e = begun()
-    assert e.judged(Verdict(False, truncated=True)) == [EpisodeCommand.STORE, EpisodeCommand.DISARM]
+    assert e.judged(OperatorVerdict(False, truncated=True)) == [EpisodeCommand.STORE, EpisodeCommand.DISARM]
     e.saved()
     assert e.recorded == 1 and e.successes == 0
 
@@ -140,13 +140,13 @@ def test_an_episode_that_could_not_be_stored_is_not_counted() -> None:
 
 
 def test_alone_it_gives_up_after_some_in_vain() -> None:
-    e = Episodes(5, give_up=3)
+    e = EpisodeLifecycle(5, give_up=3)
     e.up()
     for k in range(3):
         assert e.handle(E.START) == [EpisodeCommand.PREPARE]
         e.prepared()
         if k == 1:  # one that is stored: it is not in vain
-            e.judged(Verdict(True))
+            e.judged(OperatorVerdict(True))
             e.saved()
             e.handle(E.START)
             e.prepared()
@@ -158,7 +158,7 @@ def test_alone_it_gives_up_after_some_in_vain() -> None:
 
 
 def test_teleoperation_alone_never_records() -> None:
-    e = Episodes(0, recording=False)
+    e = EpisodeLifecycle(0, recording=False)
     e.up()
     e.handle(E.START)
     assert e.prepared() == [] and e.phase is Phase.READY
@@ -168,7 +168,7 @@ def test_teleoperation_alone_never_records() -> None:
 
 
 def test_nothing_left_to_record() -> None:
-    e = Episodes(0)
+    e = EpisodeLifecycle(0)
     assert e.up() == [EpisodeCommand.DISARM, EpisodeCommand.END]
 
 
@@ -182,7 +182,7 @@ def test_whatever_comes_the_arm_is_disarmed_before_it_is_prepared_and_every_epis
         "saved": lambda e: e.saved() if e.saving else [],
     }
     for names in itertools.product(happen, repeat=5):
-        e, armed, running, open_ = Episodes(9, placing=placing), False, False, 0
+        e, armed, running, open_ = EpisodeLifecycle(9, placing=placing), False, False, 0
         e.up()
         for name in names:
             saving = e.saving

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from robolearn.core import ArraySpec, Interface, NonFinite
-from robolearn.data.replay import End, Step
+from robolearn.data.replay import End, ReplayStep
 from robolearn.hil.agent import SteeredAgent
 from robots.chunk_execution import Delayed, ExecutionHistory
 
@@ -146,7 +146,7 @@ def test_a_person_s_labels_end_episodes(tmp_path: Path) -> None:
     played = play(tmp_path / "outbox", room.port, env=env, helper=None, console=person)
     room.stop()
     ends = {r.episode: r for r in played.records if isinstance(r, End)}
-    steps = [r for r in played.records if isinstance(r, Step)]
+    steps = [r for r in played.records if isinstance(r, ReplayStep)]
     assert sorted(ends) == [0, 1, 2, 3]
     assert [(ends[e].length, ends[e].terminated, ends[e].truncated, ends[e].success) for e in (0, 1, 3)] == [
         (3, True, False, True), (4, True, False, False), (5, False, True, False)]  # fmt: skip
@@ -167,7 +167,7 @@ def test_a_crash_of_the_actor_leaves_its_episode_cut_in_real_time(tmp_path: Path
     played = play(tmp_path / "outbox", room.port, env=env, helper=None, stop=lambda: len(env.final) >= 1)
     room.stop()
     first = [r for r in played.records if r.episode == 0]
-    assert all(isinstance(r, Step) for r in first) and 1 < len(first) < 12
+    assert all(isinstance(r, ReplayStep) for r in first) and 1 < len(first) < 12
     outcome = room.learner.experience.outcomes[0]
     # The last step's outcome is not known, so it leads nowhere; the rest is learned from.
     assert outcome.cut and outcome.steps == len(first) - 1 and not room.learner.experience.outcomes[1].cut
@@ -192,5 +192,5 @@ def test_with_a_key_alone_the_world_s_word_is_no_end(tmp_path: Path) -> None:
     assert (ends[0].terminated, ends[0].truncated, ends[0].success) == (False, True, False)
     assert float(ends[0].observation["proprio"][0]) >= 1.0, "though the world called it solved"
     assert (ends[1].terminated, ends[1].success) == (True, True)
-    rewards = [[r.reward for r in played.records if isinstance(r, Step) and r.episode == e] for e in (0, 1)]
+    rewards = [[r.reward for r in played.records if isinstance(r, ReplayStep) and r.episode == e] for e in (0, 1)]
     assert not any(rewards[0]) and rewards[1] == [0, 0, 1]

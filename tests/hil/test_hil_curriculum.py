@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from robolearn.data.replay import End, Record, Step
+from robolearn.data.replay import End, Record, ReplayStep
 from robolearn.hil.curriculum import Curriculum
 from robolearn.hil.settings import NO_CURRICULUM, CurriculumConfig
 
@@ -14,7 +14,7 @@ ALWAYS = CurriculumConfig(free=0.0, free_steps=0, revisit=1.0)
 
 def episode(number: int, steps: int = 4, *, helped: int = 0, success: bool = True) -> list[Record]:
     """The first `helped` steps are an operator's."""
-    played: list[Record] = [Step(number, t, SEEN, np.zeros(1, np.float32), 0.0, t < helped) for t in range(steps)]
+    played: list[Record] = [ReplayStep(number, t, SEEN, np.zeros(1, np.float32), 0.0, t < helped) for t in range(steps)]
     return [*played, End(number, steps, SEEN, success, not success, success)]
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from robolearn.core import BadInput
-from robolearn.data.replay import End, PlayedEpisode, Record, Step
+from robolearn.data.replay import End, PlayedEpisode, Record, ReplayStep
 from robolearn.hil import transition_receiver as intakes
 from robolearn.hil.actor import Pacer
 from robolearn.hil.experience import Experience, Outcome
@@ -32,7 +32,7 @@ from classroom import SCHEMA, make_base, make_lesson
 def episode(number: int, length: int, *, helped: tuple[int, ...] = (), success: bool = False) -> list[Record]:
     """Its observation is (number, t), its reward 1 at a success."""
     out: list[Record] = [
-        Step(number, t, {"proprio": np.array([number, t], np.float32)}, np.array([t / 100], np.float32),
+        ReplayStep(number, t, {"proprio": np.array([number, t], np.float32)}, np.array([t / 100], np.float32),
              float(success and t == length - 1), t in helped)
         for t in range(length)
     ]  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput
-from robolearn.data.replay import End, Record, Step
+from robolearn.data.replay import End, Record, ReplayStep
 from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.link import Link
 from robolearn.hil.wire import messages as m
@@ -29,7 +29,7 @@ def records(count: int, length: int = 7) -> list[Record]:
     while len(out) < count:
         for index in range(length):
             seen = {"proprio": rng.normal(size=2).astype(np.float32)}
-            out.append(Step(episode, index, seen, rng.uniform(-1, 1, 1).astype(np.float32), 0.0, False))
+            out.append(ReplayStep(episode, index, seen, rng.uniform(-1, 1, 1).astype(np.float32), 0.0, False))
         out.append(End(episode, length, {"proprio": np.zeros(2, np.float32)}, False, True, False))
         episode += 1
     return out[:count]

@@ -13,7 +13,7 @@ import torch
 
 from policies.storage.checkpoint import load_policy
 from robolearn.core import BadInput, Score, Window
-from robolearn.data.replay import End, PlayedEpisode, Step
+from robolearn.data.replay import End, PlayedEpisode, ReplayStep
 from robolearn.hil.experience import Experience
 from robolearn.rewards.scoring import scored
 from robolearn.runs import read_metrics
@@ -37,7 +37,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Classroom, object]:
 
 def test_records_are_what_was_executed_and_seen(run) -> None:
     _, played = run
-    steps = [record for record in played.records if isinstance(record, Step)]
+    steps = [record for record in played.records if isinstance(record, ReplayStep)]
     ends = [record for record in played.records if isinstance(record, End)]
     executed = [action for episode in played.env.executed for action in episode]
     np.testing.assert_allclose([float(step.action[0]) for step in steps], executed)
@@ -50,7 +50,7 @@ def test_records_are_what_was_executed_and_seen(run) -> None:
 
 def test_an_operator_s_steps_are_marked_and_theirs_alone(run) -> None:
     _, played = run
-    steps = [record for record in played.records if isinstance(record, Step)]
+    steps = [record for record in played.records if isinstance(record, ReplayStep)]
     helped = {step.episode for step in steps if step.intervention}
     assert helped and helped != {step.episode for step in steps}
     for step in steps:
@@ -69,13 +69,13 @@ def test_the_learner_has_every_record_and_keeps_the_ratio(run) -> None:
     learner = room.learner
     assert list(room.receiver.actors["actor"].log.read())[-1].observation.keys() == {"proprio"}
     assert room.receiver.actors["actor"].log.path.read_bytes() == played.outbox._log.path.read_bytes()
-    steps = sum(isinstance(record, Step) for record in played.records)
+    steps = sum(isinstance(record, ReplayStep) for record in played.records)
     assert learner.experience.env_steps == steps >= 150
     assert learner.updates == int(0.5 * (steps - 10)) == learner.allowed
     rows = list(read_metrics(room.run.path))
     assert len(rows) == sum(isinstance(record, End) for record in played.records)
     assert all(row["updates"] <= 0.5 * max(row["env_steps"] - 10, 0) for row in rows)
-    helped = {r.episode for r in played.records if isinstance(r, Step) and r.intervention}
+    helped = {r.episode for r in played.records if isinstance(r, ReplayStep) and r.intervention}
     assert sum(row["takeovers"] for row in rows) == len(helped)
 
 
@@ -168,7 +168,7 @@ def test_an_episode_that_comes_out_otherwise_stays_cut(tmp_path: Path) -> None:
     played = play(tmp_path / "outbox", room.port, env=Moved(), helper=None)
     room.close()
     cut = [r for r in played.records if r.episode == number]
-    assert len(cut) == before and all(isinstance(r, Step) for r in cut)
+    assert len(cut) == before and all(isinstance(r, ReplayStep) for r in cut)
     assert played.records[first] is not None and played.records[first + before].episode == number + 1
     assert [outcome.cut for outcome in room.learner.experience.outcomes[: number + 2]] == [False] * number + [
         True,
@@ -237,7 +237,7 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
     room.close()
     episodes: dict[int, list[float]] = {}  # episode → x after each step, from the records
     for record in played.records:
-        if record.index if isinstance(record, Step) else True:
+        if record.index if isinstance(record, ReplayStep) else True:
             episodes.setdefault(record.episode, []).append(float(record.observation["proprio"][0]))
     wanted = [next((i + 1 for i, x in enumerate(xs) if x >= 0.3), len(xs)) for xs in episodes.values()]
     outcomes = room.learner.experience.outcomes

@@ -13,7 +13,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.replay import End, RecordSchema, Step, TransitionLog
+from robolearn.data.replay import End, RecordSchema, ReplayStep, TransitionLog
 from robolearn.hil.learner import Learner
 from robolearn.hil.learner_service import LearnerState
 from robolearn.hil.settings import Budget, LearnerOptions
@@ -42,7 +42,7 @@ def write_log(folder: Path) -> None:
 
     for number in range(EPISODES):
         for t in range(STEPS):
-            log.append(schema.encode(Step(number, t, seen(), np.zeros(1, np.float32), 0.0, t < 4)))
+            log.append(schema.encode(ReplayStep(number, t, seen(), np.zeros(1, np.float32), 0.0, t < 4)))
         log.append(schema.encode(End(number, STEPS, seen(), False, True, False)))
     log.close()
 

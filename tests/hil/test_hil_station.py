@@ -23,7 +23,7 @@ from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
 from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.supervised import Supervised
-from robolearn.data.replay import End, RecordSchema, Step
+from robolearn.data.replay import End, RecordSchema, ReplayStep
 from robolearn.hil.actor import Periods
 from robolearn.hil.arm_recording import HilRecording, LearnedPolicy, OutboxWriter
 from robolearn.hil.learner_service import Period, Progress
@@ -104,8 +104,8 @@ class Rig(RecordingRig):
         super().__init__(wrap=wrap, make=make, paper=self.writer, **{"episodes": 10**9, **options})
         self.until(lambda: self.phase is Phase.WAITING)
 
-    def episodes(self) -> list[tuple[list[Step], End | None]]:
-        found: list[tuple[list[Step], End | None]] = []
+    def episodes(self) -> list[tuple[list[ReplayStep], End | None]]:
+        found: list[tuple[list[ReplayStep], End | None]] = []
         for record in self.outbox.read():
             if isinstance(record, End):
                 found[-1] = (found[-1][0], record)

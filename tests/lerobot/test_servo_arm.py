@@ -31,7 +31,7 @@ from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.senders import sent_at
 from robolearn.core import ActionChunk, Observation, Policy
-from robolearn.deploy import Processes
+from robolearn.deploy import StackProcesses
 from robolearn.deploy.processes import node_program
 from robots import SO101, make_control
 from robots.stations import Contract, load_contract
@@ -135,7 +135,7 @@ def test_the_filter_drives_the_servos_and_they_hold_when_it_is_gone(servos, stat
     try:
         ros, room = rooms
         witness = Witness(ros, contract)
-        ended.enter_context(Processes(nodes, tmp_path / "logs", {"ROS_DOMAIN_ID": str(DOMAIN)}))
+        ended.enter_context(StackProcesses(nodes, tmp_path / "logs", {"ROS_DOMAIN_ID": str(DOMAIN)}))
         room.add(PolicyNode(lambda *_, **__: Waves(contract), contract=contract, context=room.context)).start()
         operator = SafetyClient(ros, station=contract.namespace)
         operator.wait_ready(60)

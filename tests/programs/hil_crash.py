@@ -217,7 +217,7 @@ def acknowledged(folder: Path, policy: Path, kills: int, seed: int) -> dict[str,
 def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[str, int]:
     """The other end of `acknowledged`: an actor that only sends, and counts."""
     from policies.storage.checkpoint import load_chunk_policy
-    from robolearn.data.replay import End, RecordSchema, Step
+    from robolearn.data.replay import End, RecordSchema, ReplayStep
     from robolearn.hil.wire import messages as m
     from robolearn.hil.wire.client import Client, LinkDown, SessionLost
     from robolearn.hil.wire.security import Address
@@ -245,11 +245,11 @@ def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[s
             seen = {
                 key: rng.normal(size=spec.shape).astype(spec.dtype) for key, spec in base.interface.observation.items()
             }
-            if isinstance(last, Step) and last.index == 19:
+            if isinstance(last, ReplayStep) and last.index == 19:
                 return schema.encode(End(last.episode, 20, seen, False, True, False))
-            episode, index = (last.episode, last.index + 1) if isinstance(last, Step) else (last.episode + 1, 0)
+            episode, index = (last.episode, last.index + 1) if isinstance(last, ReplayStep) else (last.episode + 1, 0)
             action = rng.uniform(-1, 1, base.interface.action.shape).astype(np.float32)
-            return schema.encode(Step(episode, index, seen, action, 0.0, False))
+            return schema.encode(ReplayStep(episode, index, seen, action, 0.0, False))
 
         session, acked, restarts, at = 0, 0, 0, time.monotonic() + 8.0
         begun = 0  # what was acknowledged when this learner began: one that has not listened yet is not worth a kill

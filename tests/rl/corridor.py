@@ -12,7 +12,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.replay import PlayedEpisode, WindowBatch
+from robolearn.data.replay import PlayedEpisode, ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
 
 INTERFACE = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,), names=("dx",)), 20.0, action_kind="tcp_delta")
@@ -27,10 +27,10 @@ def base(horizon: int = 2, execute: int | None = None, **settings: Any) -> Chunk
     return ChunkPolicy(config.build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
 
 
-def windows(n: int = 8, *, ends: bool = False, merit: bool = True) -> WindowBatch:
+def windows(n: int = 8, *, ends: bool = False, merit: bool = True) -> ReplayBatch:
     rng = torch.Generator().manual_seed(1)
     seen, action = torch.randn(n, 2, generator=rng), torch.rand(n, 2, 1, generator=rng) * 2 - 1
-    return WindowBatch(
+    return ReplayBatch(
         observation={"proprio": seen},
         action=action,
         executed=torch.ones(n, 2, dtype=torch.bool),

@@ -17,7 +17,7 @@ from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from policies.storage.loading import open_policy
 from robolearn.core import ArraySpec, BadInput, Interface, bind_policy
-from robolearn.data.replay import PlayedEpisode, ReplayBuffer, WindowBatch
+from robolearn.data.replay import PlayedEpisode, ReplayBatch, ReplayBuffer
 from robolearn.rl.algorithms.rlpd import Rlpd
 from robolearn.rl.off_policy_settings import RlpdConfig
 
@@ -73,13 +73,13 @@ def test_which_choice_a_chunk_was() -> None:
     assert GripperChoices(INTERFACE, 2).made(chunk, executed, is_open).tolist() == [CLOSE, STAY, OPEN, STAY, STAY, OPEN]
 
 
-def batch(n: int, grip: float, width: float) -> WindowBatch:
+def batch(n: int, grip: float, width: float) -> ReplayBatch:
     rng = torch.Generator().manual_seed(1)
     action = torch.rand(n, 2, 3, generator=rng) * 2 - 1
     action[..., 1] = grip
     marks = torch.ones(n, 2, dtype=torch.bool)
     x = torch.linspace(-1, 1, n)
-    return WindowBatch(
+    return ReplayBatch(
         {"proprio": torch.stack([x, torch.full((n,), width)], 1)}, action, marks, action, marks, torch.full((n,), 0.5),
         torch.full((n,), 0.9), {"proprio": torch.stack([x + 3, torch.full((n,), 0.01)], 1)},
         torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool),

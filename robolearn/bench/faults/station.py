@@ -25,7 +25,7 @@ from hardware.safety.states import SafetyState
 from robolearn.bench.faults.sine_policy import POLICY_FAULT
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import wait_ready
-from robolearn.deploy.processes import Processes, Program, node_program
+from robolearn.deploy.processes import Program, StackProcesses, node_program
 from robots.stations import Contract, load_contract
 
 START_S = 120.0
@@ -53,7 +53,7 @@ class FaultStation:
 
     def __init__(self, contract: Path, logs: Path, priority: int) -> None:
         self.contract: Contract = load_contract(contract)
-        self.nodes = Processes(_programs(str(contract), priority), logs, {"OMP_NUM_THREADS": "1"})
+        self.nodes = StackProcesses(_programs(str(contract), priority), logs, {"OMP_NUM_THREADS": "1"})
         self.background, self._others = Background(), Background()
         self.operator = SafetyClient(self.background)
         self.commands: list[tuple[float, np.ndarray]] = []

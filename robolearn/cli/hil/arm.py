@@ -189,7 +189,7 @@ def _observed(contract: Contract, base: ChunkPolicy) -> Interface:
 @contextlib.contextmanager
 def _nodes(actor: ActorArguments, contract: Contract, seed: int) -> Iterator[Any]:
     """The safety node and the arm as processes; yields what raises where one of them has died."""
-    from robolearn.deploy import Processes
+    from robolearn.deploy import StackProcesses
     from robolearn.deploy.processes import arm_programs
 
     # The person ends an episode, or --seconds; the simulated task's own clock is for scripts.
@@ -198,7 +198,7 @@ def _nodes(actor: ActorArguments, contract: Contract, seed: int) -> Iterator[Any
         contract, actor.robot, actor.realtime_priority, actor.enclaves, actor.task, seed % 2**31, module
     )
     logs = actor.out / "nodes"
-    nodes = Processes(programs, logs, {"OMP_NUM_THREADS": "1"})
+    nodes = StackProcesses(programs, logs, {"OMP_NUM_THREADS": "1"})
     try:
         with nodes:
             yield nodes.check

@@ -53,7 +53,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     from robolearn.cli.hil.arm import open_arm_actor, station_of
     from robolearn.cli.hil.commands import NICE, HilActor
     from robolearn.core import bind_policy
-    from robolearn.deploy.processes import Processes, Program
+    from robolearn.deploy.processes import Program, StackProcesses
     from robolearn.hil.link import opened
     from robolearn.hil.processes import LOGS, SPOOL
     from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
@@ -80,7 +80,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     learner = (*PROGRAM, "hil", "learner", *flags, "--listen", address, "--pace", "realtime", "--go-on", "--json",
                "--nice", str(NICE))  # fmt: skip
     environment = {TOKEN_VARIABLE: token, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    processes = stack.enter_context(Processes((Program("learner", learner),), out / LOGS, environment))
+    processes = stack.enter_context(StackProcesses((Program("learner", learner),), out / LOGS, environment))
     stack.callback(processes.stop, 30.0)
     outbox, link = actor.make_link(base)
     stack.enter_context(closing(outbox))

@@ -5,8 +5,8 @@
 """
 
 from robolearn.data.replay.assembly import Assembler, PlayedEpisode
-from robolearn.data.replay.buffer import ReplayBuffer, WindowBatch
-from robolearn.data.replay.records import End, Record, RecordSchema, Step, TransitionLog
+from robolearn.data.replay.buffer import ReplayBatch, ReplayBuffer
+from robolearn.data.replay.records import End, Record, RecordSchema, ReplayStep, TransitionLog
 
 __all__ = [
     "Assembler",
@@ -14,8 +14,8 @@ __all__ = [
     "PlayedEpisode",
     "Record",
     "RecordSchema",
+    "ReplayBatch",
     "ReplayBuffer",
-    "Step",
+    "ReplayStep",
     "TransitionLog",
-    "WindowBatch",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode
-from robolearn.data.replay.records import End, Record, Step
+from robolearn.data.replay.records import End, Record, ReplayStep
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Assembler:
     """Collects the records of one actor."""
 
     def __init__(self) -> None:
-        self._steps: list[Step] = []
+        self._steps: list[ReplayStep] = []
         self._last = -1  # the newest episode that has ended
 
     @property
@@ -77,7 +77,7 @@ class Assembler:
         Raises:
           BadInput: it is not the next one.
         """
-        if isinstance(record, Step):
+        if isinstance(record, ReplayStep):
             if record.index == 0 and record.episode > self._last and not self._steps:
                 self._steps = [record]
                 return None

@@ -30,7 +30,7 @@ from robolearn.data.replay.assembly import PlayedEpisode
 
 
 @dataclass(frozen=True)
-class WindowBatch:
+class ReplayBatch:
     """B windows.
 
     Attributes:
@@ -59,7 +59,7 @@ class WindowBatch:
     def __len__(self) -> int:
         return len(self.action)
 
-    def followed_by(self, other: WindowBatch) -> WindowBatch:
+    def followed_by(self, other: ReplayBatch) -> ReplayBatch:
         """The windows of both, `other`'s last."""
         joined = {}
         for name, mine in vars(self).items():
@@ -69,7 +69,7 @@ class WindowBatch:
                 if isinstance(mine, dict)
                 else torch.cat((mine, theirs))
             )
-        return WindowBatch(**joined)
+        return ReplayBatch(**joined)
 
 
 class ReplayBuffer:
@@ -148,7 +148,7 @@ class ReplayBuffer:
         self.episodes += 1
         self.steps += len(episode)
 
-    def sample(self, count: int, gamma: float, generator: torch.Generator) -> WindowBatch:
+    def sample(self, count: int, gamma: float, generator: torch.Generator) -> ReplayBatch:
         """`count` windows, drawn uniformly with replacement; γ is of one control step.
 
         Raises:
@@ -158,7 +158,7 @@ class ReplayBuffer:
             raise BadInput("replay", got="no windows", expected="at least one")
         return self.gather(torch.randint(len(self), (count,), generator=generator), gamma, generator)
 
-    def gather(self, index: Tensor, gamma: float, generator: torch.Generator) -> WindowBatch:
+    def gather(self, index: Tensor, gamma: float, generator: torch.Generator) -> ReplayBatch:
         """The windows `index` (B,)."""
         w = self._windows
         start, length, reach = w.start[index], w.length[index], w.reach[index]
@@ -179,7 +179,7 @@ class ReplayBuffer:
         discount = torch.where(w.ends[index], 0.0, gamma ** reach.float())
         now, after = start % self._held, (start + reach) % self._held
         after = torch.where(w.ends[index], now, after)  # what follows the end is never looked at
-        return WindowBatch(
+        return ReplayBatch(
             observation=self._observations(now),
             action=action.to(self._device),
             executed=executed.to(self._device),

@@ -31,7 +31,7 @@ _OVERHEAD = 4096  # bytes of a record beyond its numbers: names, types and shape
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class ReplayStep:
     """One control step.
 
     Attributes:
@@ -70,7 +70,7 @@ class End:
     success: bool
 
 
-Record = Step | End
+Record = ReplayStep | End
 
 
 class RecordSchema:
@@ -107,7 +107,7 @@ class RecordSchema:
         observation = {OBSERVATION + key: value for key, value in record.observation.items()}
         fields = {name: value for name, value in vars(record).items() if name != "observation"}
         values = observation | fields
-        wanted = self._step if isinstance(record, Step) else self._end
+        wanted = self._step if isinstance(record, ReplayStep) else self._end
         tensors = {
             # One that is not known keeps its own type, and is refused by its name.
             name: np.ascontiguousarray(value, dtype=wanted[name][0] if name in wanted else None).reshape(
@@ -134,7 +134,7 @@ class RecordSchema:
         self._check(tensors)
         values: dict[str, Any] = {name: value.item() for name, value in tensors.items() if value.ndim == 0}
         values["observation"] = {key.removeprefix(OBSERVATION): tensors[key] for key in self._features}
-        return Step(**values, action=tensors["action"]) if "action" in tensors else End(**values)
+        return ReplayStep(**values, action=tensors["action"]) if "action" in tensors else End(**values)
 
     def _check(self, tensors: Mapping[str, NDArray]) -> None:
         wanted = self._step if "action" in tensors else self._end

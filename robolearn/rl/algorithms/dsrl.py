@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.policy import ChunkPolicy
 from policies.wrappers.noise_steered import NoiseSteeredConfig, NoiseSteeredPolicy
-from robolearn.data.replay import WindowBatch
+from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
 from robolearn.rl.off_policy_settings import DsrlConfig
 
@@ -50,7 +50,7 @@ class Dsrl(OffPolicy):
         latent = self.policy.actor.sample(features, self.generator)[0]
         return self.policy.chunk(observation, self.settings.magnitude * latent)
 
-    def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
+    def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         for _ in range(self.settings.noise_steps):
             loss = self._distil(features, batch)
 
@@ -59,7 +59,7 @@ class Dsrl(OffPolicy):
 
         return self.soft.improve(features, value, self.generator) | {"noise_loss": loss}
 
-    def _distil(self, features: Tensor, batch: WindowBatch) -> Tensor:
+    def _distil(self, features: Tensor, batch: ReplayBatch) -> Tensor:
         # w within ±1; the flow starts at M w
         w = 2.0 * torch.rand(len(features), self.policy.latent, generator=self.generator, device=self.device) - 1.0
         with torch.no_grad():

@@ -25,7 +25,7 @@ from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy, FeaturePolicy
 from robolearn.core import Interface, Observation
 from robolearn.core.specs import is_image
-from robolearn.data.replay import PlayedEpisode, WindowBatch
+from robolearn.data.replay import PlayedEpisode, ReplayBatch
 from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.off_policy_settings import OffPolicyConfig, SoftConfig
 from robolearn.runs.checkpoint import pack_optimizer, prefixed, unpack_optimizer, unprefixed
@@ -84,7 +84,7 @@ class OffPolicy:
         """(features (B, F), a' (B, H · Da), what is added to its value (B,)) of what is done next."""
         raise NotImplementedError
 
-    def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
+    def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         """One gradient step of the actor."""
         raise NotImplementedError
 
@@ -135,7 +135,7 @@ class OffPolicy:
         keys = self.base.interface.observation
         return self.policy.encoded({key: torch.tensor(observation[key], device=self.device) for key in keys})
 
-    def update(self, batch: WindowBatch) -> dict[str, Tensor]:
+    def update(self, batch: ReplayBatch) -> dict[str, Tensor]:
         """One update of the critics, and now and then one of the actor; named scalars."""
         features, actions = self.policy.encode(batch.observation), batch.action.flatten(1)
         if self.critic.target is None:

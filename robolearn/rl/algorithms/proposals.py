@@ -22,7 +22,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from policies.policy import ChunkPolicy
 from policies.wrappers.best_of_n import DRAWS, BestOfNConfig, BestOfNPolicy
 from robolearn.core import BadInput
-from robolearn.data.replay import WindowBatch
+from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robots.chunk_execution import Delayed
@@ -80,7 +80,7 @@ class Proposals(OffPolicy):
         candidates = self._candidates(self.policy.propose(observation, drawn))
         return features, self.policy.best(features, candidates), 0.0
 
-    def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
+    def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         self.policy.trusted.fill_(float(self.updates >= self.settings.trust_after))
         worth = torch.nonzero(batch.merit if self.settings.imitate_own else batch.intervention).flatten()
         if not len(worth):

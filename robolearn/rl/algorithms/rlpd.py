@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from policies.kinds.gaussian import GaussianConfig, GaussianPolicy
 from policies.policy import ChunkPolicy
-from robolearn.data.replay import WindowBatch
+from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
 from robolearn.rl.ensemble_critic import GripperCritic
 from robolearn.rl.off_policy_settings import RlpdConfig
@@ -52,14 +52,14 @@ class Rlpd(OffPolicy):
         action = self.policy.whole(observation, features, motions)
         return features, action, -self.soft.alpha * log_prob if self.settings.backup_entropy else 0.0
 
-    def update(self, batch: WindowBatch) -> dict[str, Tensor]:
+    def update(self, batch: ReplayBatch) -> dict[str, Tensor]:
         metrics = super().update(batch)
         if self.gripper is not None:
             encode = self.policy.encode
             metrics |= self.gripper.fit(encode(batch.observation), encode(batch.next_observation), batch)
         return metrics
 
-    def improve(self, features: Tensor, batch: WindowBatch) -> dict[str, Tensor]:
+    def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         def value(motions: Tensor) -> Tensor:
             action = self.policy.whole(batch.observation, features, motions)
             return self.critic.values(features, action[:, None]).mean(0).squeeze(1)
