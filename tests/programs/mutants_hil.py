@@ -130,7 +130,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/experience.py", "if only and not episode.intervention.any():", "if only:", BOTH
     ),
     "crash-is-not-cut": Mutant(
-        f"{HIL}/experience.py", "if isinstance(record, Step) and record.index == 0 and assembler.expects[1] > 0:",
+        f"{HIL}/experience.py", "if isinstance(record, ReplayStep) and record.index == 0 and assembler.expects[1] > 0:",
         "if False:", LEARNER,
     ),
     "share-of-demonstrations": Mutant(
@@ -249,8 +249,8 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/arm_recording.py", "self.do(self.episodes.stopped(STOPPED))", "pass", STATION
     ),
     "arm-an-intervention-is-the-policy-s": Mutant(
-        f"{HIL}/arm_recording.py", "Step(self._episode, self._index, seen, action, reward, intervention)",
-        "Step(self._episode, self._index, seen, action, reward, False)", STATION,
+        f"{HIL}/arm_recording.py", "ReplayStep(self._episode, self._index, seen, action, reward, intervention)",
+        "ReplayStep(self._episode, self._index, seen, action, reward, False)", STATION,
     ),
     "reward-of-the-world-beside-a-model-s": Mutant(
         "robolearn/rewards/scoring.py", "reward=reward[:steps],", "reward=episode.reward[:steps],", REWARDS
