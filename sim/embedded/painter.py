@@ -140,7 +140,8 @@ class PainterProcesses:
         mujoco.mj_saveModel(model, None, np.frombuffer(block, np.uint8, size, canvas))
         work = json.dumps({"memory": self._memory, "bytes": [canvas, size], "spec": asdict(spec)}).encode()
         try:
-            self._children += [_Child(self._memory, work) for _ in range(count)]
+            cores = sorted(os.sched_getaffinity(0))
+            self._children += [_Child(self._memory, work, cores[k % len(cores)]) for k in range(count)]
             for child in self._children:
                 child.answer()
         except BaseException:
@@ -189,7 +190,7 @@ def _shares(rows: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
 class _Child:
     """The parent's end of one process."""
 
-    def __init__(self, memory: int, work: bytes) -> None:
+    def __init__(self, memory: int, work: bytes, core: int) -> None:
         begin = "import sys; sys.path[:] = sys.argv[1:]; from sim.embedded.painter import main; main()"
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", begin, *(path or os.getcwd() for path in sys.path)],
@@ -198,6 +199,9 @@ class _Child:
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             pass_fds=(memory,),
         )
+        # What one process wakes together the kernel puts on one core, where it would draw one after the other.
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(self.process.pid, {core})
         assert self.process.stdin is not None and self.process.stdout is not None
         self._requests: BinaryIO = self.process.stdin  # type: ignore[assignment]
         self._replies: BinaryIO = self.process.stdout  # type: ignore[assignment]
