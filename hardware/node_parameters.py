@@ -27,7 +27,7 @@ class NodeParameters:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyOpening:
-    """How a policy is opened."""
+    """Options of opening a policy."""
 
     device: str = "auto"
     """where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>"""
@@ -121,7 +121,7 @@ class SimArmParameters(NodeParameters):
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
-    """What some devices of operators take."""
+    """Options of some teleoperation devices."""
 
     host: str = "127.0.0.1"
     """where the page of teleop:=browser or view:= listens; 0.0.0.0: for phones too, with TLS and a token"""

@@ -1,4 +1,4 @@
 """Networks, losses, samplers and checkpoints: normalised tensors in and out.
 
-Knows nothing of worlds or training loops.
+Depends on no world and no training loop.
 """

@@ -105,7 +105,7 @@ class TorchPolicy(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """Device of the weights."""
         return self.normalizer.action_half.device
 
     @property

@@ -1,4 +1,4 @@
-"""Facts of an embodiment: model, limits, home pose, kinematics. Knows nothing of simulators, drivers or learning."""
+"""Facts of an embodiment: model, limits, home pose, kinematics. Depends on no simulator, driver or learning code."""
 
 import robolearn  # noqa: F401  (chooses the GL back end, before anything imports mujoco)
 from robots.chain import Chain

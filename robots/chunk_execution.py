@@ -281,7 +281,7 @@ class ChunkExecutor:
       kept: executed actions that are remembered.
 
     Attributes:
-      executed: the actions that were executed; somebody else's may be added.
+      executed: the actions that were executed; those of an operator may be added.
     """
 
     def __init__(

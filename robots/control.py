@@ -1,4 +1,4 @@
-"""What an action means: from [-1, 1] to joint set-points, for N arms at once. Simulator and real arm share it.
+"""Conversion of actions in [-1, 1] to joint set-points, for N arms at once. Simulator and real arm share it.
 
 `tcp_delta` (default): the action is a small motion of the tcp in its own frame, plus the gripper opening,
 

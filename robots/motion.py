@@ -1,4 +1,4 @@
-"""How set-points travel to their goal: at most as fast, and changing speed at most as quickly, as the arm may.
+"""Motion of set-points to their goal, within the arm's limits of speed and acceleration.
 
 On the arm the safety filter moves set-points with jerk-limited motion. A simulator whose set-points jump teaches
 policies a quicker arm than there is: one that lifts 97 of 100 cubes there lifts 75 behind the filter. This is the

@@ -1,4 +1,4 @@
-"""What stands around an arm: planes and boxes, in its base frame."""
+"""Obstacles around an arm: planes and boxes, in its base frame."""
 
 from __future__ import annotations
 

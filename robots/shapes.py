@@ -1,4 +1,4 @@
-"""What an arm fills of space: rounded convex pieces, read from the geoms of its MJCF.
+"""Collision shapes of an arm: rounded convex pieces, read from the geoms of its MJCF.
 
 A piece is the convex hull of a few points, grown by a radius. Every geom lies within its piece:
 

@@ -21,7 +21,7 @@ POSITION_FIRST = 10.0  # 1 cm of the tcp's place counts as much as 0.1 rad of it
 
 
 class GripperKind(StrEnum):
-    """How a gripper moves: fingers that slide, one jaw that turns, or no gripper at all."""
+    """Kind of gripper: fingers that slide, one jaw that turns, or no gripper at all."""
 
     PARALLEL = "parallel"
     REVOLUTE = "revolute"
@@ -130,7 +130,7 @@ class RobotSpec:
 
     @cached_property
     def gravity(self) -> Gravity:
-        """What carries the arm and its tool at rest, read from the model."""
+        """Gravity torques of the arm and its tool at rest, read from the model."""
         return Gravity(self.mjcf, self.joints, self.flange, self.tool)
 
     @cached_property
@@ -140,7 +140,7 @@ class RobotSpec:
 
     @cached_property
     def pieces(self) -> tuple[Piece, ...]:
-        """What the arm and its tool fill of space, read from the model; the model's own hand stays."""
+        """Collision shapes of the arm and its tool, read from the model; the model's own hand stays."""
         found, n = read_pieces(self.mjcf, self.joints), len(self.joints)
         for box in () if self.tool is None else self.tool.boxes:
             lower, upper = np.array(box.lower), np.array(box.upper)
@@ -155,7 +155,7 @@ class RobotSpec:
 
     @property
     def action_kind(self) -> str:
-        """What an action means by default: with fewer than six joints their positions, which are always reached."""
+        """Default kind of action: with fewer than six joints their positions, which are always reached."""
         return "tcp_delta" if len(self.joints) >= 6 else "joint_position"
 
     @property

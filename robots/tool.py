@@ -1,4 +1,4 @@
-"""What a station mounts on the flange: where its tcp is, and what space it fills."""
+"""The tool that a station mounts on the flange: its tcp and its collision shapes."""
 
 from __future__ import annotations
 

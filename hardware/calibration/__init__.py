@@ -1,4 +1,4 @@
-"""Where a camera is mounted and what its lens is: hand-eye calibration with a printed ChArUco board."""
+"""Mounting and lens of a camera: hand-eye calibration with a printed ChArUco board."""
 
 from hardware.calibration.board import Board
 from hardware.calibration.hand_eye import Calibration, calibrate

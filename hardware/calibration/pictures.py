@@ -57,7 +57,7 @@ def write_shots(folder: Path, joints: Sequence[str], shots: Sequence[Shot]) -> N
 
 
 def read_shots(folder: Path, joints: Sequence[str]) -> list[Shot]:
-    """What `write_shots` wrote, the positions in the order of `joints`.
+    """The shots that `write_shots` wrote, the positions in the order of `joints`.
 
     Raises:
       BadInput: the folder, a picture or a joint is not there, or the list is damaged.

@@ -1,6 +1,6 @@
 """An opening that is wanted many times a second, as goals of an action that takes its time for each.
 
-Grippers that know only actions move to one width at a time. While the opening that is wanted is on its way, the goal is
+Grippers that take only actions move to one width at a time. While the opening that is wanted is on its way, the goal is
 all the way in its direction; when it has come to rest, the goal is that. One that is under way is given up for another.
 """
 

@@ -13,8 +13,8 @@ a period would in truth move the arm faster, and are counted on their own.
 When commands stop the arm comes to stand at the last one. So after a gap a motion starts from rest: there, with q_{k−1}
 and all differences before it zero, or where the arm is measured. To go on at the velocity from before would ask the
 arm for a step, and is counted by the same limits; what is farther away than a period's travel is a ``jump``. A gap is
-one in *sending*: whoever feeds the monitor hands in when a command was sent, because one that was only read late has
-moved nobody late.
+one in *sending*: whoever feeds the monitor hands in when a command was sent, because one that was only read late did
+not move the arm late.
 """
 
 from __future__ import annotations

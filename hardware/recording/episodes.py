@@ -24,7 +24,7 @@ from hardware.teleop.device import EpisodeEvent
 
 
 class Phase(StrEnum):
-    """Where a recording stands."""
+    """Phase of a recording."""
 
     STARTING = "starting"
     WAITING = "waiting"  # for START; the arm is not armed, or about to come to rest
@@ -90,7 +90,7 @@ class EpisodeLifecycle:
 
     @property
     def armed(self) -> bool:
-        """Whether the operator moves the arm."""
+        """True while the operator moves the arm."""
         return self.phase in (Phase.READY, Phase.RECORDING)
 
     @property
@@ -181,7 +181,7 @@ class EpisodeLifecycle:
         return [EpisodeCommand.STORE, *self._between(word)]
 
     def lost(self) -> None:
-        """What was to be stored is not."""
+        """Count the episode that was to be stored as dropped."""
         self.dropped += self.storing
         self.saving = self.storing = False
 

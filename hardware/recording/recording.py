@@ -111,7 +111,7 @@ class Recording(Teleoperation):
             self._outcome = outcome
 
     def look(self) -> None:
-        """Whether everything that a recording needs is still there; called ten times a second."""
+        """Check that everything that a recording needs is still there; called ten times a second."""
         try:
             self.session.watch(self.episodes)
         except RobolearnError as error:

@@ -1,4 +1,4 @@
-"""What a recording is made of, and where its rows go."""
+"""The parts of a recording, and the writer of its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from robots.stations import Contract
 
 
 class Writer(Protocol):
-    """Where rows go; `robolearn.data.writing.writer.EpisodeWriter` is one."""
+    """Writer of rows; `robolearn.data.writing.writer.EpisodeWriter` is one."""
 
     def add(
         self,
@@ -40,7 +40,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Session:
-    """What a recording is made of.
+    """The parts of a recording.
 
     Attributes:
       contract: the station.
@@ -53,7 +53,7 @@ class Session:
       limit_s: longest episode [s].
       start_s: how long everything may take to be there [s].
       simulated: the arm is `sim_arm`, which puts everything in its place.
-      judged: the simulated arm judges when an episode ends, and how; nobody is there.
+      judged: the simulated arm judges when an episode ends, and how; no operator is there.
       watch: called ten times a second; raises when something that the recording needs is gone.
     """
 
@@ -72,5 +72,5 @@ class Session:
 
 
 def stamp_names(interface: Interface) -> tuple[str, ...]:
-    """What a recording of `interface` stamps: its sources, the sample of the device, and the action."""
+    """Time stamps in a recording of `interface`: of its sources, of the device's sample, and of the action."""
     return (*interface.observation, "device", "action")

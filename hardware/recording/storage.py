@@ -18,7 +18,7 @@ Outcome = OSError | RobolearnError | None
 
 
 class Storage(Protocol):
-    """Where jobs go, in order.
+    """Queue of writing jobs, done in order.
 
     Attributes:
       outcomes: an error of any job, and None for each job that ended an episode well, in order.

@@ -1,4 +1,4 @@
-"""The node `gripper`: passes the opening that the safety node commands on to a gripper that knows only actions.
+"""The node `gripper`: passes the opening that the safety node commands on to a gripper that takes only actions.
 
     franka_msgs/action/Grasp            franka_gripper: `<name>/move` opens, `<name>/grasp` closes with `force`
     control_msgs/action/GripperCommand  Robotiq's and others: the position of the gripper's joint, `force` as its effort

@@ -64,7 +64,7 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, Permiss
     """Node → its permissions at the station of `contract`.
 
     Args:
-      poses: the safety node takes poses, from a node `planner` of somebody else's.
+      poses: the safety node takes poses, from a node `planner` of other software.
     """
     of = {role: topic.topic for role, topic in contract.topics.items()}
     if contract.objects is not None:

@@ -48,7 +48,7 @@ ALIVE = stream()
 TARGET = stream(deadline_s=0.1)
 DEADMAN = stream(deadline_s=0.1)
 DEADMAN_HEARD = stream(deadline_s=0.1, depth=10)
-"""No heartbeat may be overwritten by somebody else's before it is read."""
+"""No heartbeat may be overwritten by another node's before it is read."""
 COMMAND = stream(lease_s=COMMAND_LEASE_S, depth=100)
 """Offered to controllers, which ask for less and so match. A controller that keeps the newest gets the newest; one that
 was held up and reads them all finds none missing: a set-point left out is a step."""

@@ -6,7 +6,7 @@ controller, or an endpoint whose QoS does not match, keeps the arm from being ar
 brakes first.
 
 Targets are set-points of the joints, from the streamer or a teleoperation, or with ``targets: poses`` poses of the tcp,
-from a planner or a servo loop of somebody else's.
+from a planner or a servo loop of other software.
 """
 
 from __future__ import annotations

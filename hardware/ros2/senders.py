@@ -1,7 +1,7 @@
 """Callers of a service, and the time at which a message was sent; rclpy hands neither to callbacks.
 
-The middleware knows. Service introspection publishes an event for each request that is taken, with the identifier of
-the client, before the callback runs; a subscription in the same node reads it.
+The middleware reports it. Service introspection publishes an event for each request that is taken, with the identifier
+of the client, before the callback runs; a subscription in the same node reads it.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class ShotTaker:
 def take_shots(
     contract: Contract, camera: str, board: Board, count: int, say: Callable[[str], None], *, domain: int | None = None
 ) -> list[Shot]:
-    """Take `count` pictures while somebody moves the arm from posture to posture; fewer after a Ctrl-C."""
+    """Take `count` pictures while a person moves the arm from posture to posture; fewer after a Ctrl-C."""
     said = ""
     with Background(domain) as background:
         taker = ShotTaker(background, contract, camera, board)

@@ -1,4 +1,4 @@
-"""How near the arm comes to itself and to what stands around it, on all of a way.
+"""Distances of the arm from itself and from what stands around it, on all of a way.
 
 Links, obstacles and what the gripper holds are rounded convex pieces (`robots.shapes`). A pair of pieces is looked at
 unless both are fixed, or on the same link or on neighbours: what a joint holds together touches by design (MuJoCo
@@ -150,7 +150,7 @@ def _around(chain: Chain, limits: Limits) -> list[Piece]:
 
 
 def _neighbours(a: Piece, b: Piece) -> bool:
-    """Whether a joint holds the two together: on one link (fingers meet each other and the hand), or on the next."""
+    """True where a joint holds the two together: on one link (fingers meet each other and the hand), or on the next."""
     return a.link == b.link or (a.link + 1 == b.link and a.group == a.link and b.group == b.link)
 
 

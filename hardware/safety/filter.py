@@ -233,7 +233,7 @@ class SafetyFilter:
         return command
 
     def checked(self, command: ArmCommand) -> ArmCommand | None:
-        """What `step` returned, if it may leave now; else where the arm stands. Called right before publishing."""
+        """The command of `step`, if it may leave now; else one to stay at rest. Called right before publishing."""
         self._sending.leaves()
         return self._checked(command)
 
@@ -286,7 +286,7 @@ class SafetyFilter:
         return self._brake()
 
     def _ran(self, gap: float) -> bool:
-        """Whether the process ran since the last command left, `gap` [s] ago: latched if not, at rest after a stall."""
+        """True if the process ran since the last command left, `gap` [s] ago: latched if not, at rest after a stall."""
         try:
             checks.running(gap)
         except Refused as refused:
@@ -344,7 +344,7 @@ class SafetyFilter:
         return self._take(state)
 
     def _at_border(self) -> bool:
-        """Whether to go on waiting: until the arm is at rest, and then for a goal inside the workspace."""
+        """True while the filter waits: until the arm is at rest, and then for a goal inside the workspace."""
         assert self._goal is not None
         return not self._motion.at_rest or self._geometry.outside(np.array(self._goal))[0] > 0.0
 
@@ -376,7 +376,7 @@ class SafetyFilter:
         return ArmCommand(positions, np.array(state[1]), self._pose, self._opening.width)
 
     def _may_arm(self, now: float) -> list[float]:
-        """Where the set-point begins; refuses when anything forbids arming."""
+        """First set-point (n,) [rad]; raises `Refused` when anything forbids arming."""
         if self.state is SafetyState.LATCHED or self.state is SafetyState.BRAKING:
             self._machine.arm()  # raises with the reason
         if not self._deadman:

@@ -92,7 +92,7 @@ class Geometry:
         return float(self._seen[0])
 
     def outside(self, q: Array) -> tuple[float, str]:
-        """How far the arm is outside the workspace or nearer to an obstacle than allowed [m], and in words."""
+        """Distance by which the arm is outside the workspace or too near to an obstacle [m], and that in words."""
         excess = self._measure(q[None], q[None])
         if excess.obstacle > excess.workspace:
             return excess.obstacle, _between(self._around)
@@ -173,7 +173,7 @@ class Geometry:
     def _measure(
         self, way: Array, rows: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None
     ) -> Excess:
-        """What is wrong on `way`; `rows` are the posture before, and the way."""
+        """Excess over the limits on `way`; `rows` are the posture before, and the way."""
         boxed = self._limits.workspace is not None
         self._look(way if boxed else way[-1:], self._limits.singularity)
         more = None

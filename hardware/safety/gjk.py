@@ -151,7 +151,7 @@ def _keep(s, a, b, c, x, y, z, v):
 
 @borrowing()
 def _along(s, a, b):
-    """Where on the segment from a (0) to b (1) the origin is nearest."""
+    """Point of the segment from a (0) to b (1) that is nearest to the origin."""
     along = square = 0.0
     for r in range(3):
         d = s[b, r] - s[a, r]
@@ -195,7 +195,7 @@ def _weights(s, a, b, c):
 
 @borrowing()
 def _outside(s, a, b, c, d):
-    """Whether the origin and the corner d are not on the same side of the triangle a, b, c; flat counts as outside."""
+    """True if the origin and the corner d are not on the same side of the triangle a, b, c; flat counts as outside."""
     ux, uy, uz = s[b, 0] - s[a, 0], s[b, 1] - s[a, 1], s[b, 2] - s[a, 2]
     wx, wy, wz = s[c, 0] - s[a, 0], s[c, 1] - s[a, 1], s[c, 2] - s[a, 2]
     nx, ny, nz = uy * wz - uz * wy, uz * wx - ux * wz, ux * wy - uy * wx

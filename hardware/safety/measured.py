@@ -105,7 +105,7 @@ class Rest:
         self.begin()
 
     def begin(self) -> None:
-        """What was measured before does not count."""
+        """Begin a new window: earlier measurements do not count."""
         self._first: list[float] = []
         self._since = self._last = 0.0
         self._samples = 0
@@ -207,7 +207,7 @@ REPEATS = 3  # fewer may come from an arm that was held up together with the com
 
 
 class Stuck:
-    """Whether measured positions stay while set-points go.
+    """Detection of measured positions that stay while set-points move.
 
     Args:
       delay: dead time of the arm and of its joint states [s]: for so long nothing follows a set-point.

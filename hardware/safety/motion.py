@@ -33,7 +33,7 @@ State = tuple[list[float], list[float], list[float]]
 
 
 class WayToRest(NamedTuple):
-    """How the arm would come to rest. The arrays are overwritten when the next one is asked for."""
+    """Braking motion of the arm. The next call overwrites the arrays."""
 
     postures: Array  # (SAMPLES + 1, n) evenly spaced in time, the last one at rest [rad]
     least: Array  # (n,) least position of each joint on the way [rad]
@@ -77,7 +77,7 @@ class Motion:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing moves, up to rounding."""
+        """True if nothing moves, up to rounding."""
         return all(abs(v) < 1e-7 for v in self.v) and all(abs(a) < 1e-5 for a in self.a)
 
     def toward(self, goal: list[float]) -> State:
@@ -97,7 +97,7 @@ class Motion:
         return q, v, a
 
     def way_to_rest(self, state: State) -> WayToRest:
-        """How the arm would come to rest when braked from `state`."""
+        """Motion by which the arm would come to rest when braked from `state`."""
         self._fill(state)
         seconds = _way_to_rest(self._state, self._a_max, self._j_max, self._way, self._least, self._greatest)
         return WayToRest(self._way, self._least, self._greatest, seconds)
@@ -186,7 +186,7 @@ def _set_points(state, a_max, j_max, period, seconds):
 
 
 class Opening:
-    """What is commanded to the gripper.
+    """Commanded opening of the gripper.
 
     Args:
       limits: `gripper_max` and `gripper_speed` of the station.

@@ -1,4 +1,4 @@
-"""How near pairs of pieces come on a way, compiled.
+"""Least distances of pairs of pieces on a way, compiled.
 
 Along a way from posture to posture a piece b moves against a piece a by at most
 
@@ -101,7 +101,7 @@ def _extremes(way):
 
 @borrowing()
 def _nearest(arm, low, high, pair):
-    """How near a pair may come between these extremes, by where it was last measured."""
+    """Lower bound of the gap of a pair between these extremes, from its last measurement."""
     a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
     gap = arm.apart[pair]
     for k in range(0 if arm.pairs[pair, 2] == PLANE else arm.which[a, 0], arm.which[b, 0]):
@@ -206,7 +206,7 @@ def _along(arm, path, row, pair):
 
 @borrowing()
 def _bow(arm, path, row, pair):
-    """How far a point of the second piece may leave its chord on the way from a posture to the next."""
+    """Largest distance of a point of the second piece from its chord on the way from a posture to the next."""
     a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
     late = turned = moved = 0.0
     for k in range(0 if arm.pairs[pair, 2] == PLANE else arm.which[a, 0], arm.which[b, 0]):
@@ -303,7 +303,7 @@ def _place(frame, local, out):
 
 @borrowing()
 def _ready(arm, path, row):
-    """Where links and spheres are at a posture."""
+    """Compute the poses of links and spheres at a posture, once."""
     if path.ready[row]:
         return
     path.ready[row] = True

@@ -138,5 +138,5 @@ class Sending:
             return 0.0
 
     def stalled(self, gap: float) -> bool:
-        """Whether the arm stands at the last command after a gap [s] like that."""
+        """True if the arm stands at the last command after such a gap [s]."""
         return gap > self._most

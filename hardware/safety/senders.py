@@ -1,7 +1,7 @@
-"""Who may speak to the safety filter: publishers of joint states, dead-man's switches, and the robot's own controller.
+"""Permitted senders to the safety filter: joint states, dead-man's switches, and the robot's own controller.
 
 Joint states come from one publisher. A second one (a joint_state_publisher that was forgotten, the driver of another
-arm with the same joint names) says something else about the same joints, and the last one would be believed.
+arm with the same joint names) reports other positions of the same joints, and the last report would count.
 
 Of dead-man's switches one counts, from arming until the arm is at rest. Heartbeats of switches that are not held are no
 fault: a terminal beside a running deployment sends them. Two that are held are one too many, because letting one go
@@ -55,7 +55,7 @@ class Publishers:
         return self._bound is None or publisher == self._bound
 
     def bind(self) -> None:
-        """The arm is armed: from now on the one publisher that is heard is believed, and no other."""
+        """The arm is armed: from now on the one publisher that is heard counts, and no other."""
         found = self._speaking()
         self._bound = found[-1] if found else None
 
@@ -115,12 +115,12 @@ class Operators:
         self._bound = tuple(self._holders()[:1])
 
     def counts(self, publisher: Hashable) -> bool:
-        """Whether the heartbeats of `publisher` count for the armed arm."""
+        """True if the heartbeats of `publisher` count for the armed arm."""
         return publisher in self._bound
 
     @property
     def held(self) -> bool:
-        """Whether any switch is held."""
+        """True if any switch is held."""
         return bool(self._holders())
 
     def problem(self) -> str:
@@ -131,7 +131,7 @@ class Operators:
         return f"{len(found)} dead-man's switches are held at once, by {' and '.join(map(self._describe, found))}"
 
     def unauthorised(self, caller: Hashable) -> str:
-        """Why `caller` may neither arm nor reset: somebody else holds the switch. Empty where nobody does."""
+        """Reason why `caller` may neither arm nor reset: another node holds the switch. Empty where none does."""
         found = self._holders()
         if not found or any(self._same(caller, one) for one in found):
             return ""

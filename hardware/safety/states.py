@@ -36,7 +36,7 @@ class SafetyRefused(RobolearnError):
 
 @dataclass(frozen=True, eq=False)
 class JointTarget:
-    """Where the joints shall go.
+    """Target of the joints.
 
     Attributes:
       names: the joints of `positions`; exactly the filter's, in its order.
@@ -51,7 +51,7 @@ class JointTarget:
 
 @dataclass(frozen=True, eq=False)
 class PoseTarget:
-    """Where the tcp shall go, in the base frame (Cartesian impedance control).
+    """Target of the tcp, in the base frame (Cartesian impedance control).
 
     Attributes:
       position: (3,) [m].

@@ -87,7 +87,7 @@ class SafetySupervisor:
 
     @property
     def moving(self) -> bool:
-        """Whether set-points are sent: armed or braking."""
+        """True while set-points are sent: armed or braking."""
         return self.filter.state in MOVING
 
     # --- what arrives ----------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class SafetySupervisor:
         publisher: Hashable = None,
         positions: ArrayLike = (),
     ) -> None:
-        """What the world does to the arm, by name; more than the contract permits stops it, and a second publisher."""
+        """Contact values of the arm, by name; more than the contract permits stops it, and a second publisher."""
         assert self._contact is not None
         if not self._contact.concerns(names):
             return
@@ -187,7 +187,7 @@ class SafetySupervisor:
     def deadman(self, held: bool, publisher: Hashable = None) -> None:
         """A heartbeat of a dead-man's switch: while armed that of the one by which the arm was armed counts.
 
-        A second one that is held stops the arm; one that is not held is somebody who looks on.
+        A second one that is held stops the arm; one that is not held belongs to an onlooker.
         """
         operators = self._operators
         operators.beat(publisher, held)
@@ -229,7 +229,7 @@ class SafetySupervisor:
     # --- services --------------------------------------------------------------------------------------------
 
     def refusal(self, topic: str, publishers: Collection[Hashable] = ()) -> str:
-        """What forbids arming beside what the filter checks; empty when nothing does.
+        """Reason why arming is refused, beside the filter's checks; empty when there is none.
 
         Args:
           topic: of targets.
@@ -271,7 +271,7 @@ class SafetySupervisor:
     # --- what goes out ---------------------------------------------------------------------------------------
 
     def due(self) -> bool:
-        """Whether it is time for `step`; False for a tick that follows a late one too soon."""
+        """True if it is time for `step`; False for a tick that follows a late one too soon."""
         now = self._clock()
         if now - self._ticked < 0.5 * self.period:
             self.skipped += 1  # a late tick is followed by one in time: two set-points at once would be a jump
@@ -325,7 +325,7 @@ class SafetySupervisor:
 
 
 def attempt(act: Callable[[], None], done: str) -> tuple[bool, str]:
-    """Whether `act` was done, and the sentence for the operator: `done`, or why not."""
+    """True if `act` was done, and the sentence for the operator: `done`, or the reason why not."""
     try:
         act()
     except SafetyRefused as error:

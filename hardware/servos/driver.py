@@ -1,8 +1,8 @@
-"""The driver of an arm of bus servos: when they get torque, what they are told, and when they are believed.
+"""The driver of an arm of bus servos: conditions of torque, checked set-points, and checked readings.
 
 A servo follows its goal register by itself, as long as it has power, whatever becomes of the program. So:
 
-- Torque comes on with the goal where the servo *is*. The register may hold what somebody wrote last week.
+- Torque comes on with the goal where the servo *is*. The register may hold a goal of last week.
 - A set-point that is not finite, of another length, outside the limits or farther from the arm than `max_jump` is never
   written. One of two publishers is right, and which is unknown: then neither is followed.
 - When set-points stop, the goal stays. An arm that has not come to it by then is blocked, and presses on with all it
@@ -42,7 +42,7 @@ class ServosLost(RobolearnError):
 
 
 class Reading(NamedTuple):
-    """Where the servos are."""
+    """Positions of the servos."""
 
     positions: Array  # (n,) [rad]
     began: float  # when the question was sent [s]
@@ -80,8 +80,8 @@ class ServoDriver:
       bus: of the servos.
       joints: their n names.
       lower, upper: (n,) positions that set-points may have [rad].
-      max_jump: (n,) how far from where the joint is a set-point may be [rad]; infinite for a gripper, which is told to
-        close and meets something.
+      max_jump: (n,) how far from where the joint is a set-point may be [rad]; infinite for a gripper, which closes
+        until it meets something.
       limp: never give torque: the arm is moved by hand, and measured.
       clock: steady time [s].
 
@@ -245,7 +245,7 @@ class ServoDriver:
         return Reading(positions, began, self._heard)
 
     def end(self, release: bool = False) -> None:
-        """Close the bus. The servos hold on where they were told, or lose their torque (`release`)."""
+        """Close the bus. The servos hold their last goal, or lose their torque (`release`)."""
         self.ended = True
         try:
             if release:

@@ -1,8 +1,8 @@
 """The servos of an SO-101 follower by LeRobot's bus, with the calibration file that `lerobot-calibrate` wrote.
 
-LeRobot knows the registers, the packets and the calibration. Its `SOFollower` is not used: its `connect` takes the
+LeRobot has the registers, the packets and the calibration. Its `SOFollower` is not used: its `connect` takes the
 torque away, writes the settings and gives torque again with the goal that the registers happen to hold, and the garbage
-collector takes the torque of one that nobody refers to.
+collector takes the torque of one without references.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class LeRobotBus:
 
 @contextlib.contextmanager
 def _as_os_error() -> Iterator[None]:
-    """What goes wrong on a serial port, one that was pulled out among it, as an `OSError`."""
+    """Every failure of a serial port, one that was pulled out included, as an `OSError`."""
     try:
         yield
     except (OSError, ImportError, BadInput):

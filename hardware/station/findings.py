@@ -1,7 +1,7 @@
 """Judges a station by its contract: line by line what is there, and what to mend where something is wrong.
 
 The words are for the person at the arm: what was found, and one thing to do about it. Nothing here moves anything or
-knows of ROS; `hardware.ros2.station_watch` does the looking.
+depends on ROS; `hardware.ros2.station_watch` does the looking.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Judge:
         yield from joints.values(self.contract, seen)
 
     def command(self, name: str, role: str, topic: Topic) -> Iterator[Finding]:
-        """The controller that takes set-points: somebody listens, nobody but the safety node speaks."""
+        """The controller that takes set-points: it is subscribed, and only the safety node publishes."""
         seen = self.seen.topics[role]
         right = [one for one in seen.listeners if one.type == topic.type]
         wrong = [one for one in seen.listeners if one.type != topic.type]

@@ -13,7 +13,7 @@ from robots.stations import Contract
 
 
 def one_speaker(contract: Contract, seen: SeenTopic) -> Iterator[Finding]:
-    """Who speaks about the arm's joints; a gripper may have a publisher of its own."""
+    """Publishers of the arm's joint states; a gripper may have a publisher of its own."""
     arm = [s for s in _samples(seen) if not set(contract.joints).isdisjoint(s.names)]
     speakers = seen.senders(arm)
     silent = sorted({one.node for one in seen.publishers} - set(seen.senders(seen.samples)))

@@ -33,7 +33,7 @@ class Finding:
 
 
 def publishers(what: str, key: str, topic: Topic, seen: SeenTopic) -> Finding:
-    """Somebody publishes `topic`, in the contract's type (`key`: its section there)."""
+    """`topic` is published, in the contract's type (`key`: its section there)."""
     right = sorted({one.node for one in seen.publishers if one.type == topic.type})
     wrong = [one for one in seen.publishers if one.type != topic.type]
     name = f"{what} topic"

@@ -64,7 +64,7 @@ def _size(what: str, name: str, camera: Camera, samples: list[PictureSample]) ->
 
 
 def lens(what: str, name: str, camera: Camera, seen: SeenTopic) -> Finding:
-    """What the driver reports of the lens, against the contract's intrinsics."""
+    """The driver's camera info against the contract's intrinsics."""
     line, wanted = f"{what} lens", camera.intrinsics
     samples = [s for s in seen.samples if isinstance(s, LensSample)]
     if not samples:

@@ -1,4 +1,4 @@
-"""What was seen of a station: its endpoints and, message by message, what a judgement needs."""
+"""Observations of a station: its endpoints and, message by message, the facts for a judgement."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Call(Protocol):
     name: str
 
     def ready(self) -> bool:
-        """Whether the service is there."""
+        """True if the service is there."""
         ...
 
     def send(self) -> None:
@@ -36,7 +36,7 @@ class Call(Protocol):
         ...
 
     def answer(self) -> tuple[bool, str] | None:
-        """Whether it was done, and the message of the answer; None before the answer."""
+        """Success and message of the answer; None before the answer."""
         ...
 
     def cancel(self) -> None:
@@ -97,7 +97,7 @@ def call(made: Call, limit_s: float, clock: Callable[[], float]) -> Generator[No
 
 
 class Report(Protocol):
-    """What the safety node last reported."""
+    """Last report of the safety node."""
 
     @property
     def state(self) -> SafetyState: ...
@@ -115,7 +115,7 @@ class ArmLink(Protocol):
     """The way to the safety node."""
 
     def connected(self) -> bool:
-        """Whether its services are there and it receives the dead-man's switch."""
+        """True if its services are there and it receives the dead-man's switch."""
         ...
 
     def send_target(self, positions: NDArray[np.float64], stamp_ns: int) -> None:

@@ -63,7 +63,7 @@ class ChunkPlayer:
         self._thread.start()
 
     def begin(self) -> None:
-        """The arm was elsewhere, or somebody else moved it: forget the chunk and all history."""
+        """The arm was elsewhere, or moved by another source: drop the chunk and all history."""
         self._life += 1
         self._executor.clear()
         self._pending = False

@@ -1,4 +1,4 @@
-"""What a teleoperation device is: one action and some events at every control step, and a screen to show things on.
+"""Interface of a teleoperation device: one action and some events at every control step, and a screen.
 
 The loop that records calls `Device.sample` at the control rate and never waits for it. A device reads its hardware in
 whatever way it must (a thread, an event queue), keeps the newest report, and stamps it with `time.monotonic()`.
@@ -21,7 +21,7 @@ RECORDING = "recording"
 
 
 class EpisodeEvent(StrEnum):
-    """What the operator asks of the recording."""
+    """Command of the operator to the recording."""
 
     START = "start"  # begin an episode
     SUCCESS = "success"  # end it: the task was solved
@@ -33,7 +33,7 @@ class EpisodeEvent(StrEnum):
 
 @dataclass(frozen=True)
 class Sample:
-    """What a device returns at one control step.
+    """Output of a device at one control step.
 
     Attributes:
       action: (Da,) in [-1, 1], in the units of the interface's action; None: hold still.
@@ -60,7 +60,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Status:
-    """What the operator is shown of the recording.
+    """State of the recording, for the operator's screen.
 
     Attributes:
       state: `WAITING` for START, `RECORDING`, or another word while the recording is busy, as ``"resetting"``.
@@ -106,7 +106,7 @@ class Device(Protocol):
         ...
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        """What the operator asks for now; never blocks.
+        """The operator's input of now; never blocks.
 
         Args:
           observation: feature → (…) of the one arm, without a world axis; None before the first one.

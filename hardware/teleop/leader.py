@@ -211,7 +211,7 @@ class Leader(OperatedDevice):
         super().show(status)
 
     def _moved(self, pose: NDArray[np.float64]) -> bool:
-        """Whether the leader is elsewhere than `LOOK_S` ago: joints [rad], opening 0 … 1."""
+        """True if the leader is elsewhere than `LOOK_S` ago: joints [rad], opening 0 … 1."""
         now = self._watchdog.clock()
         self._poses.append((now, pose))
         while now - self._poses[0][0] > LOOK_S:

@@ -44,7 +44,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class MappingConfig:
-    """How a device drives the arm.
+    """Mapping of a device's axes to motions of the arm.
 
     Attributes:
       axes: motion (one of `MOTIONS`) → device axis; a motion that is not named stays zero.
@@ -212,7 +212,7 @@ class AxisMotion:
         return self._as_joints(state, action, opening) if self._joints else action
 
     def moves(self, axes: Mapping[str, float]) -> bool:
-        """Whether an axis that drives a motion is beyond its dead zone."""
+        """True if an axis that drives a motion is beyond its dead zone."""
         return any(self._share(axes, motion) for motion in MOTIONS)
 
     def _share(self, axes: Mapping[str, float], motion: str) -> float:

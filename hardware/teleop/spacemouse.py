@@ -70,7 +70,7 @@ def found(hid: Any) -> list[tuple[bytes, Any]]:
 
 
 class _Handle:
-    """What PySpaceMouse reads from: an open hidapi device, whose short reports are filled up with zeros."""
+    """Source of PySpaceMouse: an open hidapi device, its short reports filled up with zeros."""
 
     def __init__(self, device: Any) -> None:
         self._device = device

@@ -25,7 +25,7 @@ from robolearn.core import Interface
 
 
 class TakeOver:
-    """Who moves the arm, and what of the device's actions counts.
+    """Turns of person and policy, and the part of the device's actions that counts.
 
     Args:
       interface: whose action it is.
@@ -114,7 +114,7 @@ class Supervised(Wrapped):
         self._turns.begin()
 
     def hold(self, on: bool) -> None:
-        """Give the arm to the device, its dead-man on or off, or back: somebody asks for it elsewhere."""
+        """Give the arm to the device, its dead-man on or off, or back, as requested from elsewhere."""
         self._held = on
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:

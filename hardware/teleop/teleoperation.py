@@ -108,7 +108,7 @@ class Teleoperation:
         self.done = True
 
     def at_rest(self) -> bool:
-        """Whether the arm stands, by the last reports, and nothing is left to store."""
+        """True if the arm stands, by the last reports, and nothing is left to store."""
         state = self.report.state if self.report else SafetyState.DISARMED
         still = state in (SafetyState.DISARMED, SafetyState.LATCHED) or bool(self._silence.look())
         return still and not self._work and not self.episodes.saving
@@ -136,7 +136,7 @@ class Teleoperation:
         self._send_deadman(now)
 
     def _watch(self) -> None:
-        """Whether what was there is still there."""
+        """Check that safety filter and observations are still there; the recording stops where they are not."""
         silent, self._silent = self._silent, self._silence.look()
         if self._silent and not silent:
             log.error("%s", self._silent)

@@ -82,7 +82,7 @@ class Keys:
 
     @staticmethod
     def available(fd: int | None = None) -> bool:
-        """Whether there is a terminal to listen to."""
+        """True if there is a terminal to read keys from."""
         try:
             return os.isatty(sys.stdin.fileno() if fd is None else fd)
         except (OSError, ValueError, AttributeError):
@@ -176,7 +176,7 @@ class Keys:
         return reports
 
     def _is_press(self, key: str, now: float) -> bool:
-        """Whether a report of `key` is a press without doubt; notes what it may be otherwise."""
+        """True if a report of `key` is a press without doubt; doubtful ones are noted."""
         since = now - self._seen.get(key, -math.inf)
         if since <= HOLD_S:
             self._repeating.add(key)
@@ -189,7 +189,7 @@ class Keys:
         return False
 
     def held(self, key: str) -> bool:
-        """Whether `key` was reported within the last `HOLD_S`."""
+        """True if `key` was reported within the last `HOLD_S`."""
         return not self.gone and self._clock() - self._seen.get(key, -HOLD_S - 1.0) <= HOLD_S
 
     def _split(self, text: str, *, fresh: bool) -> list[str]:

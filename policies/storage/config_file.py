@@ -1,6 +1,6 @@
 """The ``config.json`` of a checkpoint, and where checkpoints lie.
 
-Knows no torch, so that asking what a policy is for takes no seconds.
+Imports no torch, so that reading a policy's interface takes no seconds.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def save_goals(goals: EpisodeGoals, file: Path) -> None:
 
 
 def load_goals(file: Path, interface: Interface) -> EpisodeGoals:
-    """What `save_goals` wrote for a policy with this `interface`; raises `BadInput` for anything else."""
+    """The goals that `save_goals` wrote for a policy with this `interface`; raises `BadInput` for anything else."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -1,4 +1,4 @@
-"""``robolearn distill``: a policy that sees, taught by one that knows the simulator's truth."""
+"""``robolearn distill``: a policy that sees, taught by one that observes the simulator's state."""
 
 from __future__ import annotations
 

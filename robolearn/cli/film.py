@@ -164,7 +164,7 @@ def write(path: Path, pictures: Iterable[np.ndarray], fps: float) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Film until told to end; the exit code."""
+    """Film until a signal ends it; the exit code."""
     os.nice(NICE)
     return run_node(_node, parameter_names(FilmParameters), argv)
 

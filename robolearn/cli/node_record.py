@@ -113,7 +113,7 @@ def open_supervised(path: str | Path, contract: Contract) -> Policy:
 
 
 def supervised(device: Device, policy: Policy, contract: Contract, seed: int, task: str) -> Device:
-    """`policy`, told the `task`, and `device` to take over; it is closed if the policy cannot be told."""
+    """`policy`, prompted with the `task`, and `device` to take over; it is closed if the policy refuses the prompt."""
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.supervised import Supervised
     from hardware.teleop.wrapped import clutched

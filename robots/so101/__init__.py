@@ -4,7 +4,7 @@ Five joints cannot take every pose of the tcp: tcp motion is a least-squares com
 
 The jaw swings by 1.92 rad around an axis 8 cm behind its tip, which then moves 2 · 0.08 m · sin(0.96) = 0.13 m: that
 is its opening, taken as linear in the angle (1 cm off at most). Joint limits of the servo: 45 turns a minute without
-load and 30 kg·cm at a standstill, at 12 V (its data sheet). Nobody publishes its acceleration: 20 rad/s² reaches full
+load and 30 kg·cm at a standstill, at 12 V (its data sheet). Its acceleration is not published: 20 rad/s² reaches full
 speed in a quarter of a second, the jerk full acceleration in 50 ms.
 """
 

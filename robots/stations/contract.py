@@ -47,13 +47,13 @@ class Contract:
       driver: of `DRIVERS`, whose emulator stands in for the station in a rehearsal.
       conditions: reports of the robot's controller that the arm needs to move.
       objects: the task's privileged vector as named positions (simulation only), or None.
-      object_names: components of that vector; the task knows them, see `with_objects`.
+      object_names: components of that vector, given by the task; see `with_objects`.
       contact: where contact is measured, or None.
       cameras: camera name → where its images arrive.
       limits: those of the safety filter; nowhere looser than the robot's own.
       namespace: where the topics of the arm and of our nodes are, ``""`` or ``"/left"``.
       frames: names of the arm's frames.
-      simulated: our commands start the arm, as a simulation; a real one moves only after somebody agreed to it.
+      simulated: our commands start the arm, as a simulation; a real one moves only after a person agreed to it.
       path: the file this was read from.
     """
 
@@ -85,12 +85,12 @@ class Contract:
 
     @property
     def horizon_s(self) -> float:
-        """How far ahead of the arm set-points are sent [s]."""
+        """Time by which set-points are sent ahead of the arm [s]."""
         return self.command.horizon_s
 
     @property
     def posture(self) -> Topic | None:
-        """Where the joints of a commanded pose go, or None."""
+        """Topic of the joints of a commanded pose, or None."""
         return self.command.posture
 
     @property

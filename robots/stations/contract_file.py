@@ -112,7 +112,7 @@ class ObstacleForm:
 
 @section
 class LimitsForm:
-    """What to tighten, in the words of `robots.limits.Limits`; a share is of the robot's own limit."""
+    """Tightened limits, in the words of `robots.limits.Limits`; a share is of the robot's own limit."""
 
     lower: PerJoint | None = None
     upper: PerJoint | None = None

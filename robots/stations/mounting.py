@@ -173,7 +173,7 @@ class Intrinsics:
 
 @section
 class CameraPose:
-    """Where a camera is mounted: its pose (z forward, x right, y down) in the frame of its `parent`, base or flange."""
+    """Mounting pose of a camera (z forward, x right, y down) in the frame of its `parent`, base or flange."""
 
     parent: str
     pose: Pose

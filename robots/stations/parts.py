@@ -93,14 +93,14 @@ class Topic:
 
 @section
 class JointStates(Topic):
-    """Where joints are measured, in whatever order."""
+    """Topic of measured joints, in any order."""
 
     type: Annotated[str, one_of(TYPES["joint_states"])]
 
 
 @section
 class CommandTopic(Topic):
-    """Where set-points go: `Float64MultiArray`, one-point `JointTrajectory`, or the tcp's `PoseStamped`.
+    """Topic of set-points: `Float64MultiArray`, one-point `JointTrajectory`, or the tcp's `PoseStamped`.
 
     Attributes:
       horizon_s: how far ahead of the arm set-points are sent [s], for a trajectory controller: no motion ends because a
@@ -261,7 +261,7 @@ class GripperAction:
 
 @section
 class Gripper(Topic):
-    """Where gripper commands go.
+    """Topic of gripper commands.
 
     Attributes:
       unit: ``"opening"``: one number, the distance between the fingers [m]; ``"joint"``: the position of each
@@ -315,7 +315,7 @@ class GripperForm:
         return self
 
     def commanded(self) -> Gripper | None:
-        """Where its commands go; None where it is only measured."""
+        """Topic of its commands; None where it is only measured."""
         if self.topic is None or self.type is None:
             return None
         unit = self.unit or ("joint" if self.type == TRAJECTORY else Gripper.unit)

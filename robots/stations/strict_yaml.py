@@ -60,7 +60,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values `node` stands for, aliases followed; `known` keeps what was counted."""
+    """Number of values that `node` stands for, aliases followed; `known` caches the counts."""
     if isinstance(node, yaml.ScalarNode):
         return 1
     if id(node) not in known:

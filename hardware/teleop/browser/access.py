@@ -1,4 +1,4 @@
-"""Who may use the page: checks of host, token, cookie and origin on every request, before anything is passed on.
+"""Access control of the page: host, token, cookie and origin of every request, before anything is passed on.
 
 - The Host header must be ours and a websocket's Origin the page itself. Otherwise any web page that the operator visits
   could drive the arm (cross-site websockets, DNS rebinding).
@@ -14,7 +14,7 @@ but websocket messages, and a request whose length two parsers read differently 
 
 Whether a connection comes from a process of this user, by the kernel's own table of sockets.
 
-Warnings that anybody can cause: the first at once, the others counted and told now and then.
+Warnings that any request can cause: the first at once, the others counted and reported now and then.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _LOCAL, _REMOTE, _UID = 1, 2, 7  # columns
 
 
 def same_user(transport: asyncio.BaseTransport | None) -> bool:
-    """Whether the other end is a socket of this machine and this user; true where the system has no such table.
+    """True if the other end is a socket of this machine and this user, or the system has no such table.
 
     Args:
       transport: of the connection, at the server's end.
@@ -120,7 +120,7 @@ POLICY = "; ".join(
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server that listens there can be reached from this machine alone."""
+    """True if a server that listens there can be reached from this machine alone."""
     if host == "localhost":
         return True
     try:
@@ -167,7 +167,7 @@ class Access:
         return "https" if self._tls else "http"
 
     def invite(self) -> str:
-        """What may stand in the token's place once, for `INVITED_S`."""
+        """An invitation: it replaces the token once, for `INVITED_S`."""
         invitation = secrets.token_urlsafe(32)
         self._invitations[invitation] = self._clock() + INVITED_S
         return invitation

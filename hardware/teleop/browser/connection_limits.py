@@ -149,7 +149,7 @@ class _Guarded(asyncio.Protocol):
 
 
 def _socket(transport: asyncio.BaseTransport) -> object:
-    """What a connection and the TLS on it have in common."""
+    """The socket that a connection and the TLS on it share."""
     return transport.get_extra_info("socket")
 
 

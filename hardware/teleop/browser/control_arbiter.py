@@ -34,7 +34,7 @@ DELAY_S = 0.2  # a page is sent a message ten times a second, and may answer a b
 
 @dataclass(frozen=True)
 class ControlRequest:
-    """What the operator asks for at one control step.
+    """The operator's request at one control step.
 
     Attributes:
       engaged: the dead-man is on.
@@ -89,7 +89,7 @@ class ControlArbiter:
     # --- pages -----------------------------------------------------------------------------------------------
 
     def join(self, client: int) -> str:
-        """A page has opened; it has control if nobody else has. Returns the key that its heartbeats must carry."""
+        """A page has opened; it has control if no other has. Returns the key that its heartbeats must carry."""
         with self._lock:
             key = secrets.token_urlsafe(16)
             self._clients[client] = _Client(key)
@@ -155,12 +155,12 @@ class ControlArbiter:
 
     @property
     def controller(self) -> int | None:
-        """Who has control."""
+        """The client that has control."""
         return self._controller
 
     @property
     def engaged(self) -> bool:
-        """Whether the dead-man is on."""
+        """True while the dead-man is on."""
         with self._lock:
             self._expire()
             facts = self._clients.get(self._controller) if self._controller is not None else None
@@ -172,7 +172,7 @@ class ControlArbiter:
         return "" if self.engaged else self._note
 
     def standing(self, client: int) -> dict[str, Any]:
-        """What a page may show about itself: whether it has control, what became of its newest press, the target."""
+        """Status of one page, for its display: its role, the state of its newest press, the target."""
         with self._lock:
             engaged, facts = self.engaged, self._clients.get(client)
             mine = client == self._controller
@@ -196,7 +196,7 @@ class ControlArbiter:
 
     @property
     def enlarged(self) -> bool:
-        """Whether any page shows them large."""
+        """True if any page shows the pictures large."""
         with self._lock:
             return any(facts.large for facts in self._clients.values())
 
@@ -227,7 +227,7 @@ class ControlArbiter:
     # --- the recording ---------------------------------------------------------------------------------------
 
     def place(self, position: Array, rotation: Array, opening: float, *, always: bool = False) -> None:
-        """Where the arm is: with the dead-man off the target rests there, so that switching on moves nothing.
+        """Set the arm's pose: with the dead-man off the target rests there, so that switching on moves nothing.
 
         Args:
           position, rotation: (3,) [m] and (3, 3) of the tcp.
@@ -253,7 +253,7 @@ class ControlArbiter:
                 self._let_go(self._controller, self._clients[self._controller], why)
 
     def request(self) -> ControlRequest:
-        """What is asked for now; the events are handed over."""
+        """The request of now; its events are handed over once."""
         with self._lock:
             engaged = self.engaged
             events, self._events = tuple(self._events), []

@@ -182,7 +182,7 @@ class Browser(ServedPage["Page"]):
         return q
 
     def _status_shown(self) -> dict[str, Any]:
-        """What the overlay shows."""
+        """Content of the overlay."""
         status = self._status
         if status is None:
             return {"state": "starting", "message": "", "episode": 0, "episodes": 0, "seconds": 0.0}

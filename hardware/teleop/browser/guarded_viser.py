@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Place:
-    """Where a page is served.
+    """Address and certificate of a served page.
 
     Attributes:
       host: loopback, or an address of this machine (``0.0.0.0``: all), then with TLS.

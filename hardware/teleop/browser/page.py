@@ -85,7 +85,7 @@ _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
 
 
 class Page:
-    """What is on the page; `guarded` serves it.
+    """Content of the operator's page; `guarded` serves it.
 
     Args:
       arbiter: receives what each client asks for.
@@ -204,7 +204,7 @@ RED, GREY = "#d92d20", "#8a93a3"
 
 
 class ViewPage:
-    """What viser shows of a `Status`; `guarded` serves it.
+    """A `Status` as a page of viser; `guarded` serves it.
 
     Args:
       robot: the arm to draw.
@@ -222,7 +222,7 @@ class ViewPage:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody has the page open."""
+        """True while a browser has the page open."""
         return bool(self._server.get_clients())
 
     def update(self, status: Status, *, pictures: bool = True) -> None:

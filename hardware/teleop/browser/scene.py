@@ -139,7 +139,7 @@ class ArmView:
                 frame.position, frame.wxyz = pose[:3], pose[3:]
 
     def pose(self, body: str) -> tuple[Array, Array]:
-        """Where a body is drawn: (3,) [m] and (4,) wxyz."""
+        """Pose of a drawn body: (3,) [m] and (4,) wxyz."""
         i = self._model.body(body).id
         return self._data.xpos[i].copy(), self._data.xquat[i].copy()
 
@@ -170,7 +170,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Viewpoint:
-    """Where the page's camera stands at first, and how large things are.
+    """First pose of the page's camera, and sizes of the scene.
 
     Attributes:
       size: of the arm: distance of the tcp from the base at home [m].
@@ -194,7 +194,7 @@ class Viewpoint:
         return Viewpoint(size, (x + 1.6 * far, y - 2.2 * far, z + 1.0 * far), (x, y, z), 0.75, 0.3 * far)
 
     def project(self, point: Array, window: tuple[int, int]) -> tuple[float, float]:
-        """Where (3,) [m] is seen in a window of (width, height) [px]."""
+        """Pixel of a point (3,) [m] in a window of (width, height) [px]."""
         eye = np.array(self.position)
         forward = np.array(self.look_at) - eye
         forward /= np.linalg.norm(forward)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class GuardedPage(Protocol):
-    """What is on it; `guarded` serves it."""
+    """Content of a page; `guarded` serves it."""
 
     guarded: GuardedViser
 

@@ -84,7 +84,7 @@ PICTURE_EVERY = 2  # updates
 
 
 class Viewer(ServedPage["ViewPage"]):
-    """Serves the page from `open` to `close`; while nobody has it open it draws nothing.
+    """Serves the page from `open` to `close`; while no browser has it open it draws nothing.
 
     Args:
       robot: the arm to draw.
@@ -122,7 +122,7 @@ class Viewer(ServedPage["ViewPage"]):
 
     @property
     def watched(self) -> bool:
-        """Whether anybody has the page open."""
+        """True while a browser has the page open."""
         return self._page is not None and self._page.watched
 
     def show(self, status: Status) -> None:

@@ -87,7 +87,7 @@ class WorldArguments(Command):
     task: str = TASK
     """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>; with --robot that of the simulated arm."""
     operator: Operators = "none"
-    """Who watches and takes over where no --teleop is given: nobody, or a script (tasks of ours)."""
+    """Operator where no --teleop is given: none, or a script that watches and takes over (tasks of ours)."""
     teleop: PersonTeleop = ""
     """Your device. You watch, take over, hand back and label."""
     robot: Station = ""

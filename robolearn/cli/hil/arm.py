@@ -113,7 +113,7 @@ def _run(
 
 @dataclass(frozen=True)
 class ArmActor:
-    """What a node that records is given: the session, what makes its recording, and what both leave behind."""
+    """Parts of an actor's recording node: session, constructor of its recording, writer, and measured periods."""
 
     session: Session
     make: Callable[..., HilRecording]
@@ -178,7 +178,7 @@ def open_arm_actor(
 
 
 def _observed(contract: Contract, base: ChunkPolicy) -> Interface:
-    """What is observed of the station: what the policy sees, and the arm, which the person's device needs."""
+    """Observed features of the station: those of the policy, and the arm's state, which the person's device needs."""
     offered = contract.interface
     wanted = {*base.interface.observation, "proprio"}
     return dataclasses.replace(

@@ -1,4 +1,4 @@
-"""What an actor refuses half a minute after its start, refused by ``hil run`` before anything is started or written."""
+"""The checks that an actor makes late in its start, made by ``hil run`` before anything is started or written."""
 
 from __future__ import annotations
 
