@@ -1,4 +1,4 @@
-"""The person beside a real arm, asked at the terminal; see `robolearn.deploy.Operator`."""
+"""The person beside a real arm, asked at the terminal; see `robolearn.deploy.ArmOperator`."""
 
 from __future__ import annotations
 

@@ -2,14 +2,14 @@
 
 from robolearn.deploy.deployment import Deployment, Simulation, deploy
 from robolearn.deploy.processes import NodeDied, Program, StackProcesses
-from robolearn.deploy.session import Arm, EpisodeResult, Operator, SafetyStopped, SafetySwitch, run_session
+from robolearn.deploy.session import Arm, ArmOperator, EpisodeResult, SafetyStopped, SafetySwitch, run_session
 
 __all__ = [
     "Arm",
+    "ArmOperator",
     "Deployment",
     "EpisodeResult",
     "NodeDied",
-    "Operator",
     "Program",
     "SafetyStopped",
     "SafetySwitch",

@@ -25,7 +25,7 @@ from robolearn.deploy.processes import (
     may_be_realtime,
     node_program,
 )
-from robolearn.deploy.session import EpisodeResult, Operator, RealArm, SimulatedArm, run_session
+from robolearn.deploy.session import ArmOperator, EpisodeResult, RealArm, SimulatedArm, run_session
 from robolearn.io.json_files import write_json
 from robots.stations import Contract
 
@@ -103,7 +103,7 @@ class Deployment:
 
 def deploy(
     deployment: Deployment,
-    operator: Operator,
+    operator: ArmOperator,
     *,
     domain: int | None,
     logs: Path | None,
@@ -220,7 +220,7 @@ def programs(deployment: Deployment) -> list[Program]:
 
 def _run(
     deployment: Deployment,
-    operator: Operator,
+    operator: ArmOperator,
     nodes: StackProcesses,
     logs: Path,
     quiet: bool,

@@ -22,7 +22,7 @@ RESET_S = 30.0  # for the simulated arm to begin an episode: nothing moves, and 
 SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
 
 
-class Operator(Protocol):
+class ArmOperator(Protocol):
     """The person beside a real arm."""
 
     def confirm_motion(self, robot: str) -> bool:
@@ -91,7 +91,7 @@ class RealArm:
       monitor: empty: nothing measures the commands at the controller of a real arm.
     """
 
-    def __init__(self, robot: str, operator: Operator) -> None:
+    def __init__(self, robot: str, operator: ArmOperator) -> None:
         self._robot, self._operator, self._confirmed = robot, operator, False
         self.monitor: dict[str, Any] = {}
 

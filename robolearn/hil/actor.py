@@ -109,7 +109,7 @@ class ActorResult:
     quit: bool = False
 
 
-class Actor:
+class ActorLoop:
     """See the module.
 
     Args:
@@ -287,7 +287,7 @@ def act_in_world(
         link.start(buffered)
         operators = make_operator if person is None else lambda _: person
         features = tuple(base.interface.observation)
-        actor = Actor(env, buffered, link, outbox, config, name, features, operators, console)
+        actor = ActorLoop(env, buffered, link, outbox, config, name, features, operators, console)
         sys.setswitchinterval(SWITCH_S)
         result = actor.run(stop)
         if stop():

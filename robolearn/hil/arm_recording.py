@@ -31,7 +31,7 @@ from robolearn.hil.actor import Periods
 from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
 from robolearn.hil.outbox import Outbox
-from robolearn.hil.wire.messages import Period, Progress
+from robolearn.hil.wire.messages import LearnerProgress, Period
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class LinkState(Protocol):
     """State of a `robolearn.hil.link.Link`."""
 
     period: Period
-    progress: Progress
+    progress: LearnerProgress
 
     @property
     def finished(self) -> bool: ...

@@ -35,7 +35,7 @@ class Closed:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class EpisodeOutcome:
     """Outcome of an episode.
 
     Attributes:
@@ -79,7 +79,7 @@ class Experience:
         self._assemblers: dict[str, Assembler] = {}
         self.taken: dict[str, int] = {}
         self.order: list[Closed] = []
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[EpisodeOutcome] = []
         config, interface = algorithm.config, algorithm.kept
         self.online, self.demonstrations = (
             ReplayBuffer(
@@ -100,7 +100,7 @@ class Experience:
         """Control steps that can be learned from."""
         return self.online.steps
 
-    def take(self, actor: str, record: Record) -> list[Outcome]:
+    def take(self, actor: str, record: Record) -> list[EpisodeOutcome]:
         """The next record of an actor; the episodes that it closes, the one that a crash had cut short included."""
         assembler = self._assemblers.setdefault(actor, Assembler())
         closed = []
@@ -115,7 +115,7 @@ class Experience:
             closed.append(self._close(actor, episode, cut=False))
         return closed
 
-    def cut(self, actor: str) -> list[Outcome]:
+    def cut(self, actor: str) -> list[EpisodeOutcome]:
         """Close the running episode of an actor that is gone."""
         assembler = self._assemblers[actor]
         self._over[actor] = assembler.expects[0] if assembler.expects[1] else self._over.get(actor, -1)
@@ -144,7 +144,7 @@ class Experience:
         """Number of windows."""
         return len(self.online) + len(self.demonstrations)
 
-    def _close(self, actor: str, episode: PlayedEpisode, *, cut: bool) -> Outcome:
+    def _close(self, actor: str, episode: PlayedEpisode, *, cut: bool) -> EpisodeOutcome:
         episode = self._score(episode)
         kept = self._algorithm.keep(episode)
         for buffer, only in ((self.online, False), (self.demonstrations, True)):
@@ -153,7 +153,7 @@ class Experience:
             buffer.add(kept, only_interventions=only)
         self.order.append(Closed(actor, self.taken.get(actor, 0), cut))
         steered = episode.intervention
-        outcome = Outcome(
+        outcome = EpisodeOutcome(
             steps=len(episode),
             interventions=int(steered.sum()),
             takeovers=int(steered[0]) + int((steered[1:] & ~steered[:-1]).sum()),

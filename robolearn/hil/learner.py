@@ -27,7 +27,7 @@ from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import PlayedEpisode, Record
-from robolearn.hil.experience import Closed, Experience, Outcome
+from robolearn.hil.experience import Closed, EpisodeOutcome, Experience
 from robolearn.hil.learner_service import LearnerState
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
 from robolearn.hil.transition_receiver import TransitionReceiver
@@ -204,7 +204,7 @@ class Learner:
         tensors = {key: value.cpu().numpy() for key, value in self.algorithm.acting().items()}
         self.state.publish(pack_weights(self.updates, tensors))
 
-    def _log(self, outcome: Outcome) -> None:
+    def _log(self, outcome: EpisodeOutcome) -> None:
         """A row of metrics for the episode."""
         updates = {name: float(value) / max(self._summed, 1) for name, value in self._sums.items()}
         self._sums, self._summed = {}, 0
@@ -311,7 +311,7 @@ class Learner:
         assert self.experience.order[-1] == closed
 
 
-def summary(outcomes: list[Outcome], window: int) -> tuple[list[Outcome], float]:
+def summary(outcomes: list[EpisodeOutcome], window: int) -> tuple[list[EpisodeOutcome], float]:
     """(the last `window` episodes without intervention or crash, the share of steps that an operator commanded in the
     last `window` episodes of all)."""
     free = [o for o in outcomes if not o.interventions and not o.cut][-window:]

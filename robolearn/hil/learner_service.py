@@ -13,8 +13,8 @@ import grpc
 from robolearn.core import RobolearnError
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire import messages as m
-from robolearn.hil.wire.messages import Period, Progress
-from robolearn.hil.wire.server import Handler, Refused
+from robolearn.hil.wire.messages import LearnerProgress, Period
+from robolearn.hil.wire.server import CallRefused, Handler
 
 WAIT_S = 1.0  # longest wait for the learner within a heartbeat
 
@@ -33,7 +33,7 @@ class LearnerState:
         self._changed = threading.Condition()
         self._weights: Any = None
         self._processed: dict[str, int] = {}
-        self.progress = Progress()
+        self.progress = LearnerProgress()
         self.finished = False
         self.last_heartbeat: dict[str, float] = {}
         self.informed: set[str] = set()
@@ -116,12 +116,14 @@ def learner_methods(
         names = {"protocol": "version of the wire", "interface": "interface of the world", "policy": "policy folder"}
         for key, mine in ours.items():
             if (got := getattr(request, key)) != mine:
-                raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"another {names[key]}: got {got}, expected {mine}")
+                raise CallRefused(
+                    grpc.StatusCode.FAILED_PRECONDITION, f"another {names[key]}: got {got}, expected {mine}"
+                )
         log = receiver.connect(request.actor)
         if request.stored < log.count:
             stored = f"its outbox has {request.stored}: another name?"
             why = f"{log.count} records of actor {log.actor!r} are here, {stored}"
-            raise Refused(grpc.StatusCode.FAILED_PRECONDITION, why)
+            raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, why)
         return m.CONNECT.reply(session=log.session, run=run, expects=log.count, config=config)
 
     def append(request: Any) -> Any:
@@ -141,7 +143,7 @@ def learner_methods(
         try:
             return state.weights()
         except RobolearnError as error:
-            raise Refused(grpc.StatusCode.UNAVAILABLE, str(error), logged=False) from None
+            raise CallRefused(grpc.StatusCode.UNAVAILABLE, str(error), logged=False) from None
 
     return [
         Handler(m.CONNECT, connect),

@@ -21,7 +21,7 @@ from robolearn.hil.outbox import Outbox
 from robolearn.hil.settings import LearnerConfig
 from robolearn.hil.wire import messages as m
 from robolearn.hil.wire.client import Client, LinkDown, SessionLost
-from robolearn.hil.wire.messages import Period, Progress
+from robolearn.hil.wire.messages import LearnerProgress, Period
 from robolearn.hil.wire.security import Address, Certificates, check_encryption, find_token
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Link:
         self._threads: list[threading.Thread] = []
         self.measure: Callable[[], Period] = Period
         self.period = Period()
-        self.progress = Progress()
+        self.progress = LearnerProgress()
         self.finished = False
         self.connections = 0
 
@@ -227,7 +227,7 @@ class Link:
         )
         reply = self._client.call(m.HEARTBEAT, request, CALL_S)
         self._answered = time.monotonic()
-        self.progress = Progress.of(reply)
+        self.progress = LearnerProgress.of(reply)
         assert self._buffered is not None
         if reply.version >= 0 and reply.version != self._buffered.newest:
             weights = self._client.call(m.WEIGHTS, m.WEIGHTS.request(session=session), CALL_S)

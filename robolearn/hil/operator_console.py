@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import Interface, Observation
 from robolearn.core.scene import Scene
-from robolearn.hil.wire.messages import Period, Progress
+from robolearn.hil.wire.messages import LearnerProgress, Period
 
 NAN = float("nan")
 CURVES_S = 1.0  # between two points of the curves
@@ -71,7 +71,7 @@ class ActorStatus:
     period: Period
     linked: bool
     unsent: int
-    progress: Progress
+    progress: LearnerProgress
     executed: NDArray[np.float32] | None = None
     asks_help: bool = False
 

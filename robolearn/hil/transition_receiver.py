@@ -19,7 +19,7 @@ import grpc
 
 from robolearn.core import BadInput
 from robolearn.data.replay import Record, RecordSchema, ReplayStep, TransitionLog
-from robolearn.hil.wire.server import Refused
+from robolearn.hil.wire.server import CallRefused
 
 QUEUED_BYTES = 64_000_000  # records that wait to be learned from; beyond that actors keep theirs
 
@@ -121,38 +121,38 @@ class TransitionReceiver:
         """The log of the actor with this session.
 
         Raises:
-          Refused: it is over, or of a learner that has ended.
+          CallRefused: it is over, or of a learner that has ended.
         """
         for log in list(self.actors.values()):
             if log.session == session:
                 return log
             if session in log.ended:
-                raise Refused(grpc.StatusCode.FAILED_PRECONDITION, f"another process is actor {log.actor!r} now")
-        raise Refused(grpc.StatusCode.ABORTED, "an unknown session", logged=False)
+                raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, f"another process is actor {log.actor!r} now")
+        raise CallRefused(grpc.StatusCode.ABORTED, "an unknown session", logged=False)
 
     def append(self, log: ActorLog, session: int, first: int, contents: Sequence[bytes]) -> int:
         """Store records; returns how many there are of this actor now.
 
         Raises:
           BadInput: no record, or not the next one. Those before it are stored.
-          Refused: a gap; the session is over; the queue is full.
+          CallRefused: a gap; the session is over; the queue is full.
         """
         with log.lock:
             if log.session != session:
-                raise Refused(grpc.StatusCode.ABORTED, "the session is over", logged=False)
+                raise CallRefused(grpc.StatusCode.ABORTED, "the session is over", logged=False)
             if not 0 <= first <= log.count:
-                raise Refused(grpc.StatusCode.ABORTED, f"record {first}, {log.count} is next")
+                raise CallRefused(grpc.StatusCode.ABORTED, f"record {first}, {log.count} is next")
             for content in contents[log.count - first :]:
                 record = self._schema.decode(content)
                 if self._queued + len(content) > max(QUEUED_BYTES, self._schema.limit):
-                    raise Refused(grpc.StatusCode.UNAVAILABLE, "the queue is full", logged=False)
+                    raise CallRefused(grpc.StatusCode.UNAVAILABLE, "the queue is full", logged=False)
                 order = log.order.after(record)
                 try:
                     log.log.append(content)
                 except OSError as error:  # part of the record may be in the log: nothing may come after it
                     self.failure = error
                 if self.failure is not None:
-                    raise Refused(grpc.StatusCode.UNAVAILABLE, f"the log cannot be written ({self.failure})")
+                    raise CallRefused(grpc.StatusCode.UNAVAILABLE, f"the log cannot be written ({self.failure})")
                 log.order = order
                 log.count += 1
                 with self.arrived:

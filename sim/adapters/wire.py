@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, Interface
 from sim.adapters.facts import Features
-from sim.adapters.world import Outcome
+from sim.adapters.world import StepOutcome
 
 _HEADER = struct.Struct("<cII")
 _OUTCOME = struct.Struct("<I??b?")  # executed steps, terminated, truncated, success (-1: not reported), ended
@@ -59,7 +59,7 @@ def unpack_features(data: bytes, specs: Mapping[str, ArraySpec]) -> Features:
     return features
 
 
-def pack_outcome(outcome: Outcome, interface: Interface) -> bytes:
+def pack_outcome(outcome: StepOutcome, interface: Interface) -> bytes:
     """Numbers, the observation, and the final one where the episode ended. The warning travels apart."""
     numbers = _OUTCOME.pack(
         len(outcome.rewards),
@@ -73,7 +73,7 @@ def pack_outcome(outcome: Outcome, interface: Interface) -> bytes:
     return numbers + rewards + pack_features(outcome.observation, interface.observation) + final
 
 
-def unpack_outcome(data: bytes, interface: Interface) -> Outcome:
+def unpack_outcome(data: bytes, interface: Interface) -> StepOutcome:
     """The inverse of `pack_outcome`."""
     specs = interface.observation
     steps, terminated, truncated, success, ended = _OUTCOME.unpack_from(data)
@@ -83,7 +83,7 @@ def unpack_outcome(data: bytes, interface: Interface) -> Outcome:
     rest = body[sum(array.nbytes for array in observation.values()) :]
     final = unpack_features(rest, specs) if ended else None
     solved = None if success < 0 else bool(success)
-    return Outcome(observation, final, tuple(rewards.tolist()), terminated, truncated, solved)
+    return StepOutcome(observation, final, tuple(rewards.tolist()), terminated, truncated, solved)
 
 
 def pack_picture(picture: NDArray[np.uint8] | None) -> bytes:

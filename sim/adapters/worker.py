@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, RobolearnError
 from sim.adapters import wire
 from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
-from sim.adapters.world import Outcome, World
+from sim.adapters.world import StepOutcome, World
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class Pool(Protocol):
         """Start all worlds over at (seed, start id) each, or go on in their sequences where `starts` is None."""
         ...
 
-    def chunk(self, chunks: NDArray[np.float32], worlds: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
+    def chunk(self, chunks: NDArray[np.float32], worlds: Sequence[int]) -> Iterator[tuple[int, StepOutcome]]:
         """Execute ``chunks[w]`` (Ta, Da) in each of `worlds`."""
         ...
 
@@ -76,7 +76,7 @@ class LocalPool:
             except Exception as error:
                 raise self._failure(world.index, error) from error
 
-    def chunk(self, chunks: NDArray[np.float32], worlds: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
+    def chunk(self, chunks: NDArray[np.float32], worlds: Sequence[int]) -> Iterator[tuple[int, StepOutcome]]:
         """See `Pool`."""
         for w in worlds:
             try:
@@ -196,7 +196,7 @@ class WorkerPool:
         for w, worker in enumerate(self._home):
             yield wire.unpack_features(worker.receive(w, self._task), self.facts.interface.observation)
 
-    def chunk(self, chunks: NDArray[np.float32], worlds: Sequence[int]) -> Iterator[tuple[int, Outcome]]:
+    def chunk(self, chunks: NDArray[np.float32], worlds: Sequence[int]) -> Iterator[tuple[int, StepOutcome]]:
         """See `Pool`."""
         for w in worlds:
             self._home[w].send(wire.CHUNK, w, chunks[w].tobytes())

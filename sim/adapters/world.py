@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """Effect of a chunk on one world.
 
     Attributes:
@@ -171,14 +171,14 @@ class World:
         self._episode += 1
         return observation
 
-    def chunk(self, actions: NDArray[np.float32]) -> Outcome:
+    def chunk(self, actions: NDArray[np.float32]) -> StepOutcome:
         """Execute `actions` (Ta, Da); an episode that ends is followed by the next start."""
         observation, _, terminated, truncated, info = self._env.step(actions)
         warning = ""
         if "non_finite" in info:
             warning = f"non-finite {info['non_finite']}: episode {self._episode - 1} truncated, world reset"
         ended = terminated or truncated
-        return Outcome(
+        return StepOutcome(
             observation=self._start() if ended else observation,
             final=observation if ended else None,
             rewards=info["step_rewards"],

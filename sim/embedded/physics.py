@@ -17,7 +17,7 @@ from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
 from robots import RobotSpec, solve
 from robots.stations import Contract
 from sim.embedded.scene import build_model, check_robot
-from sim.embedded.task import Array, Pose, Start, State, Task
+from sim.embedded.task import Array, BodyPose, Start, State, Task
 from sim.embedded.workspace_layout import layout_of
 
 FRICTION_SPREAD = 0.3  # friction is scaled by 1 ± this, anew in each episode
@@ -173,9 +173,9 @@ class Physics:
         qpos, qvel = self.qpos[rows], self.qvel[rows]
         q = qpos[:, self.arm_q]
         tcp_pos, tcp_rot = self.robot.chain.forward(q)
-        bodies: dict[str, Pose] = {}
+        bodies: dict[str, BodyPose] = {}
         for name, (a, v) in self._free.items():
-            bodies[name] = Pose(
+            bodies[name] = BodyPose(
                 qpos[:, a : a + 3].copy(),
                 quat_to_matrix(qpos[:, a + 3 : a + 7]),
                 qvel[:, v : v + 3].copy(),
@@ -184,7 +184,7 @@ class Physics:
         zero = np.zeros((len(q), 3))
         for name, i in self._mocap.items():
             quat = self._mocap_quat[rows, i]
-            bodies[name] = Pose(self._mocap_pos[rows, i].copy(), quat_to_matrix(quat), zero, zero.copy())
+            bodies[name] = BodyPose(self._mocap_pos[rows, i].copy(), quat_to_matrix(quat), zero, zero.copy())
         width = self.robot.gripper.width_of(qpos[:, self.finger_q])
         return State(q, qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
 

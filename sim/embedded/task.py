@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Pose:
+class BodyPose:
     """Positions (N, 3) [m] and orientations (N, 3, 3) of one body in the base frame, with its twist if free."""
 
     pos: Array
@@ -36,7 +36,7 @@ class State:
     width: Array  # (N,) opening of the gripper [m]
     tcp_pos: Array  # (N, 3) [m]
     tcp_rot: Array  # (N, 3, 3)
-    bodies: Mapping[str, Pose]
+    bodies: Mapping[str, BodyPose]
 
     def put(self, rows: NDArray[np.int64], part: State) -> None:
         """Write `part`, the state of M worlds, over the worlds `rows` (M,)."""

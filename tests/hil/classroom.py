@@ -20,7 +20,7 @@ from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.data.replay import PlayedEpisode, RecordSchema
-from robolearn.hil.actor import Actor
+from robolearn.hil.actor import ActorLoop
 from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.learner import Learner
 from robolearn.hil.learner_service import LearnerState, learner_methods
@@ -212,7 +212,7 @@ def play(folder: Path, port: int, *, env: LineWorld | None = None, name: str = "
         config = ours.link.open(ends)
         buffered = DoubleBufferedPolicy(lambda: config.settings.build(make_base(), seed=config.seed))
         ours.link.start(buffered)
-        actor = Actor(env, buffered, ours.link, ours.outbox, config, name, ("proprio",), helper, console)
+        actor = ActorLoop(env, buffered, ours.link, ours.outbox, config, name, ("proprio",), helper, console)
         played = actor.run(ends)
         return SimpleNamespace(
             played=played,

@@ -21,7 +21,7 @@ from hardware.teleop.wrapped import REST_S, Clutch, clutched
 from robolearn.core import Interface
 from robolearn.hil.agent import SteeredAgent
 from robolearn.hil.device_operator import DeviceOperator
-from robolearn.hil.learner_service import Period, Progress
+from robolearn.hil.learner_service import LearnerProgress, Period
 from robolearn.hil.operator_console import ActorStatus
 from robots import PANDA
 from sim.registry import make_env
@@ -90,7 +90,7 @@ class Loop:
 
     def _before(self, observation: Any, steering: bool) -> Any:
         self.hand.show(
-            ActorStatus(0, self.step_count, observation, steering, 1, Period(0, 0, 0), True, 0, Progress(),
+            ActorStatus(0, self.step_count, observation, steering, 1, Period(0, 0, 0), True, 0, LearnerProgress(),
                         self.agent.executed)
         )  # fmt: skip
         return self.hand.poll()

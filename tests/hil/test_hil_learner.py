@@ -17,12 +17,12 @@ from robolearn.core import BadInput
 from robolearn.data.replay import End, PlayedEpisode, Record, ReplayStep
 from robolearn.hil import transition_receiver as intakes
 from robolearn.hil.actor import Pacer
-from robolearn.hil.experience import Experience, Outcome
+from robolearn.hil.experience import EpisodeOutcome, Experience
 from robolearn.hil.learner import Learner, result_of, summary
 from robolearn.hil.learner_service import LearnerState
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions, episode_seed
 from robolearn.hil.transition_receiver import TransitionReceiver
-from robolearn.hil.wire.server import Refused
+from robolearn.hil.wire.server import CallRefused
 from robolearn.runs import Run, read_metrics
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -195,7 +195,7 @@ def test_the_queue_is_bounded_and_actors_keep_what_does_not_fit(
 ) -> None:
     monkeypatch.setattr(intakes, "QUEUED_BYTES", 4000)
     bench, sent = Bench(tmp_path, make_lesson("realtime")), episode(0, 30)
-    with pytest.raises(Refused) as full:
+    with pytest.raises(CallRefused) as full:
         bench.send("a", sent)
     assert full.value.status is grpc.StatusCode.UNAVAILABLE
     count = bench.logs["a"].count
@@ -204,7 +204,7 @@ def test_the_queue_is_bounded_and_actors_keep_what_does_not_fit(
     while count < 31:
         try:
             bench.send("a", sent[count:])
-        except Refused:
+        except CallRefused:
             bench.work()
         count = bench.logs["a"].count
     bench.work()
@@ -231,7 +231,7 @@ def test_the_curve_counts_what_a_policy_did_alone(tmp_path: Path) -> None:
 
 
 def test_a_crash_is_neither_a_success_nor_a_failure() -> None:
-    whole, cut = Outcome(10, 0, 0, True, 1.0, False), Outcome(10, 0, 0, False, 0.0, True)
+    whole, cut = EpisodeOutcome(10, 0, 0, True, 1.0, False), EpisodeOutcome(10, 0, 0, False, 0.0, True)
     free, rate = summary([whole, cut, cut], 2)
     assert free == [whole] and rate == 0.0
     assert summary([], 5)[0] == [] and math.isnan(summary([], 5)[1])

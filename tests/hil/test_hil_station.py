@@ -26,7 +26,7 @@ from hardware.teleop.supervised import Supervised
 from robolearn.data.replay import End, RecordSchema, ReplayStep
 from robolearn.hil.actor import Periods
 from robolearn.hil.arm_recording import HilRecording, LearnedPolicy, OutboxWriter
-from robolearn.hil.learner_service import Period, Progress
+from robolearn.hil.learner_service import LearnerProgress, Period
 from robolearn.hil.outbox import Outbox
 
 INTERFACE = CONTRACT.interface
@@ -42,7 +42,7 @@ def move(**parts: float) -> np.ndarray:
 class LinkState:
     """A learner that answers, or does not."""
 
-    period, progress = Period(50.0, 51.0, 9), Progress(env_steps=10, updates=5)
+    period, progress = Period(50.0, 51.0, 9), LearnerProgress(env_steps=10, updates=5)
     finished, alive = False, True
     notified = 0
 

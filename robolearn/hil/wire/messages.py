@@ -155,7 +155,7 @@ def policy_hash(policy: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Progress:
+class LearnerProgress:
     """Progress of a learner; NaN where unknown.
 
     Attributes:
@@ -177,9 +177,9 @@ class Progress:
         return {key: value for key, value in vars(self).items() if math.isfinite(value)}
 
     @staticmethod
-    def of(reply: Any) -> Progress:
+    def of(reply: Any) -> LearnerProgress:
         """The inverse of `fields`."""
-        return Progress(**{key: getattr(reply, key) for key in vars(Progress()) if reply.HasField(key)})
+        return LearnerProgress(**{key: getattr(reply, key) for key in vars(LearnerProgress()) if reply.HasField(key)})
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ REFUSALS_S = 10.0
 _FAILED = re.compile(rb"Handshake failed.*?:([A-Z_]{4,})\b(?!.*:[A-Z_]{4,}\b)")
 
 
-class Refused(RobolearnError):
+class CallRefused(RobolearnError):
     """A call that is not served.
 
     Attributes:
@@ -139,7 +139,7 @@ class GrpcServer:
         try:
             request = parse(handler.method.request, self._receive(handler, contents, context))
             return handler.call(request).SerializeToString()
-        except Refused as refused:
+        except CallRefused as refused:
             if refused.logged:
                 self.refusals(context.peer(), f"{name}: {refused}")
             context.abort(refused.status, str(refused)[:500])
@@ -152,15 +152,15 @@ class GrpcServer:
         sent = dict(context.invocation_metadata()).get(HEADER, "")
         given = sent if isinstance(sent, bytes) else str(sent).encode()
         if not hmac.compare_digest(given, self._header):
-            raise Refused(grpc.StatusCode.UNAUTHENTICATED, "another token, or none")
+            raise CallRefused(grpc.StatusCode.UNAUTHENTICATED, "another token, or none")
         try:
             content = next(contents)
         except StopIteration:
-            raise Refused(grpc.StatusCode.INVALID_ARGUMENT, "no message") from None
+            raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, "no message") from None
         except grpc.RpcError:  # the caller is gone, or gRPC has refused the message for its length
-            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "no message, or one that is too long") from None
+            raise CallRefused(grpc.StatusCode.RESOURCE_EXHAUSTED, "no message, or one that is too long") from None
         if len(content) > handler.limit:
-            raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{len(content)} bytes, at most {handler.limit}")
+            raise CallRefused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{len(content)} bytes, at most {handler.limit}")
         return content
 
 

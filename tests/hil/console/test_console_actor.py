@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.hil.learner_service import Period, Progress
+from robolearn.hil.learner_service import LearnerProgress, Period
 from robolearn.hil.operator_console import ActorStatus, HilStatus, InControl, OperatorCommand, PageConsole
 from robots import PANDA
 from sim.registry import make_env
@@ -36,7 +36,7 @@ def status(observation: Any, **changes: Any) -> ActorStatus:
     values: dict[str, Any] = {
         "episode": 2, "step": 30, "observation": observation, "operator": False, "version": 4,
         "period": Period(50.0, 57.0, 90), "linked": True, "unsent": 0,
-        "progress": Progress(env_steps=1000, updates=800, success=0.9, intervention_rate=0.1, q=0.4),
+        "progress": LearnerProgress(env_steps=1000, updates=800, success=0.9, intervention_rate=0.1, q=0.4),
     }  # fmt: skip
     return ActorStatus(**values | changes)
 
