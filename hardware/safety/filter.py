@@ -317,7 +317,7 @@ class SafetyFilter:
     def _follow(self) -> ArmCommand:
         """One period towards the goal, if the arm could stop from there."""
         motion = self._motion
-        if self._goal is None or self._begins or (self._border and self._at_border()):
+        if self._goal is None or self._begins or (self._border and self._at_boundary()):
             self._begins = False
             state = motion.braked()
             self._output.check(np.array(state[0]))
@@ -343,7 +343,7 @@ class SafetyFilter:
         self._opening.step()
         return self._take(state)
 
-    def _at_border(self) -> bool:
+    def _at_boundary(self) -> bool:
         """True while the filter waits: until the arm is at rest, and then for a goal inside the workspace."""
         assert self._goal is not None
         return not self._motion.at_rest or self._geometry.outside(np.array(self._goal))[0] > 0.0

@@ -85,7 +85,7 @@ class EnsembleMlp(nn.Module):
           renorm: with `over_batch`, renormalise: values are those of the running statistics, gradients the batch's.
         """
 
-        def chosen(parameter: Tensor) -> Tensor:
+        def of_members(parameter: Tensor) -> Tensor:
             return parameter if members is None else parameter[members]
 
         def normal(h: Tensor, name: str) -> Tensor:
@@ -104,16 +104,16 @@ class EnsembleMlp(nn.Module):
                 mean.lerp_(now.detach(), MOMENTUM)
                 variance.lerp_(spread.detach(), MOMENTUM)
                 return out
-            return (h - chosen(mean)) * torch.rsqrt(chosen(variance) + EPSILON)
+            return (h - of_members(mean)) * torch.rsqrt(of_members(variance) + EPSILON)
 
         h = x.expand(self.members if members is None else len(members), *x.shape)
         h = normal(h, "in") if self.batch_norm else h
         layers = zip(self.weights, self.biases, self.scales, self.shifts, strict=False)
         for layer, (weight, bias, scale, shift) in enumerate(layers):
-            h = torch.baddbmm(chosen(bias), h, chosen(weight))
+            h = torch.baddbmm(of_members(bias), h, of_members(weight))
             h = h if drop is None else drop(h)
-            h = F.relu(torch.addcmul(chosen(shift), normal(h, str(layer)), chosen(scale)))
-        return torch.baddbmm(chosen(self.biases[-1]), h, chosen(self.weights[-1]))
+            h = F.relu(torch.addcmul(of_members(shift), normal(h, str(layer)), of_members(scale)))
+        return torch.baddbmm(of_members(self.biases[-1]), h, of_members(self.weights[-1]))
 
 
 def evaluate(

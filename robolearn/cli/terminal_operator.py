@@ -37,7 +37,7 @@ class TerminalOperator:
             return True
         return False
 
-    def judge_success(self) -> bool:
+    def confirm_success(self) -> bool:
         if not sys.stdin.isatty():
             return False
         _ask("Did it succeed? [y/N] ")

@@ -37,7 +37,7 @@ class ArmOperator(Protocol):
         """True where the person ends the episode now; the arm may be moving, so this never waits."""
         ...
 
-    def judge_success(self) -> bool:
+    def confirm_success(self) -> bool:
         """True where the episode succeeded."""
         ...
 
@@ -109,7 +109,7 @@ class RealArm:
 
     def judge(self) -> bool:
         """The operator's verdict."""
-        return self._operator.judge_success()
+        return self._operator.confirm_success()
 
 
 log = logging.getLogger(__name__)

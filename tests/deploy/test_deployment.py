@@ -186,7 +186,7 @@ class Person:
     def ended_episode(self) -> bool:
         return self.ends
 
-    def judge_success(self) -> bool:
+    def confirm_success(self) -> bool:
         self.asked.append("judge")
         return self.success
 

@@ -1,0 +1,104 @@
+"""The field's words: retired names do not come back, classes have one name each, docstrings are noun phrases."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("robolearn", "robots", "sim", "policies", "hardware")
+
+# Where: the part of a name that is retired there, and what the field says. Names are split at capitals and underscores.
+RETIRED = {
+    "robolearn/hil": {
+        "desk": "learner service",
+        "intake": "transition receiver",
+        "door": "gRPC server",
+        "spool": "outbox",
+        "doubt": "failure prediction",
+        "doubts": "failure prediction",
+        "lesson": "learner config",
+        "hand": "device operator",
+        "person": "operator console",
+        "teaching": "learner arguments",
+        "playing": "world arguments",
+        "halves": "processes",
+    },
+    "robolearn/cli": {"judge": "evaluator", "swing": "sine policy", "spoil": "inject fault", "blind": "sees_images"},
+    "policies": {
+        "chosen": "best of n",
+        "late": "delay compensation",
+        "steered": "noise-steered",
+        "eyes": "encoder",
+        "aim": "set goal",
+        "tell": "set prompt",
+    },
+    "robolearn/rollout": {"taught": "DAgger"},
+    "sim": {"wardrobe": "visual randomisation", "develop": "postprocess", "bench": "workspace layout"},
+    "hardware": {
+        "border": "workspace clamp",
+        "stranger": "unauthorised caller",
+        "renewed": "reconnecting",
+        "farewell": "session end",
+        "doubles": "driver emulators",
+    },
+}
+KEPT = {"policies": {"NoiseSteeredPolicy", "NoiseSteeredConfig"}}  # the field's own words hold a retired part
+
+
+def modules(room: str) -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted((ROOT / room).rglob("*.py")):
+        yield path.relative_to(ROOT), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def names(path: Path, tree: ast.Module) -> Iterator[str]:
+    """The module's own name, and those of its classes and functions."""
+    yield path.stem
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def parts(name: str) -> set[str]:
+    return {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+@pytest.mark.parametrize("room", RETIRED)
+def test_retired_words_do_not_come_back(room: str) -> None:
+    found = [
+        f"{path}: {name}: {RETIRED[room][word]}"
+        for path, tree in modules(room)
+        for name in names(path, tree)
+        if name not in KEPT.get(room, ())
+        for word in parts(name) & RETIRED[room].keys()
+        if not (word == "steered" and "noise" in parts(name))
+    ]
+    assert found == []
+
+
+def test_every_public_class_has_a_name_of_its_own() -> None:
+    places = defaultdict(list)
+    for room in ROOMS:
+        for path, tree in modules(room):
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(str(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
+def test_docstrings_are_noun_phrases() -> None:
+    """None begins with a question word: "Features of …", "True where …" say the same."""
+    found = []
+    for room in ROOMS:
+        for path, tree in modules(room):
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    first = (ast.get_docstring(node) or "").partition("\n")[0]
+                    if re.match(r"(What|Whether|How|Who)\b(?!.*\?)", first):
+                        found.append(f"{path}: {first}")
+    assert found == []
