@@ -199,7 +199,7 @@ class DiffusionConfig(DenoisingConfig):
     train_steps: Annotated[int, tyro.conf.arg(name="noise-schedule-steps")] = 100
     """Length of the noise schedule in training."""
     eta: float = 0.0
-    """0 samples by DDIM, 1 by the ancestral sampler of DDPM; fine-tuning wants 0."""
+    """0 samples by DDIM, 1 by the ancestral sampler of DDPM; fine-tuning needs 0."""
     prediction: Prediction = "epsilon"
     """What the network predicts."""
     schedule: NoiseSchedule = "squaredcos_cap_v2"

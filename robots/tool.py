@@ -13,7 +13,7 @@ from robolearn.core.errors import BadInput
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 
 Triple = tuple[float, float, float]
-UNIT = 1e-3  # how far from 1 the length of a quaternion may be that somebody typed
+UNIT = 1e-3  # how far from 1 the length of a typed quaternion may be
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,8 @@ class EpisodeLifecycle:
       first: number of the first one, from 0.
       placing: whether the operator puts the arm in its place before each episode.
       recording: False: the arm is moved, and never recorded.
-      give_up: end after so many episodes in a row that were dropped or could not begin, as nobody is there to see to
-        it; 0: never.
+      give_up: end after so many episodes in a row that were dropped or could not begin, as no operator is there to see
+        to it; 0: never.
 
     Attributes:
       phase: where the session stands.

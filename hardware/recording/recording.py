@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 BEHIND_S = 5.0  # of the writer, after which an episode is not worth going on with
 UNANSWERED_S = 0.5  # after which a target that the safety filter has not answered is a fault
 SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
-GIVE_UP = 3  # episodes in a row, when nobody is there
-BLIND_S = 10.0  # between two episodes, when nobody is there
+GIVE_UP = 3  # episodes in a row, without an operator
+BLIND_S = 10.0  # between two episodes, without an operator
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Recording(Teleoperation):
         if self.episodes.phase is not Phase.WAITING or not self.problem:
             self._blind_since = now
         elif self.session.judged and now - self._blind_since > BLIND_S:
-            self.fail(RobolearnError(self.problem))  # nobody is there to see to it
+            self.fail(RobolearnError(self.problem))  # no operator is there to see to it
         if self.episodes.phase is Phase.STARTING and now > self._up_by:
             self.fail(RobolearnError(f"not ready after {self.session.start_s:g} s: {self.status.message}"))
 
@@ -181,7 +181,7 @@ class Recording(Teleoperation):
             self._count += 1
 
     def _executed(self, row: _Row, accepted: NDArray) -> NDArray:
-        # An opening that nobody asked for yet, or no target at all.
+        # An opening that was not requested yet, or no target at all.
         missing = np.append(row.q, row.target[-1])
         accepted = np.where(np.isnan(accepted), missing, accepted)
         if (

@@ -67,7 +67,7 @@ class Background:
                 self.executor.spin_once(timeout_sec=0.05)
             except ExternalShutdownException:
                 return
-            except InvalidHandle:  # somebody destroyed what was being waited for, which is their right
+            except InvalidHandle:  # what was being waited for was destroyed, which is allowed
                 continue
             except Exception as error:
                 log.exception("a callback failed")

@@ -232,7 +232,7 @@ class GripperNode(StationNode):
         if not taken:
             self._refused += 1
             if self._refused == 1:
-                log.error("the gripper did not take a goal of %.3f m; asked again twice a second", self._goals.goal)
+                log.error("the gripper did not take a goal of %.3f m; sent again twice a second", self._goals.goal)
         self._goals.done(started=taken)
 
     def _message(self, width: float, closing: bool) -> Any:

@@ -98,7 +98,7 @@ def with_installed_conditions(contract: Contract) -> Contract:
 def hear_conditions(
     contract: Contract, hear: Callable[..., Callable[[], None]], heard: Callable[[str, float], None]
 ) -> list[Callable[[], None]]:
-    """Subscribe to all of them by `hear` (type, topic, callback, QoS); `heard` takes their names and values."""
+    """Subscribe to all of them by `hear` (type, topic, callback, QoS); `heard` receives their names and values."""
 
     def subscribe(one: Condition) -> Callable[[], None]:
         def callback(message: Any, info: Any) -> None:

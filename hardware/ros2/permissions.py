@@ -77,7 +77,7 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, Permiss
     own = (contract.gripper_states.topic,) if contract.gripper_states else ()
     # What the safety node hears of the arm: everything measured but pictures and the task's objects.
     felt = tuple(of[role] for role in of if role not in ("command", "gripper", "objects") and "images." not in role)
-    events = tuple(f"{service}/_service_event" for service in (topics.ARM, topics.RESET))  # who asks
+    events = tuple(f"{service}/_service_event" for service in (topics.ARM, topics.RESET))  # the callers
     switch = (topics.ARM, topics.DISARM, topics.RESET)
     simulated = (topics.SIM_EPISODE, topics.SIM_MONITOR) if contract.simulated else ()
     begin = (topics.SIM_RESET,) if contract.simulated else ()

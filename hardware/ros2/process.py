@@ -37,7 +37,7 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
       0 ended by a signal or done, 1 failed, 2 bad input.
     """
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
-    # MuJoCo brings PyOpenGL along, which says of every process that it lacks a module that nobody here needs.
+    # MuJoCo brings PyOpenGL along, which says of every process that it lacks a module that is not needed here.
     logging.getLogger("OpenGL").setLevel(logging.WARNING)
     try:
         return host(factory, args)
@@ -126,7 +126,7 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
 def _wait_acknowledged(node: Node) -> None:
     """Wait until all subscriptions have acknowledged the last messages, the set-point at rest above all.
 
-    The news that a publisher is gone goes another way than its messages, and those that it overtakes come from nobody
+    The news that a publisher is gone goes another way than its messages, and those that it overtakes have no publisher
     and are dropped: of nodes that ended right after a message, three in ten lost it.
     """
     end = time.monotonic() + ACKNOWLEDGE_S

@@ -93,7 +93,8 @@ class SafetyClient:
         self._beat()
 
     def wait_ready(self, timeout_s: float = 20.0, *, policy: bool = True) -> None:
-        """Wait until the safety node answers and hears us, and, if `policy`, until that and the streamer are ready.
+        """Wait until the safety node answers and receives the dead-man's heartbeats, and, if `policy`, until that and
+        the streamer are ready.
 
         Raises:
           RobolearnError: not within the time; the message names what is missing.
@@ -111,7 +112,9 @@ class SafetyClient:
         wait_until(
             lambda: all(c.service_is_ready() for c in self._calls.values()), left(), "the safety node's services"
         )
-        wait_until(lambda: self._deadman.get_subscription_count() > 0, left(), "the safety node to hear the dead-man")
+        wait_until(
+            lambda: self._deadman.get_subscription_count() > 0, left(), "the safety node to receive the dead-man"
+        )
         if not policy:
             return
         for name in ("policy", "streamer"):

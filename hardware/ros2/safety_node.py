@@ -68,7 +68,7 @@ class SafetyNode(StationNode):
         self._dry_run = self.value("dry_run")
         self._comparable = comparable()
         if not self._comparable:
-            log.warning("not Fast DDS: who arms and resets is not checked, nor publishers of which nothing is heard")
+            log.warning("not Fast DDS: callers of arm and reset are not checked, nor publishers without messages")
         self._most = 0 if self._dry_run else 1  # publishers to the controller
         self._published: tuple[str, str] = ("", "")  # state and reason as last published
         self._watched: list[str] = []  # topics whose QoS has to match
@@ -221,7 +221,7 @@ class SafetyNode(StationNode):
             return ""
         caller = callers.caller()
         if caller is None:
-            return "the middleware has not reported who asks; ask again"
+            return "the middleware has not reported the caller yet; call again"
         return self.supervisor.unauthorised(caller)
 
     def _arm(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
@@ -353,12 +353,12 @@ class SafetyNode(StationNode):
                 names = _endpoint(publisher), _endpoint(subscriber)
                 match, why = qos_check_compatible(publisher.qos_profile, subscriber.qos_profile)
                 if match == QoSCompatibility.ERROR and own in names:
-                    found.append(f"{names[1]} cannot hear {names[0]} on {topic}: {why.strip(' ;')}")
+                    found.append(f"{names[1]} cannot receive from {names[0]} on {topic}: {why.strip(' ;')}")
         return found
 
     def _on_mismatch(self, event: Any) -> None:
         self._mismatch = True
-        self._problems = self._check_qos() or ["somebody's QoS does not match ours"]
+        self._problems = self._check_qos() or ["the QoS of another node does not match ours"]
         log.error("; ".join(self._problems))
         self._filter.stop("; ".join(self._problems))
 
@@ -385,5 +385,5 @@ class SafetyNode(StationNode):
 
 def _endpoint(info: Any) -> str:
     if "UNKNOWN" in info.node_name:
-        return "somebody who has not said a name yet"
+        return "a node whose name is not discovered yet"
     return f"{info.node_namespace.rstrip('/')}/{info.node_name}"

@@ -1,7 +1,7 @@
 """The scene of a simulation as `visualization_msgs/MarkerArray`, which RViz shows too: for people's eyes alone.
 
 Each message is whole and the newest is kept (latched), so that whoever comes late, or lost one, sees everything. A
-policy cannot hear it: no role of a contract has this type (`robots.stations.values`).
+policy cannot receive it: no role of a contract has this type (`robots.stations.values`).
 
 A capsule is a cylinder and two balls, an endless plane one of 20 m, a mesh a binary STL inside of its message.
 """

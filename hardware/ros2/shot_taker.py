@@ -25,7 +25,7 @@ POLL_S = 0.02
 
 
 class ShotTaker:
-    """Hears joint states and one camera.
+    """Receives joint states and one camera.
 
     Args:
       background: where its node spins.

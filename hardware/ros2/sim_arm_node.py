@@ -44,7 +44,7 @@ MONITOR_PERIOD_S = 0.5
 SCENE_PERIOD_S = 0.05
 CAMERA_NICE = 5
 # More than a controller keeps: one that reads only the newest skips set-points whenever it is held up, and then the
-# monitor would count steps that nobody commanded. Every command is seen and followed, in order.
+# monitor would count steps that were not commanded. Every command is seen and followed, in order.
 COMMANDS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=200, reliability=ReliabilityPolicy.RELIABLE)
 
 
@@ -137,7 +137,7 @@ class SimArmNode(StationNode):
         self.world = self._make_world(c, self.value("task"), self._seed)
         self.monitor = LimitMonitor.of(c.robot, 1.0 / c.stream_hz)
         self._episode = 0
-        self._fresh = True  # nobody has reset or commanded yet
+        self._fresh = True  # not reset or commanded yet
         self._reported = self._slipped = False
         self._refused = 0
         self._faults = {where: faults.VectorFault() for where in ("joint_states", "objects", "contact")}
@@ -378,7 +378,7 @@ class SimArmNode(StationNode):
             while not self._ended.wait(max(0.0, due - time.monotonic())):
                 for name, publisher in self._images.items():
                     if not publisher.get_subscription_count():
-                        continue  # nobody looks
+                        continue  # no subscriber
                     at = self._stamp()
                     picture = spoilt[name].apply(fault := self._fault.get("camera"), self.world.image(name))
                     if picture is not None:

@@ -69,7 +69,7 @@ class StationNode(Node):
         """`contract`, if this node is where its nodes are.
 
         Raises:
-          BadInput: it is elsewhere, where nobody hears it.
+          BadInput: it is elsewhere, where it is not received.
         """
         if contract.namespace != self.station_namespace:
             raise BadInput(

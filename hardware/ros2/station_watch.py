@@ -26,7 +26,7 @@ from robots.stations.pictures import raw_picture
 
 NODE = "doctor"
 INFO = "sensor_msgs/msg/CameraInfo"
-SETTLE_S = 1.0  # subscriptions are found, and cameras begin to work once somebody looks: not counted
+SETTLE_S = 1.0  # subscriptions are found, and cameras begin to work once subscribed: not counted
 DEPTH = 1000  # nothing is lost while this process is busy: two seconds of joint states at 500 Hz
 PICTURES = 20
 
@@ -107,7 +107,7 @@ class StationWatch:
         if role in self._commands:
             offered = [(f"{self._node.get_namespace()}/safety", _offered())]
         mismatches = [
-            f"{_name(listener)} cannot hear {who}: {why.strip(' ;')}"
+            f"{_name(listener)} cannot receive from {who}: {why.strip(' ;')}"
             for (who, profile), listener in product(offered, listeners)
             for match, why in [qos_check_compatible(profile, listener.qos_profile)]
             if match == QoSCompatibility.ERROR

@@ -1,7 +1,7 @@
 """Names of our own topics and services, relative to the namespace of our nodes; those of the arm are in its contract.
 
 Our nodes live in `/robolearn`, those of a station with the namespace `/left` in `/left/robolearn`: two arms share one
-domain, and neither hears the other.
+domain, and neither receives from the other.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ NAMESPACE = "/robolearn"  # of nodes, for a station without a namespace
 
 ACTION_CHUNK = "action_chunk"  # policy → streamer
 TARGET = "target"  # streamer → safety; no points: stop, the reason in header.frame_id
-TARGET_POSE = "target_pose"  # instead of TARGET, where the safety node takes poses: somebody's planner → safety
+TARGET_POSE = "target_pose"  # instead of TARGET, where the safety node takes poses: planner of other software → safety
 TARGET_OPENING = "target_opening"  # beside TARGET_POSE: of the gripper [m]
 ACCEPTED = "accepted"  # safety → recorder: where the arm goes in answer to the target of the same stamp
 DEADMAN = "deadman"  # operator → safety

@@ -73,7 +73,7 @@ class Publishers:
             return ""
         names = " and ".join(map(self._describe, silent))
         if None in self._heard:
-            return f"{self._name}: published by {names}; this ROS does not report from whom a message is"
+            return f"{self._name}: published by {names}; this ROS does not report the sender of a message"
         return f"{self._name}: {len(there)} publishers, and nothing was heard of {names}"
 
     def _speaking(self) -> list[Hashable]:
@@ -135,7 +135,7 @@ class Operators:
         found = self._holders()
         if not found or any(self._same(caller, one) for one in found):
             return ""
-        return f"{self._describe(found[0])} holds the dead-man's switch, and somebody else asks: only who holds it may"
+        return f"{self._describe(found[0])} holds the dead-man's switch, and another node calls: only the holder may"
 
     def _holders(self) -> list[Hashable]:
         now = self._clock()

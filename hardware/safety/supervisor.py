@@ -1,7 +1,7 @@
-"""The safety filter and the checks around it, without ROS: who sends targets, and whether joint states are valid.
+"""The safety filter and the checks around it, without ROS: senders of targets, and validity of joint states.
 
-`SafetySupervisor` receives what the safety node hears, as plain values, and returns a set-point once a period. All its
-time comes from one clock, so that its logic runs in tests on a clock of their own.
+`SafetySupervisor` receives the messages of the safety node as plain values, and returns a set-point once a period. All
+its time comes from one clock, so that its logic runs in tests on a clock of their own.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class SafetySupervisor:
             return
         self._target_at = self._clock()
         if self._streaming or self._clock() - self._armed_at >= EARLY_S:
-            self.filter.stop(reason or "the streamer asks for a stop without saying why")
+            self.filter.stop(reason or "the streamer requests a stop and gives no reason")
 
     def malformed_target(self, reason: str) -> None:
         """A target that is none."""
@@ -237,7 +237,7 @@ class SafetySupervisor:
         """
         # By their leases: one that was killed stays in the graph for 20 s.
         if self._streamers != 1:
-            return f"{self._streamers or 'nobody'} publishes {topic}; expected one streamer"
+            return f"{self._streamers or 'no'} publishers of {topic}; expected one streamer"
         if problem := self._operators.problem():
             return problem
         if problem := self._conditions.problem():

@@ -199,9 +199,7 @@ class ServoDriver:
         reading = self._read()
         now = self._clock()
         if reading is None and now - self._heard > LOST_S:
-            raise ServosLost(
-                f"the servos have been silent for {now - self._heard:.1f} s; they hold where they were told"
-            )
+            raise ServosLost(f"the servos have been silent for {now - self._heard:.1f} s; they hold their last goal")
         if self._following and now - self._told > SILENCE_S:
             self._hold(reading)
         if self._wanted is not None:

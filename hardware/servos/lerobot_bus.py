@@ -120,7 +120,7 @@ class LeRobotBus:
         try:
             fcntl.flock(self._bus.port_handler.ser.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            expected = "nobody else: end the other robolearn driver"
+            expected = "none: end the other robolearn driver"
             raise BadInput(f"servos at {self._port}", got="another driver", expected=expected) from None
 
     def _set_up(self) -> None:

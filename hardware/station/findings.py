@@ -49,7 +49,7 @@ class _Judge:
             found = f"{_names(wrong)} listens on {topic.topic} for {wrong[0].type}, not {topic.type}"
             yield Finding(name, False, found, f"{role}.type: {wrong[0].type} in the contract, or another controller")
         else:
-            yield Finding(name, False, f"nobody listens on {topic.topic}", _start(role, seen))
+            yield Finding(name, False, f"no subscriber on {topic.topic}", _start(role, seen))
         yield from (Finding(f"{name} QoS", False, words, "change the QoS of one of them") for words in seen.mismatches)
         others = [one for one in seen.publishers if one.node.rpartition("/")[2] != "safety"]
         safety = [one for one in seen.publishers if one not in others]

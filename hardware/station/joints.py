@@ -19,7 +19,7 @@ def one_speaker(contract: Contract, seen: SeenTopic) -> Iterator[Finding]:
     silent = sorted({one.node for one in seen.publishers} - set(seen.senders(seen.samples)))
     if len({s.sender for s in arm}) > 1 or len(speakers) > 1:
         who = " and ".join(f"{name} ({count} messages)" for name, count in sorted(speakers.items()))
-        fix = "end all but the driver's; a joint_state_publisher that somebody forgot is the usual one"
+        fix = "end all but the driver's; mostly it is a forgotten joint_state_publisher"
         yield Finding("joint states publishers", False, f"several for the arm's joints: {who}", fix)
     elif silent:
         found = f"nothing was heard of {' and '.join(silent)}: the arm is not armed beside it"
@@ -82,7 +82,7 @@ def _positions(contract: Contract, q: np.ndarray) -> Iterator[Finding]:
         yield Finding("tcp", False, f"at ({where}) m, outside the workspace", fix)
     if not contract.simulated and len(q) > 10 and (q == q[0]).all():
         found = "the same to the last bit in all messages"
-        fix = "at rest that may be; if it stays while you move the arm, a relay repeats what a dead driver last said"
+        fix = "at rest that may be; if it stays while you move the arm, a relay repeats a dead driver's last message"
         yield Finding("joint noise", False, found, fix, needed=False)
 
 

@@ -1,4 +1,4 @@
-"""The lines that all topics have in common: who publishes, how often, and how old the stamps are."""
+"""The lines that all topics have in common: publishers, rate, and age of the stamps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def publishers(what: str, key: str, topic: Topic, seen: SeenTopic) -> Finding:
         return Finding(name, False, found, f"{key}.type: {wrong[0].type} in the contract, or the topic that has it")
     there = f"; of that type there are {', '.join(seen.elsewhere[:4])}" if seen.elsewhere else ""
     fix = f"start its driver, or correct {key}.topic in the contract{there}"
-    return Finding(name, False, f"nobody publishes {topic.topic}", fix)
+    return Finding(name, False, f"no publisher on {topic.topic}", fix)
 
 
 def rhythm(what: str, beat: Rhythm, longest: float, why: str, least_hz: float = 0.0) -> Finding:

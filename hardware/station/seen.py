@@ -85,7 +85,7 @@ class SeenTopic:
     Attributes:
       publishers, listeners: of all programs, without the one that looks.
       samples: the messages of the contract's type, in order of arrival.
-      mismatches: endpoints that cannot hear each other because of their QoS, in words.
+      mismatches: endpoints that cannot reach each other because of their QoS, in words.
       elsewhere: other topics of the contract's type.
     """
 

@@ -71,7 +71,7 @@ CONFIG = MappingConfig(
 )
 
 # A thumb that holds a stick trembles, and every tremble is an event. A stick against its end, or the pad held down, may
-# be silent although somebody is there: then the arm rests until something on the pad moves.
+# be silent although a person holds it: then the arm rests until something on the pad moves.
 STILL_S = 2.0
 
 EVENT_KINDS = ("AXISMOTION", "BUTTONDOWN", "BUTTONUP", "DEVICEADDED", "DEVICEREMOVED")

@@ -19,7 +19,7 @@ from robolearn.core.specs import Interface
 if TYPE_CHECKING:
     from robots import RobotSpec
 
-ASK_AGAIN_S = 2.0  # a START that nobody heard
+ASK_AGAIN_S = 2.0  # a START that was not received
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Scripted:
     def show(self, status: Status) -> None:
         """See `Device.show`."""
         if status.state != self._state:
-            self._running = False  # begun anew, or ended by somebody else
+            self._running = False  # begun anew, or ended from elsewhere
             self._asked = -np.inf
         self._state = status.state
 

@@ -79,7 +79,7 @@ class TakeOver:
         return replace(theirs, action=action)
 
 
-ALIVE_S = 1.0  # a device silent for longer has nobody at it who watches
+ALIVE_S = 1.0  # a device silent for longer has no operator who watches
 MEANT_S = 0.2  # who lets go of a device that was heard of so lately has meant it, where the device does not say
 
 
@@ -137,5 +137,5 @@ class Supervised(Wrapped):
             action = self._player.action(observation)
         self._turns.policy(action)
         engaged = age <= ALIVE_S and not self._lost
-        note = "the policy moves the arm" if engaged else theirs.note or "nobody watches"
+        note = "the policy moves the arm" if engaged else theirs.note or "no operator watches"
         return Sample(action, engaged, theirs.events, theirs.stamp, note, automatic=True)

@@ -2,7 +2,8 @@
 
 At the control rate the device is asked for an action, which becomes joint set-points by the control that policies use;
 in between they are repeated, as the streamer does. The dead-man's switch is the device's: let go or gone, the arm
-brakes and latches. The arm is armed only after START, and a latch reset only by a START of somebody who was shown it.
+brakes and latches. The arm is armed only after START, and a latch reset only by a START of an operator who was shown
+it.
 
 Nothing here waits: what takes time is a generator (`hardware.teleop.arm_link`) that makes one step per tick.
 """

@@ -102,7 +102,7 @@ class Keys:
                 hint="Start the program in a terminal, or choose another device",
             )
         fd = sys.stdin.fileno() if self._wanted is None else self._wanted
-        with contextlib.suppress(OSError):  # no controlling terminal: nobody can stop us
+        with contextlib.suppress(OSError):  # no controlling terminal: no job control stops us
             if os.tcgetpgrp(fd) != os.getpgrp():
                 raise BadInput("keyboard", got="a program in the background", expected="one in the foreground")
         self._reset()

@@ -1,6 +1,6 @@
 """Devices around a device: a clutch, reconnection, a page.
 
-`Clutch` is for devices without a dead-man's switch: who moves the device takes over, who leaves it at rest hands back.
+`Clutch` is for devices without a dead-man's switch: moving the device takes over, leaving it at rest hands back.
 
     off ──the device is moved──► on ──at rest for `REST_S`──► off
 

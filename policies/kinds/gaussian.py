@@ -12,8 +12,8 @@ discrete gripper the Gaussian is over the motions alone, and a critic of the gri
     stay       +1 where it is open, else −1            never: a grasp stays closed
     open       +1                                      the gripper is closed
 
-Open is what is measured as nine tenths of the largest opening or more, as in HIL-SERL. A choice that the gripper obeys
-already is `stay`, so only two of the three are offered in a state.
+Open is what is measured as nine tenths of the largest opening or more, as in HIL-SERL. A choice that the gripper
+follows already is `stay`, so only two of the three are offered in a state.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class PolicyFiles:
       folder: where it lies.
       net: LeRobot's policy, on the CPU.
       pre, post: its processors: a batch of observations, and actions (M, Da).
-      told: the content of ``robolearn.json``, or nothing.
+      told: the declared interface, content of ``robolearn.json``, or nothing.
     """
 
     folder: Path
@@ -71,7 +71,7 @@ def read_policy(path: str) -> PolicyFiles:
                 postprocessor_overrides=overrides[_POST],
             )
     except ImportError as error:
-        hint = f"It wants LeRobot 0.4: {INSTALL}"
+        hint = f"It needs LeRobot 0.4: {INSTALL}"
         raise BadInput(what, got=f"LeRobot does not import ({_line(error)})", expected="it", hint=hint) from error
     except Exception as error:  # LeRobot, draccus and safetensors raise all sorts
         raise BadInput(what, got=f"one that LeRobot does not open ({_line(error)})") from error

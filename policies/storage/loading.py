@@ -121,7 +121,7 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
 
 
 def check_goals_given(name: str | os.PathLike[str], given: bool, *, what: str) -> None:
-    """Raise `BadInput` where the policy that `name` says wants goals and none are `given`, or the other way round."""
+    """Raise `BadInput` where the policy that `name` says needs goals and none are `given`, or the other way round."""
     of_lerobot = os.fspath(name).startswith(LEROBOT)
     check_goals_match(needed_by(name) if of_lerobot else stated_by(name), given, what=what)
 

@@ -172,7 +172,7 @@ def goals_of(interface: Interface) -> tuple[str, ...]:
 def stored_goals(
     path: str | os.PathLike[str], interface: Interface, choice: str = "nearest", *, what: str = "--goals"
 ) -> StoredGoals | EpisodeGoals:
-    """The ends of the successful demonstrations in the data set at `path`, as `interface`, a policy's, wants goals; in
+    """The ends of the successful demonstrations in the data set at `path`, as `interface`, a policy's, takes goals; in
     the place of a data set, a file of `save_goals`.
 
     Raises:

@@ -133,7 +133,7 @@ def set_goals(policy: Policy, goals: Callable[[Interface], Goals] | None, *, wha
 
 
 def check_goals_match(interface: Interface, given: bool, *, what: str) -> None:
-    """Raise `BadInput` where a policy with this interface wants goals that are not given, or the other way round."""
+    """Raise `BadInput` where a policy with this interface needs goals that are not given, or the other way round."""
     wanted = goals_of(interface)
     if given and not wanted:
         hint = "`robolearn train --goal …` makes one that reaches a goal"

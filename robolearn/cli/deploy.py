@@ -75,7 +75,7 @@ class Deploy(Command):
     realtime_priority: int = 10
     """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
     enclaves: bool = False
-    """Every node in its enclave of `robolearn permissions` (SROS2); wants ROS_SECURITY_KEYSTORE and its keys."""
+    """Every node in its enclave of `robolearn permissions` (SROS2); needs ROS_SECURITY_KEYSTORE and its keys."""
     logs: Path | None = None
     """Folder for the logs of the nodes; by default a temporary one, kept when something fails."""
     domain: int | None = None

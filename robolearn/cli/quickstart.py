@@ -72,7 +72,7 @@ class Quickstart(Command):
     settings: OnPolicyConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
     observe: Literal["state", "images"] = "state"
     """images: the tuned policy teaches one that sees by two cameras, which is evaluated and deployed; state: all
-    policies know the simulator's truth."""
+    policies observe the simulator's state."""
     distill_steps: int = 2000
     """Gradient steps of the policy that sees."""
     device: str = "auto"

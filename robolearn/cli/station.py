@@ -147,7 +147,7 @@ class Operate(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class PermissionsCommand(Command):
-    """Write the SROS2 policy of a station: who may publish, hear, ask and answer what.
+    """Write the SROS2 policy of a station: the topics and services that each node may use.
 
     ``ros2 security generate_artifacts -k KEYSTORE -p FILE`` makes keys of it, one enclave a node.
     """

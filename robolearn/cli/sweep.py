@@ -135,7 +135,7 @@ class Sweep(Command):
         for word in self.command[1:]:
             if word.split("=")[0] in ("--seed", "--out", "--resume"):
                 raise BadInput("training behind --", got=word, expected="neither --seed, --out nor --resume: the sweep "
-                               "says --seeds, --out and --resume")  # fmt: skip
+                               "takes --seeds, --out and --resume")  # fmt: skip
         varied = dict(_varied(word) for word in self.vary)
         if len(varied) < len(self.vary):
             raise BadInput("--vary", got=" ".join(self.vary), expected="each flag once, with all its values")
@@ -175,7 +175,7 @@ def _varied(word: str) -> tuple[str, tuple[str, ...]]:
     if not name or not equals or not found:
         raise BadInput("--vary", got=word, expected="a flag and its values, as in lr=0.001,0.0003")
     if name in ("seed", "out"):
-        raise BadInput("--vary", got=word, expected="another flag: --seeds and --out say these")
+        raise BadInput("--vary", got=word, expected="another flag: --seeds and --out set these")
     if len(set(found)) < len(found):
         raise BadInput("--vary", got=word, expected="different values")
     return name, found

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Flags that say what is learned from: processes that learn together are told the same.
+# Flags of the data: processes that learn together get the same.
 SAME = ("data", "start", "observe", "goal", "images", "mix", "weights", "device", "processes")
 
 
@@ -58,7 +58,7 @@ class Train(Command):
     the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth. prompt is
     the task in words, for a policy of several tasks: --data A B --mix 1 1 --observe proprio images prompt."""
     goal: tuple[str, ...] = ()
-    """Features that the policy is told a later value of, as in --goal objects or --goal images.front; --hindsight says
+    """Features whose later values are the policy's goal, as in --goal objects or --goal images.front; --hindsight says
     which. evaluate and deploy then want --goals."""
     images: Annotated[bool, switch("images")] = True
     """Let the policy see the cameras of the set; --no-images leaves them out, as --observe proprio objects does."""

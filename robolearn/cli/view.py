@@ -158,7 +158,7 @@ def check_watched(view: View, world: WorldConfig) -> None:
     """Raise `BadInput` where the worlds cannot be shown as is asked for."""
     if view != "none" and not world.family.has_scene:
         raise BadInput(
-            "--view", got=f"task {world.task}", expected="a task of ours: its worlds say where their bodies are"
+            "--view", got=f"task {world.task}", expected="a task of ours: its worlds report their bodies' poses"
         )
     check_view(view)
 

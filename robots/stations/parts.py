@@ -117,7 +117,7 @@ class CommandTopic(Topic):
     def _check_posture(self, info: ValidationInfo) -> CommandTopic:
         redundant = len(robot_of(info).joints) > POSE_JOINTS
         if self.type == POSE and redundant and self.posture is None:
-            raise refuse("the key 'posture': of an arm with more than six joints a pose says not where the elbow is")
+            raise refuse("the key 'posture': with more than six joints a pose does not determine the elbow")
         if self.type != POSE and self.posture is not None:
             raise refuse(f"a posture with the type {POSE}", got=self.type)
         return self

@@ -96,7 +96,7 @@ def test_an_arm_whose_joint_states_never_come_is_named(monkeypatch: pytest.Monke
 def test_an_arm_whose_controller_cannot_hear_is_never_armed() -> None:
     with station(CONTRACT, qos.latched()) as (client, arm):
         wait_ready(client, NODES, simulated=False)  # type: ignore[arg-type]
-        with pytest.raises(SafetyStopped, match="/still_arm cannot hear /robolearn/safety"):
+        with pytest.raises(SafetyStopped, match="/still_arm cannot receive from /robolearn/safety"):
             next(run_session(client, RealArm("mine", WILLING), 1, limit_s=5.0, alive=NODES.check))  # type: ignore[arg-type]
         states = {report.state for report in client.reports}
         assert states <= {"disarmed"} and not arm.heard, states

@@ -159,9 +159,9 @@ def test_what_the_contract_gets_wrong(
     assert "is sensor_msgs/msg/Image from /robolearn/sim_arm" in lines["camera front topic"]["found"]
     assert "cameras.front.type: sensor_msgs/msg/Image" in lines["camera front topic"]["fix"]
     assert "smaller than the policy's" in lines["camera wrist size"]["found"]
-    assert "nobody publishes /camera/side/image_raw" in lines["camera side topic"]["found"]
+    assert "no publisher on /camera/side/image_raw" in lines["camera side topic"]["found"]
     assert "/camera/wrist/image_raw" in lines["camera side topic"]["fix"], "what there is of that type"
-    assert "nobody listens on /hand/commands" in lines["gripper controller"]["found"]
+    assert "no subscriber on /hand/commands" in lines["gripper controller"]["found"]
     assert "/gripper_controller/commands" in lines["gripper controller"]["fix"]
     assert "panda_joint7" in lines["joint positions"]["found"] and "outside" in lines["joint positions"]["found"]
 
@@ -180,7 +180,7 @@ def test_qos_that_does_not_match(ros: Background, capsys: pytest.CaptureFixture,
     path = write(tmp_path, station, command={"topic": "/picky/commands", "type": FLOATS})
     with stranger("picky_controller") as node:
         node.create_subscription(messages.message_type(FLOATS), "/picky/commands", print, qos.latched())
-        words = "/picky_controller cannot hear /robolearn/safety"
+        words = "/picky_controller cannot receive from /robolearn/safety"
         line_of(capsys, "arm controller QoS", words, path)
 
 

@@ -116,7 +116,7 @@ def test_servos_that_fall_silent(servos) -> None:
 def test_two_drivers_on_one_bus(servos) -> None:
     made = driver(servos)
     try:
-        with pytest.raises(BadInput, match=f"servos at {servos.port}: got another driver, expected nobody else"):
+        with pytest.raises(BadInput, match=f"servos at {servos.port}: got another driver, expected none: end"):
             bus(servos).open()
         assert made.tick() is not None
     finally:

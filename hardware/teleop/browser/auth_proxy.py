@@ -49,7 +49,7 @@ class AuthProxy:
       behind: host, port and key of viser.
       host, port: where to listen; port 0 takes any that is free.
       tls: None on loopback alone.
-      sockets: path → who serves an open websocket there, in the proxy's thread; all others are viser's.
+      sockets: path → server of an open websocket there, in the proxy's thread; all others are viser's.
 
     Raises:
       BadInput: `host` can be reached by others and there is no TLS.

@@ -27,7 +27,7 @@ import websockets.asyncio.server
 
 
 class _Open(NamedTuple):
-    """One connection: who it is from, and what will cut it."""
+    """One connection: its origin, and the limits that will cut it."""
 
     address: str
     timer: asyncio.TimerHandle | None
@@ -91,7 +91,7 @@ class _Guarded(asyncio.Protocol):
 
     def __init__(self, limits: ConnectionLimits, inner: asyncio.Protocol, tls: ssl.SSLContext | None) -> None:
         self._limits, self._inner, self._tls = limits, inner, tls
-        self._raw: asyncio.BaseTransport = asyncio.Transport()  # below TLS, which forgets it before it is told the end
+        self._raw: asyncio.BaseTransport = asyncio.Transport()  # below TLS, which drops it before its end arrives
         self._begun = False  # admitted, and its TLS is there
         self._handshake: asyncio.Task[None] | None = None
         self._lost = False

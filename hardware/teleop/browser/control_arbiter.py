@@ -78,7 +78,7 @@ class ControlArbiter:
         self._lock = threading.RLock()
         self._clients: dict[int, _Client] = {}
         self._controller: int | None = None
-        self._note = "nobody is at the controls"
+        self._note = "no page has control"
         self._events: list[EpisodeEvent] = []
         self._target: tuple[Array, Array] | None = None
         self._opening: float | None = None

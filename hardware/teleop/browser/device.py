@@ -5,7 +5,7 @@ it is there: the inverse of `robots.control.TcpDelta`, clipped as a whole so tha
 
     Δp = R_tcpᵀ (p* − p) / 0.02 m,    Δr = log(R_tcpᵀ R*) / 0.10 rad,    a ← a / max(1, ‖a‖_∞) for each of the two
 
-`control_arbiter` decides which page has control, `auth_proxy` who may open one.
+`control_arbiter` decides which page has control, `auth_proxy` whether one may be opened.
 """
 
 from __future__ import annotations

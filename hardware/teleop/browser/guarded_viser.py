@@ -91,13 +91,13 @@ class GuardedViser:
         risk: str,
         over: str = "The recording is over.",
     ) -> None:
-        """Let in who has the token.
+        """Let in requests with the token.
 
         Args:
           place: where.
           overlays: pieces of HTML that are put into the page.
-          sockets: path → who serves the websockets there, beside viser's own.
-          risk: what somebody with the address can do; a sentence of the notice beyond loopback.
+          sockets: path → server of the websockets there, beside viser's own.
+          risk: what a holder of the address can do; a sentence of the notice beyond loopback.
           over: what the page says when it has lost its program, or was closed.
 
         Raises:
@@ -143,7 +143,7 @@ class _Server(viser.ViserServer):
     """Without viser's tunnel to the open Internet, which any client could ask for."""
 
     def request_share_url(self, verbose: bool = True) -> str | None:
-        log.warning("a page asked to be shared on the Internet; it was not")
+        log.warning("a page requested to be shared on the Internet; refused")
         return None
 
 

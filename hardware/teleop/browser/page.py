@@ -1,6 +1,6 @@
 """Pages of viser: one that commands (arm, target to drag, gripper, cameras), and one to look at.
 
-Every client of the first has widgets of its own, so that viser itself hears them from that client alone; those of
+Every client of the first has widgets of its own, so that viser itself receives them from that client alone; those of
 spectators are hidden, and the control arbiter ignores them. The switch and the buttons are in `overlay.html`, with a
 websocket for heartbeats in and the state out. Pictures of the cameras stand one or two in a row; `pictures.html` makes
 them large at a click. The second page has nothing to press: the arm, its surroundings, the cameras, a line of state.
@@ -29,7 +29,7 @@ from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
 
 CELL = (168, 224)  # room for a camera's picture: height and width [px]
-LARGE_CELL = (480, 640)  # and at most, where somebody looks at it closely
+LARGE_CELL = (480, 640)  # and at most, where a page shows it large
 ORDER = 100.0  # on the panel
 
 

@@ -54,7 +54,7 @@ class HilRun(LearnerArguments, WorldArguments):
         if self.robot and (delay := getattr(self.settings, "delay_steps", 0)):
             raise BadInput("--delay-steps", got=f"{delay} beside --robot", expected=f"0: {OWN_DELAY}")
         if self.reward == KEY and not self.teleop and self.console is None:
-            raise BadInput("--reward", got=KEY, expected="somebody who presses it: --teleop or --console")
+            raise BadInput("--reward", got=KEY, expected="an operator who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
         needed = needed_by(self.policy)
         if self.demos:  # what is no data set, or of another arm or task, is refused before anything is started

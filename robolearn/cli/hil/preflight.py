@@ -25,7 +25,7 @@ def check_policy_fits(world: WorldArguments, policy: Path) -> None:
     offered, where, simulated = _on_arm(world, needed) if world.robot else _in_world(world.task, needed)
     what = f"policy {policy} {where}"
     check_policy(policy, offered, what=what, simulated=simulated)
-    check_compatible(needed, offered, what=what)  # words and goals, too: nobody says them here
+    check_compatible(needed, offered, what=what)  # words and goals, too: none are given here
 
 
 def check_terminal(teleop: str) -> None:

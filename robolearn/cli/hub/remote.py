@@ -83,7 +83,7 @@ def check_name(repo: str) -> None:
 
 
 def open_hub(*, write: bool) -> Any:
-    """`huggingface_hub.HfApi` at the hub; to `write` wants a token.
+    """`huggingface_hub.HfApi` at the hub; to `write` needs a token.
 
     Raises:
       BadInput: no token, or a hub without TLS elsewhere than on this machine.

@@ -138,7 +138,7 @@ def test_nobody_who_looks_on_takes_the_switch_from_who_holds_it(room: Room) -> N
 
 
 def test_only_who_holds_the_switch_arms_and_resets(room: Room) -> None:
-    with pytest.raises(SafetyRefused, match="/deploy holds the dead-man's switch, and somebody else asks"):
+    with pytest.raises(SafetyRefused, match="/deploy holds the dead-man's switch, and another node calls"):
         room.arm("stranger")
     room.arm("deploy")
     room.supervisor.filter.estop()

@@ -121,7 +121,7 @@ def test_where_nobody_reports_who_sends_two_publishers_are_refused() -> None:
         desk.supervisor.deadman(True)
         desk.supervisor.joint_state(CONTRACT.joints, HOME, desk.now)
     desk.there = ("a", "b")
-    with pytest.raises(SafetyRefused, match="published by /a and /b; this ROS does not report from whom a message is"):
+    with pytest.raises(SafetyRefused, match="published by /a and /b; this ROS does not report the sender of a message"):
         desk.arm()
     desk.there = ("a",)
     desk.arm()
