@@ -201,7 +201,7 @@ class DiffusionConfig(DenoisingConfig):
     eta: float = 0.0
     """0 samples by DDIM, 1 by the ancestral sampler of DDPM; fine-tuning needs 0."""
     prediction: Prediction = "epsilon"
-    """What the network predicts."""
+    """Target of the network's prediction."""
     schedule: NoiseSchedule = "squaredcos_cap_v2"
     """The noise schedule, by its name in diffusers."""
     spacing: Spacing = "trailing"

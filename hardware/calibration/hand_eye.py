@@ -42,7 +42,7 @@ FAR_PX = 5.0  # root mean square of a result that is wrong: another lens, board 
 
 @dataclass(frozen=True)
 class BoardView:
-    """One picture: what the arm said and what the camera saw.
+    """One picture: the arm's measured joints and the camera's view.
 
     Attributes:
       flange: (4, 4) pose of the flange in the base.

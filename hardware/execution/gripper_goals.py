@@ -18,7 +18,7 @@ MOVING_S = 0.06  # on its way for so long: the gripper goes, too
 
 
 class GripperGoals:
-    """When to send which goal.
+    """Schedule of a gripper's goals.
 
     Args:
       most: greatest opening [m].

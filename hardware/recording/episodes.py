@@ -1,4 +1,4 @@
-"""The life of a recording: what the operator asks, what happens to the arm, and what is to be done about it.
+"""The state machine of a recording: operator's events and arm's states in, commands out.
 
 Pure: events go in, things to do come out; whoever does them reports when they are done.
 
@@ -109,7 +109,7 @@ class EpisodeLifecycle:
         return self._wait("press START")
 
     def handle(self, event: EpisodeEvent) -> list[EpisodeCommand]:
-        """The operator asks for something; what makes no sense now is ignored, with a `message`."""
+        """An event of the operator; one that makes no sense now is ignored, with a `message`."""
         if self.phase is Phase.ENDED:
             return []
         if event is EpisodeEvent.QUIT:

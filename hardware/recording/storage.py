@@ -36,7 +36,7 @@ class Storage(Protocol):
 
 
 def attempt(job: Job, ends: bool) -> list[Outcome]:
-    """Do `job`; what to append to the outcomes."""
+    """Do `job`; its entries for the outcomes."""
     try:
         job()
     except (OSError, RobolearnError) as error:

@@ -285,7 +285,7 @@ class SafetyReport:
 
     @property
     def arming(self) -> str:
-        """Which arming this is, empty unless armed. A state may be missed between two armings, but not their number."""
+        """Number of this arming, empty unless armed. A state between two armings may be missed, but not the number."""
         return self.values.get("arming", "?") if self.state is SafetyState.ARMED else ""
 
 

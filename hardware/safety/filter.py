@@ -98,7 +98,7 @@ class SafetyFilter:
 
     @property
     def reason(self) -> str:
-        """Why the filter brakes, is latched, or waits at the border of the workspace; empty when all is well."""
+        """Reason why the filter brakes, is latched, or waits at the border of the workspace; empty when all is well."""
         return self._machine.reason or self._border
 
     @property

@@ -36,7 +36,7 @@ _NEAR_SLACK = 1e-5  # [m] distances are measured to 1e-6 m
 
 
 class Excess(NamedTuple):
-    """By how much a way is outside each of the limits; 0 inside: [m], [m], [m], condition number."""
+    """Excess of a way over each of the limits; 0 inside: [m], [m], [m], condition number."""
 
     workspace: float
     obstacle: float

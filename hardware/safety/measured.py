@@ -133,7 +133,7 @@ class Rest:
         )
 
     def _away(self, positions: list[float]) -> str:
-        """Which joint is not where the window began, in words."""
+        """The joint that is not where the window began, in words."""
         for name, q, first in zip(self._joints, positions, self._first, strict=bool(self._first)):
             if not abs(q - first) <= REST_RAD:
                 return f"{name} went from {first:.3f} to {q:.3f} rad"

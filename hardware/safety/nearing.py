@@ -125,7 +125,7 @@ def _measured(arm, path, pair, reach):
 
 @borrowing()
 def _walk(arm, path, pair, before, final, found):
-    """One pair along the way, `before` apart at its first posture; whether it is certain what happens in between."""
+    """One pair along the way, `before` apart at its first posture; true if what happens in between is certain."""
     last, certain = path.postures.shape[0] - 1, True
     may, less = arm.allowed[pair, 0], arm.allowed[pair, 1]
     _note(arm, found, pair, before)
@@ -165,7 +165,7 @@ def _walk(arm, path, pair, before, final, found):
 
 @borrowing()
 def _parted(arm, path, row, pair, need):
-    """By how much a plane across the shortest way at a posture, or at the next, parts a pair at both."""
+    """Distance by which a plane across the shortest way at a posture, or at the next, parts a pair at both."""
     best = -np.inf
     for at in range(row + 1, row - 1, -1):
         if best < need and arm.pairs[pair, 2] != PLANE:

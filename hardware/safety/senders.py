@@ -43,7 +43,7 @@ class Publishers:
         self._bound: Hashable | None = None
 
     def heard(self, publisher: Hashable, *, arm: bool = True) -> bool:
-        """A message came from `publisher`; whether it may say where the arm is: any may, until one is bound.
+        """A message came from `publisher`; true if it counts for the arm's position: any may, until one is bound.
 
         Args:
           arm: whether it names the arm's joints.
@@ -60,7 +60,7 @@ class Publishers:
         self._bound = found[-1] if found else None
 
     def problem(self) -> str:
-        """Why the arm must not be armed, or must be stopped; empty when only one is heard."""
+        """Reason why the arm must not be armed, or must be stopped; empty when only one is heard."""
         found = self._speaking()
         if len(found) < 2:
             return ""
@@ -124,7 +124,7 @@ class Operators:
         return bool(self._holders())
 
     def problem(self) -> str:
-        """Why the arm must not be armed, or must be stopped; empty unless two are held."""
+        """Reason why the arm must not be armed, or must be stopped; empty unless two are held."""
         found = self._holders()
         if len(found) < 2:
             return ""
@@ -160,7 +160,7 @@ class Conditions:
         self._values[name] = (float(value), self._clock())
 
     def problem(self) -> str:
-        """Why the arm must not move, and what to do about it; empty when it may."""
+        """Reason why the arm must not move, and its remedy; empty when it may."""
         now = self._clock()
         silent = ""
         for name, condition in self._conditions.items():

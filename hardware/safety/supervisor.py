@@ -250,7 +250,7 @@ class SafetySupervisor:
         return self._feelers.problem() or self._contact.problem() or self._contact.push()
 
     def unauthorised(self, caller: Hashable) -> str:
-        """Why `caller` may neither arm nor reset; empty when it may."""
+        """Reason why `caller` may neither arm nor reset; empty when it may."""
         return self._operators.unauthorised(caller)
 
     def arm(self) -> None:

@@ -148,7 +148,7 @@ class ServoDriver:
     # --- set-points ------------------------------------------------------------------------------------------
 
     def command(self, values: Sequence[float], others: int = 0) -> bool:
-        """A set-point arrived; whether it will be followed.
+        """A set-point arrived; true if it will be followed.
 
         Args:
           values: (n,) [rad].

@@ -122,7 +122,7 @@ class SeenStation:
 
 @dataclass(frozen=True)
 class Rhythm:
-    """When messages came: number, mean rate [Hz], longest gap [s] (the time since the last one included)."""
+    """Timing of messages: number, mean rate [Hz], longest gap [s] (the time since the last one included)."""
 
     count: int
     hz: float

@@ -45,7 +45,7 @@ class Call(Protocol):
 
 
 def finished(work: Steps) -> bool:
-    """Make one step; whether it was the last."""
+    """Make one step; true if it was the last."""
     try:
         next(work)
     except StopIteration:
@@ -107,7 +107,7 @@ class Report(Protocol):
 
     @property
     def arming(self) -> str:
-        """Which arming this is, empty unless armed."""
+        """Number of this arming, empty unless armed."""
         ...
 
 

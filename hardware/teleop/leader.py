@@ -219,7 +219,7 @@ class Leader(OperatedDevice):
         return float(np.abs(pose - self._poses[0][1]).max()) > MOVED
 
     def _misaligned(self, q: NDArray[np.float64], arm: NDArray[np.float64]) -> str:
-        """Which joint of the leader to move where, or nothing."""
+        """Advice which joint of the leader to move where, or nothing."""
         # A leader may be turned further than the arm's joints go.
         off = np.clip(q, self.robot.lower, self.robot.upper) - arm
         worst = int(np.argmax(np.abs(off)))

@@ -40,7 +40,7 @@ class EncoderConfig:
     """cnn, three convolutions; resnet18, with group norm; efficientnet_lite0, with weights of ImageNet; timm:FOLDER or
     transformers:FOLDER, any backbone that one of the two libraries has saved there (DINOv2, SigLIP, ...)."""
     pooling: Pooling = "spatial_softmax"
-    """What is kept of a map of features: where each channel is active, or how much."""
+    """Pooling of a map of features: where each channel is active, or how much."""
     resize: Annotated[int, tyro.conf.arg(name="encoder-size")] = 0
     """Edge [px] that pictures are brought to before the encoder; 0 for as they are."""
     freeze: Annotated[bool, tyro.conf.arg(name="freeze-encoder")] = False

@@ -109,7 +109,7 @@ SimRobot = Annotated[str, available(_arms)]
 """An arm that the embedded tasks can be done with."""
 
 DemoQuality = Annotated[str, available(_qualities)]
-"""How well a scripted expert demonstrates."""
+"""Quality of a scripted expert's demonstrations."""
 
 SimTask = Annotated[str, available(_tasks)]
 """A task of the embedded worlds."""

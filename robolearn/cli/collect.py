@@ -20,10 +20,10 @@ class Collect(Command):
 
     world: WorldConfig = field(default_factory=WorldConfig)
     episodes: int = 200
-    """How many episodes, successful or not."""
+    """Number of episodes, successful or not."""
     quality: DemoQuality = "mixed"
-    """How well; narrow: an expert on the middle half of the starts alone; fair, mixed and poor: two strategies, each
-    with its own error of aim, some haste."""
+    """Quality of the demonstrations; narrow: an expert on the middle half of the starts alone; fair, mixed and poor:
+    two strategies, each with its own error of aim, some haste."""
     out: Path
     """The data set's folder."""
     seed: int = 0
@@ -31,7 +31,7 @@ class Collect(Command):
     worlds: int = 50
     """Worlds side by side."""
     view: View = "none"
-    """Where you see the expert act: browser prints the address of a page, window opens it. Shown are
+    """View of the acting expert: browser prints the address of a page, window opens it. Shown are
     whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
     resume: bool = False
     """Go on until an existing data set has this many episodes."""

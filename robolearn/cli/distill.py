@@ -33,18 +33,18 @@ class Distill(Command):
     out: Path
     """The run folder; the student goes to its policy/, what the worlds showed to its rollouts/."""
     observe: tuple[str, ...] = ("proprio", "images.front", "images.wrist")
-    """What the student sees; images.front, images.side and images.wrist are our tasks' cameras."""
+    """Observation of the student; images.front, images.side and images.wrist are our tasks' cameras."""
     worlds: int = 32
     """Worlds side by side."""
     policy: PolicyKind = "flow"
     """The kind of student."""
     settings: DistillConfig = field(default_factory=DistillConfig)
     device: str = "auto"
-    """Where both compute: auto, cpu, cuda or cuda:<i>."""
+    """Device of both: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
     log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
-    """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
+    """Tracker of the metrics besides the run folder (metrics.jsonl, TensorBoard), where it is installed."""
     resume: bool = False
     """Go on with the run in --out, exactly."""
 

@@ -34,9 +34,9 @@ class Evaluate(Command):
     episodes: int = 200
     """Number of episodes, of each policy."""
     words: str = ""
-    """What to do, in a sentence, for policies that were trained with words; by default the task's own sentence."""
+    """The task in a sentence, for policies that were trained with words; by default the task's own sentence."""
     goals: str = ""
-    """Where the goals of policies that were trained with --goal come from: a data set, of whose successful
+    """Source of goals for policies that were trained with --goal: a data set, of whose successful
     demonstrations one lends its end to each episode, or expert: the end of the scripted expert's own demonstration from
     the same start (our tasks)."""
     goal_choice: GoalChoice = "nearest"
@@ -53,14 +53,14 @@ class Evaluate(Command):
     seed: int = 1000
     """Of starts and of the policy's noise."""
     device: str = "auto"
-    """Where the policies compute: auto, cpu, cuda or cuda:<i>."""
+    """Device of the policies: auto, cpu, cuda or cuda:<i>."""
     backend: BackendName = "torch"
-    """What computes the decisions of --policy: torch, compile (torch's compiler) or onnx (onnxruntime, on the CPU).
-    --against is computed by torch, so a policy against itself says what a backend costs."""
+    """Backend that computes the decisions of --policy: torch, compile (torch's compiler) or onnx (onnxruntime, on the
+    CPU). --against is computed by torch, so a policy against itself says what a backend costs."""
     precision: InferencePrecision = "float32"
     """Of --policy: float32, bfloat16 (torch, compile) or int8 (onnx)."""
     view: View = "none"
-    """Where you see the policy act: browser prints the address of a page, window opens it. Shown are
+    """View of the acting policy: browser prints the address of a page, window opens it. Shown are
     whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
     out: Path | None = None
     """Write report.html, with videos of the worst and the best episode, into this folder."""

@@ -119,7 +119,7 @@ def _names(kind: type[Any], default: Any) -> Iterator[str]:
 
 
 def _reason(event: _errors.ParseErrorEvent, said: Sequence[str], names: Sequence[str]) -> str:
-    """Why tyro refuses the words, as a sentence; empty for a reason that is not known here."""
+    """Reason why tyro refuses the words, as a sentence; empty for an unknown one."""
     if isinstance(event, _errors.MissingArgs):
         missing = [_name(found.arg) for found in event.missing_arguments]
         verb = "is" if len(missing) == 1 else "are"

@@ -76,7 +76,7 @@ class Quickstart(Command):
     distill_steps: int = 2000
     """Gradient steps of the policy that sees."""
     device: str = "auto"
-    """Where networks live: auto, cpu, cuda or cuda:<i>."""
+    """Device of the networks: auto, cpu, cuda or cuda:<i>."""
     videos: Annotated[bool, switch("videos")] = True
     """Record the worst and the best episode of both policies."""
     deploy_episodes: int = 10

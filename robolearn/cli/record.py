@@ -46,7 +46,7 @@ class Record(Command):
     task: str = ""
     """The task in words; on the simulated arm those of --sim-task."""
     episodes: int = 10
-    """How many; with --resume: how many the data set has in the end."""
+    """Number of episodes; with --resume: of the whole data set in the end."""
     out: Path
     """The data set's folder."""
     resume: bool = False
@@ -60,14 +60,14 @@ class Record(Command):
     seed: int = 0
     """Of the simulated arm's starts and of the script's choices."""
     quality: DemoQuality = "expert"
-    """How well the script demonstrates."""
+    """Quality of the script's demonstrations."""
     view: TeleopView = "auto"
-    """Where you see the arm, the task's bodies and the cameras: browser prints the address of a page, window opens it,
+    """View of the arm, the task's bodies and the cameras: browser prints the address of a page, window opens it,
     none; auto: browser for devices without a page of their own at a terminal, else none. --teleop browser has a
     page of its own, which window opens."""
     host: str = "127.0.0.1"
-    """Where the page of --teleop browser or --view listens; 0.0.0.0: for phones on this network too, with TLS and a
-    token."""
+    """Address on which the page of --teleop browser or --view listens; 0.0.0.0: for phones on this network too, with
+    TLS and a token."""
     port: int = 8070
     """Its port; that of --view takes a free one where this is taken."""
     realtime_priority: int = 10

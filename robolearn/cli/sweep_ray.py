@@ -57,7 +57,7 @@ def run_all(lines: Sequence[Sequence[str]], folder: str, done: Callable[[int], N
 
 
 def run_one(line: list[str], folder: str) -> str:
-    """Run one command line, in a worker of Ray; what went wrong, or nothing."""
+    """Run one command line, in a worker of Ray; its error, or nothing."""
     os.chdir(folder)
     from robolearn.cli.main import parse
     from robolearn.cli.registry import find

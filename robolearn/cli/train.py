@@ -54,9 +54,9 @@ class Train(Command):
     """The kind of policy."""
     settings: ImitationConfig = field(default_factory=ImitationConfig)
     observe: tuple[str, ...] = ()
-    """What the policy sees, as in --observe proprio images.front; images stands for all cameras. By default all that
-    the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth. prompt is
-    the task in words, for a policy of several tasks: --data A B --mix 1 1 --observe proprio images prompt."""
+    """Observation of the policy, as in --observe proprio images.front; images stands for all cameras. By default all
+    that the set has, but beside pictures nothing privileged: real arms have cameras, not a simulator's truth. prompt
+    is the task in words, for a policy of several tasks: --data A B --mix 1 1 --observe proprio images prompt."""
     goal: tuple[str, ...] = ()
     """Features whose later values are the policy's goal, as in --goal objects or --goal images.front; --hindsight says
     which. evaluate and deploy then want --goals."""
@@ -74,11 +74,11 @@ class Train(Command):
     """Processes that take a share of every batch each, with the gradient of the whole: on the CPU, or with --device
     cuda on a GPU each (extra processes)."""
     device: str = "auto"
-    """Where the policy is trained: auto, cpu, cuda or cuda:<i>."""
+    """Device of the training: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
     log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
-    """Where metrics go besides the run folder (metrics.jsonl, TensorBoard): one of these, where it is installed."""
+    """Tracker of the metrics besides the run folder (metrics.jsonl, TensorBoard), where it is installed."""
     resume: bool = False
     """Go on with the run in --out, exactly; with more --steps than it had, also with a finished one."""
 

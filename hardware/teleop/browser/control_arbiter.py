@@ -105,7 +105,7 @@ class ControlArbiter:
                 self._controller, self._note, self._released = None, "the page at the controls is gone", False
 
     def owner(self, key: str) -> int | None:
-        """Whose key this is."""
+        """Client of this key, or None."""
         with self._lock:
             for client, facts in self._clients.items():
                 if secrets.compare_digest(facts.key.encode(), key.encode()):
@@ -145,7 +145,7 @@ class ControlArbiter:
                 self._let_go(client, facts, why)
 
     def claim(self, client: int) -> bool:
-        """A page asks for control; whether it has it now. It stays where the dead-man is on."""
+        """A page requests control; true if it has it now. Control stays where the dead-man is on."""
         with self._lock:
             if client not in self._clients or (client != self._controller and self.engaged):
                 return False
@@ -168,7 +168,7 @@ class ControlArbiter:
 
     @property
     def note(self) -> str:
-        """Why the dead-man is off, or nothing."""
+        """Reason why the dead-man is off, or nothing."""
         return "" if self.engaged else self._note
 
     def standing(self, client: int) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class ControlArbiter:
                 self._events.append(event)
 
     def drag(self, client: int, position: Array, rotation: Array) -> bool:
-        """The target was dragged to (3,) [m] and (3, 3); whether that counts: only while the dead-man is on."""
+        """The target was dragged to (3,) [m] and (3, 3); true if that counts: only while the dead-man is on."""
         with self._lock:
             if client != self._controller or not self.engaged or not np.isfinite(position).all():
                 return False

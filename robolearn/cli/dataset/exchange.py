@@ -47,7 +47,7 @@ class DatasetImport(Command):
     embodiment: str = ""
     """The arm's name, in place of what the files say."""
     action_kind: str = ""
-    """What an action means, such as tcp_delta or joint_position; "native" if not given."""
+    """Kind of action, such as tcp_delta or joint_position; "native" if not given."""
     proprio: tuple[str, ...] = ()
     """robomimic: the features that make up the robot's own vector, in order."""
     cameras: tuple[str, ...] | None = None
@@ -57,7 +57,7 @@ class DatasetImport(Command):
     robot: Station = ""
     """mcap: the robot contract that says what the topics mean, by name or as a file."""
     outcome: Literal["unsaid", "success", "failure"] = "unsaid"
-    """How the episodes ended, where the files do not say."""
+    """Outcome of the episodes, where the files do not say."""
     tolerance_s: float = 1e-4
     """LeRobot's formats: how far from its frame a picture of a video may be shown [s]; the nearest one is taken."""
 

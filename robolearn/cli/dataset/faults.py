@@ -31,9 +31,9 @@ class DatasetValidate(Command):
     video: Annotated[bool, switch("video")] = True
     """Decode every frame of every video; without it only their headers are read."""
     frozen_s: float = 1.0
-    """How long a camera may show the same picture while the arm moves [s]."""
+    """Longest time that a camera may show the same picture while the arm moves [s]."""
     gap_s: float = 0.25
-    """How long a raw timestamp may stand still, or jump [s]."""
+    """Longest time that a raw timestamp may stand still, or jump [s]."""
 
     def run(self) -> dict[str, Any]:
         """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}]}``."""

@@ -51,9 +51,9 @@ class LearnerArguments(Command):
     seed: int = 0
     """Of starts, noise and everything else."""
     device: str = "auto"
-    """Where the learner computes: auto, cpu, cuda or cuda:<i>."""
+    """Device of the learner: auto, cpu, cuda or cuda:<i>."""
     success_window: int = 100
-    """How many of the last intervention-free episodes the success is of."""
+    """Number of the last intervention-free episodes over which success is counted."""
     publish_every: int = 50
     """Updates between two versions of the weights, in real time."""
     checkpoint_s: float = 30.0
@@ -100,7 +100,8 @@ class WorldArguments(Command):
     """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port. The
     address, with its token, is written into the file console beside the outbox."""
     host: str = "127.0.0.1"
-    """Where the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a token."""
+    """Address on which the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a
+    token."""
     port: int = 8070
     """Its port; 0 takes a free one. The address, with its token, is written into the file teleop beside the outbox."""
     realtime_priority: int = 10
@@ -151,7 +152,7 @@ class ActorArguments(WorldArguments):
     certs: Path | None = None
     """A folder of `robolearn hil certs`; required beyond loopback."""
     device: str = "cpu"
-    """Where the policy computes: auto, cpu, cuda or cuda:<i>."""
+    """Device of the policy: auto, cpu, cuda or cuda:<i>."""
 
     def opened_device(self, interface: Interface, robot: Any) -> Any:
         """See `robolearn.hil.devices.opened_device`."""

@@ -106,13 +106,13 @@ class HilLearner(LearnerArguments):
     listen: str = "127.0.0.1:7350"
     """HOST:PORT; port 0 takes a free one. Beyond loopback --certs is required."""
     token: str = ""
-    """What actors must bring; by default that of --certs, ROBOLEARN_HIL_TOKEN, or a new one in <out>/token."""
+    """Token that actors must bring; by default that of --certs, ROBOLEARN_HIL_TOKEN, or a new one in <out>/token."""
     certs: Path | None = None
     """A folder of `robolearn hil certs`."""
     go_on: bool = False
     """Go on with the run in --out if there is one: --resume for programs that start this one again."""
     nice: int = 0
-    """How much of the processor to leave to others, 0 to 19."""
+    """Niceness of the process, 0 to 19: how much of the processor it leaves to others."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.hil.learner_process import LearnerProcess

@@ -37,7 +37,7 @@ class HubPush(Command):
     repo: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="OWNER/NAME")]
     """OWNER/NAME there."""
     task: str = ""
-    """Where a policy is measured; by default the task of its run."""
+    """World in which a policy is measured; by default the task of its run."""
     episodes: int = 400
     """Episodes by which a policy is measured; 0: none, and the page says so."""
     seed: int = 1000
@@ -127,7 +127,7 @@ class HubPull(Command):
     out: Path
     """A new folder."""
     kind: Literal["", "model", "dataset"] = ""
-    """Where a policy and a data set have the same name."""
+    """Kind to take if a policy and a data set have the same name."""
     revision: str = ""
     """A branch, tag or commit; by default the newest."""
 

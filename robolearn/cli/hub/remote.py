@@ -128,7 +128,7 @@ def spoken(hub: Any, repo: str) -> Iterator[None]:
 
 
 def push(hub: Any, repo: str, content: Content, card: str, *, private: bool, message: str) -> str:
-    """Let `repo` hold `content` and `card` and nothing else, in one commit; where it is shown."""
+    """Let `repo` hold `content` and `card` and nothing else, in one commit; the address of its page."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     kind = content.kind
