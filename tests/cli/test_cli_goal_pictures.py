@@ -70,13 +70,13 @@ def test_the_expert_s_ends_are_pictures_by_the_station_s_camera(
     folder: Path, aimed: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[dict[str, np.ndarray]] = []
-    told = PromptedPolicy._told
+    told = PromptedPolicy.seen
 
     def spy(self: PromptedPolicy, observation: Any) -> Any:
         seen.append({key: np.array(value) for key, value in told(self, observation).items()})
         return seen[-1]
 
-    monkeypatch.setattr(PromptedPolicy, "_told", spy)
+    monkeypatch.setattr(PromptedPolicy, "seen", spy)
     off: dict[bool, np.ndarray] = {}
     for placed in (True, False):
         seen.clear()

@@ -71,13 +71,13 @@ def test_the_goals_of_an_evaluation_reach_the_policy(
 ) -> None:
     """The expert's are where the cube of each episode is to come; a set's are ends of its demonstrations."""
     seen: list[dict[str, np.ndarray]] = []
-    told = PromptedPolicy._told
+    told = PromptedPolicy.seen
 
     def spy(self: PromptedPolicy, observation: Any) -> Any:
         seen.append({k: np.array(v) for k, v in told(self, observation).items()})
         return seen[-1]
 
-    monkeypatch.setattr(PromptedPolicy, "_told", spy)
+    monkeypatch.setattr(PromptedPolicy, "seen", spy)
     asked = ("evaluate", "--policy", aimed, "--task", "lift_to", "--episodes", 8, "--worlds", 4)
     found = result(capsys, *asked, "--goals", "expert", "--denoise-steps", 2, "--guidance", 2)
     assert found["goals"] == {"from": "expert", "choice": "nearest"} and found["success"]["episodes"] == 8
@@ -129,7 +129,7 @@ def test_goals_for_an_arm_are_a_file_of_episodes(tmp_path: Path, aimed: Path, sh
     policy.reset(0)
     seen = {key: np.zeros((1, *spec.shape), np.float32) for key, spec in policy.interface.observation.items()}
     for episode in (0, 1, 2, 2):  # beyond the last one it stays
-        assert policy._told(seen)["goal.objects"][0, 0] == 12 * episode
+        assert policy.seen(seen)["goal.objects"][0, 0] == 12 * episode
         policy.begin(np.ones(1, bool))
     with pytest.raises(BadInput, match=r"--goals: got none, expected what gives goal\.objects"):
         load(str(aimed), "cpu")
@@ -176,7 +176,7 @@ def test_bad_input_is_one_line(
         ((*train, "--goal", "objects", "--eval-task", "lift_to"), "--eval-task: got lift_to for a policy with a goal"),
         (
             ("finetune", "--policy", aimed, "--task", "lift_to", "--out", tmp_path / "new"),
-            "got one that is told a goal",
+            "got one with a goal",
         ),
         (
             ("distill", "--teacher", aimed, "--task", "lift_to", "--out", tmp_path / "new"),

@@ -99,7 +99,7 @@ def test_each_node_runs_in_its_own_enclave_where_that_is_asked_for(monkeypatch) 
 
 
 def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(deployment, "Processes", None)
+    monkeypatch.setattr(deployment, "StackProcesses", None)
     with pytest.raises(BadInput, match="device: got tpu; available: auto, cpu"):
         deployment.deploy(station(True, device="tpu"), Person(), domain=None, logs=tmp_path, quiet=True)
     with pytest.raises(BadInput, match="device: got tpu; available: auto, cpu"):
@@ -289,7 +289,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch, logs: Path | None, end: BaseExcept
     monkeypatch.setenv("ROS_DOMAIN_ID", "17")
     monkeypatch.setattr(hardware.ros2.safety_client, "SafetyClient", lambda **_: Station())
     for name, double in {
-        "checked": lambda asked: asked, "Processes": Nodes, "run_session": episodes,
+        "checked": lambda asked: asked, "StackProcesses": Nodes, "run_session": episodes,
         "wait_ready": lambda *_, **__: None,
     }.items():  # fmt: skip
         monkeypatch.setattr(deployment, name, double)

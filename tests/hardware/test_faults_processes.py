@@ -329,9 +329,9 @@ def test_a_node_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
     program = f"""
 import sys, time
 from pathlib import Path
-from robolearn.deploy import Processes, Program
+from robolearn.deploy import Program, StackProcesses
 command = (sys.executable, "-m", "robolearn.deploy.nodes", "streamer")
-with Processes([Program("streamer", command)], Path({str(tmp_path)!r})) as nodes:
+with StackProcesses([Program("streamer", command)], Path({str(tmp_path)!r})) as nodes:
     print(nodes.pids["streamer"], flush=True)
     nodes.wait(60)
 """

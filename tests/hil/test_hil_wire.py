@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from classroom import TOKEN, make_lesson
 
 CONNECT_FIELDS = {"protocol": 2, "actor": "left", "interface": "a" * 64, "policy": "b" * 64, "stored": 7}
-PROGRESS = m.Progress(env_steps=5, updates=9, success=0.5, q=0.1)
+PROGRESS = m.LearnerProgress(env_steps=5, updates=9, success=0.5, q=0.1)
 
 
 # --- messages -----------------------------------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def test_messages_come_back_as_they_were() -> None:
     for message in good():
         assert m.parse(type(message), message.SerializeToString()) == message
     assert list(good()[2].records) == [b"abc", b"d"]
-    again = m.Progress.of(good()[3])
+    again = m.LearnerProgress.of(good()[3])
     assert again.intervention_rate != again.intervention_rate, "unknown"
     assert {**vars(again), "intervention_rate": 0} == {**vars(PROGRESS), "intervention_rate": 0}
 
