@@ -31,6 +31,7 @@ TOPICS = 20
 WORDS = 3
 PROGRAM = f"""
 import os, signal, sys
+from hardware.node_parameters import NodeParameters
 from hardware.ros2 import qos
 from hardware.ros2.process import host
 from hardware.ros2.runtime import Node
@@ -62,10 +63,10 @@ class Talker(Node):
             voice.publish(Int64(data=self.said))
 
 if sys.argv[1] == "listener":
-    host(lambda: Listener("listener", {{}}), [])
+    host(lambda: Listener("listener", NodeParameters()), [])
 else:
     for _ in range({ENDS} if sys.argv[1] == "talkers" else 1):
-        host(lambda: Talker("talker", {{}}), [])
+        host(lambda: Talker("talker", NodeParameters()), [])
 """
 
 
