@@ -8,7 +8,7 @@ from pathlib import Path
 from robolearn.data.validate import tables, videos
 from robolearn.data.validate.opened import Defect, Tolerances, opened
 
-__all__ = ["CHECKS", "Finding", "Limits", "validate"]
+__all__ = ["CHECKS", "Defect", "Tolerances", "validate"]
 
 CHECKS = (
     tables.counts,
