@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
+from importlib import import_module
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import tyro
 
 from policies.networks.encoder_settings import EncoderConfig
 from robolearn.core import BadInput, Interface
 from robolearn.core.switches import switch
-
-if TYPE_CHECKING:
-    from policies.kinds.chunk_net import ChunkNet
 
 NetworkKind = Literal["mlp", "unet1d", "transformer"]
 Activation = Literal["silu", "mish", "relu", "tanh"]
@@ -75,10 +73,12 @@ class PolicyConfig:
 
     Attributes:
       name: of the kind, in config.json and in --policy.
+      page: ``module:Class`` of its `policies.kinds.chunk_net.ChunkNet`, imported by `build`: it needs torch.
       denoises: a `DenoisingConfig`: RL fine-tunes it step by step, critics choose among its samples.
     """
 
     name: ClassVar[str]
+    page: ClassVar[str]
     denoises: ClassVar[bool] = False
 
     horizon: int = 4
@@ -92,10 +92,6 @@ class PolicyConfig:
     """Leave the padded steps of a chunk that reaches over the end of its episode out of the loss: they were never
     commanded. --no-mask-padding trains on them (a repetition of the last action)."""
 
-    def network_class(self) -> type[ChunkNet]:
-        """The `policies.kinds.chunk_net.ChunkNet` of these settings, imported here: it needs torch."""
-        raise NotImplementedError
-
     def build(self, interface: Interface, device: str = "cpu") -> Any:
         """A fresh network; its random weights come from torch's global generator on the CPU.
 
@@ -104,8 +100,9 @@ class PolicyConfig:
         """
         import torch
 
+        module, name = self.page.split(":")
         with torch.device(device):
-            return self.network_class()(self, interface)
+            return getattr(import_module(module), name)(self, interface)
 
     def __post_init__(self) -> None:
         sizes = (getattr(self, "steps", 1), self.horizon, self.execute, self.observe)
@@ -155,6 +152,7 @@ class FlowConfig(DenoisingConfig):
     """A flow policy: rectified flow, or a shortcut model."""
 
     name: ClassVar[str] = "flow"
+    page: ClassVar[str] = "policies.kinds.flow:FlowPolicy"
 
     kind: Annotated[FlowKind, tyro.conf.arg(name="flow")] = "rectified"
     """The kind of flow; the velocity of shortcut models also depends on the step size, so that large steps are
@@ -170,11 +168,6 @@ class FlowConfig(DenoisingConfig):
     def guidable(self) -> bool:
         # A large step is trained as the mean of two smaller ones that are not guided.
         return self.kind != "shortcut"
-
-    def network_class(self) -> type[ChunkNet]:
-        from policies.kinds.flow import FlowPolicy
-
-        return FlowPolicy
 
     def __post_init__(self) -> None:
         check_choice("flow kind", self.kind, FlowKind)
@@ -193,6 +186,7 @@ class DiffusionConfig(DenoisingConfig):
     """A diffusion policy, trained by DDPM and sampled by DDIM."""
 
     name: ClassVar[str] = "diffusion"
+    page: ClassVar[str] = "policies.kinds.diffusion:DiffusionPolicy"
 
     steps: Annotated[int, tyro.conf.arg(name="denoise-steps")] = 10
     """K, denoising steps from noise to action when the policy acts."""
@@ -207,11 +201,6 @@ class DiffusionConfig(DenoisingConfig):
     spacing: Spacing = "trailing"
     """Which of the schedule's steps are taken when sampling, by its name in diffusers; trailing begins with
     pure noise."""
-
-    def network_class(self) -> type[ChunkNet]:
-        from policies.kinds.diffusion import DiffusionPolicy
-
-        return DiffusionPolicy
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -230,16 +219,12 @@ class RegressionConfig(PolicyConfig):
     """A policy that predicts the chunk itself, in one step or in two: the baseline that any flow has to beat."""
 
     name: ClassVar[str] = "regression"
+    page: ClassVar[str] = "policies.kinds.regression:RegressionPolicy"
 
     steps: Annotated[Literal[1, 2], tyro.conf.arg(name="regression-steps")] = 2
     """1: plain regression. 2: the first prediction is refined by a second one, which was trained on noisy chunks."""
     noise: Annotated[float, tyro.conf.arg(name="refine-noise")] = 0.1
     """σ, standard deviation of that noise; a chunk's components fill [-1, 1]."""
-
-    def network_class(self) -> type[ChunkNet]:
-        from policies.kinds.regression import RegressionPolicy
-
-        return RegressionPolicy
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -254,6 +239,7 @@ class ActConfig(PolicyConfig):
     """Action chunking with transformers: a conditional VAE over chunks (ACT)."""
 
     name: ClassVar[str] = "act"
+    page: ClassVar[str] = "policies.kinds.act:ActPolicy"
 
     horizon: int = field(default=16, kw_only=True)
     """Tp, actions in a predicted chunk."""
@@ -266,11 +252,6 @@ class ActConfig(PolicyConfig):
     """Length of the style variable z, which is 0 when the policy acts."""
     kl_weight: float = 10.0
     """β, weight of the KL divergence of the style from N(0, 1)."""
-
-    def network_class(self) -> type[ChunkNet]:
-        from policies.kinds.act import ActPolicy
-
-        return ActPolicy
 
     def __post_init__(self) -> None:
         super().__post_init__()

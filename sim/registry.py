@@ -193,7 +193,7 @@ class Family:
 FAMILIES: dict[str, Family] = {
     "": Family(
         "",
-        "sim.tasks:make",
+        "sim.embedded.build:make",
         simulates_arm=True,
         has_progress=True,
         has_start_range=True,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
@@ -101,6 +102,11 @@ class EncoderConfig:
         return bool(self.random_shift or self.random_crop or self.colour_jitter)
 
 
+def _page(name: str) -> Any:
+    """A module of networks, imported where an encoder is built: it needs torch."""
+    return import_module(f"policies.networks.{name}")
+
+
 class EncoderKind:
     """A kind of camera encoder. A new one is a subclass with `build`, or with `backbone`, listed in `ENCODERS`.
 
@@ -125,13 +131,11 @@ class EncoderKind:
           BadInput: one of RGB for other pictures, one of a folder that was not `resolved`, or pictures that are too
             small for a map.
         """
-        from policies.networks.spatial import BackboneEncoder
-
         if channels != 3 and not self.any_channels:
             raise BadInput(f"--encoder {config.kind}", got=f"pictures of {channels} channels", expected="3: RGB")
         if self.stride:
             check_map(-(-(config.resize or min(size)) // self.stride), config, size)
-        return BackboneEncoder(*self.backbone(channels, config), features, config)
+        return _page("spatial").BackboneEncoder(*self.backbone(channels, config), features, config)
 
     def backbone(
         self, channels: int, config: EncoderConfig
@@ -163,12 +167,10 @@ class CnnKind(EncoderKind):
     any_channels = True
 
     def build(self, channels: int, size: Size, features: int, config: EncoderConfig) -> nn.Module:
-        from policies.networks.spatial import SpatialCnn
-
         if config.resize:
             expected = "another --encoder than cnn, or pictures of that size"
             raise BadInput("--encoder-size", got=config.resize, expected=expected)
-        return SpatialCnn(channels, features, config.pooling)
+        return _page("spatial").SpatialCnn(channels, features, config.pooling)
 
 
 class ResNet18Kind(EncoderKind):
@@ -204,21 +206,18 @@ class LibraryKind(EncoderKind):
     pretrained, in_folder = True, True
 
     def backbone(self, channels: int, config: EncoderConfig) -> tuple[nn.Module, int, Any, Any]:
-        from policies.networks import libraries
-
+        libraries = _page("libraries")
         what = f"encoder {config.kind}"
         architecture = libraries.stored_architecture(config, what)
         centre, scale = (tuple(float(v) for v in architecture[key]) for key in ("centre", "scale"))
         return libraries.build(self.name, architecture, what), int(architecture["channels"]), centre, scale
 
     def resolved(self, config: EncoderConfig, sizes: set[Size]) -> EncoderConfig:
-        from policies.networks import libraries
-
+        libraries = _page("libraries")
         return libraries.resolved(config, sizes) if config.folder and sizes else config
 
     def load_weights(self, backbones: list[nn.Module], folder: Path | None) -> None:
-        from policies.networks import libraries
-
+        libraries = _page("libraries")
         if folder is not None:
             libraries.read_weights(self.name, folder, backbones[0])
             for backbone in backbones[1:]:

@@ -16,7 +16,6 @@ from robolearn.core import RobolearnError
 from robolearn.runs.command import rate_text
 
 if TYPE_CHECKING:
-    from robolearn.cli.quickstart import Quickstart
     from robolearn.eval import Evaluation
 
 log = logging.getLogger(__name__)
@@ -74,10 +73,11 @@ class Bars(NamedTuple):
     seeing: Evaluation | None = None  # of the policy that was taught to see by the one after RL
 
 
-def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: dict[str, float]) -> Path:
+def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[str, float]) -> Path:
     """Write ``report.html``; returns its path.
 
     Args:
+      quickstart: the `robolearn.cli.quickstart.Quickstart`.
       results: of the steps, by their commands' names.
       seconds: what each part of the quickstart took.
     """
@@ -134,7 +134,7 @@ def write(quickstart: Quickstart, bars: Bars, results: dict[str, Any], seconds: 
     )
 
 
-def _commands(q: Quickstart) -> list[str]:
+def _commands(q: Any) -> list[str]:
     """The single steps, for people who want to run them themselves."""
     seed = f"--seed {q.seed}"
     kind = f"--policy {q.policy} --denoise-steps {q.policy_settings.steps}"
@@ -160,7 +160,7 @@ def _commands(q: Quickstart) -> list[str]:
     return lines
 
 
-def _videos(q: Quickstart, bars: Bars) -> list[Any]:
+def _videos(q: Any, bars: Bars) -> list[Any]:
     from policies.storage.checkpoint import load_chunk_policy
     from robolearn.eval.video import record_episodes
 

@@ -20,7 +20,6 @@ from robolearn.io.json_files import plain
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
     from robolearn.core import Interface
-    from robolearn.rl.algorithms import Algorithm
 
 UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
 
@@ -166,9 +165,7 @@ class OnPolicyConfig(AlgorithmConfig):
         check_range(self, average=(0.0, 1.0), lr_end=(0.0, 1.0))
         check_positive(self, "actor_lr", "clip", "target_kl", "max_grad_norm")
 
-    def build(
-        self, policy: ChunkPolicy, *, seed: int, infinite: bool = False, offered: Interface | None = None
-    ) -> Algorithm:
+    def build(self, policy: ChunkPolicy, *, seed: int, infinite: bool = False, offered: Interface | None = None) -> Any:
         """The algorithm for `num_envs` worlds; `policy`'s network is trained in place, on its device.
 
         Args:
@@ -244,9 +241,7 @@ class ActorCriticConfig(OnPolicyConfig):
         check_range(self, lam=(0.0, 1.0))
         check_positive(self, "critic_lr")
 
-    def build(
-        self, policy: ChunkPolicy, *, seed: int, infinite: bool = False, offered: Interface | None = None
-    ) -> Algorithm:
+    def build(self, policy: ChunkPolicy, *, seed: int, infinite: bool = False, offered: Interface | None = None) -> Any:
         return self.page_class()(policy, self, seed=seed, infinite=infinite, offered=offered)
 
     @property

@@ -35,12 +35,10 @@ class StillConfig(PolicyConfig):
     """A policy that rests."""
 
     name: ClassVar[str] = "still"
+    page: ClassVar[str] = f"{__name__}:Still"
 
     offset: float = 0.25
     """Every action."""
-
-    def network_class(self) -> type[ChunkNet]:
-        return Still
 
 
 class Still(ChunkNet):

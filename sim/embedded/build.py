@@ -1,0 +1,33 @@
+"""Embedded worlds from the config of a command."""
+
+from __future__ import annotations
+
+from robolearn.core.errors import BadInput
+from robots import ROBOTS
+from robots.stations import load_contract
+from sim.embedded.world import MujocoWorlds
+from sim.registry import WorldConfig, robot_names
+from sim.tasks import TASKS
+
+
+def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
+    """`num_envs` worlds of an embedded task, for `sim.registry`."""
+    share = 1.0 if config.start_range is None else config.start_range
+    if config.arm not in ROBOTS:
+        raise BadInput("robot", got=config.arm, available=robot_names())
+    if not 0.0 < share <= 1.0:
+        raise BadInput("start range", got=share, expected="above 0, at most 1")
+    return MujocoWorlds(
+        TASKS[config.task](start_range=share),
+        num_envs,
+        robot=ROBOTS[config.arm],
+        cameras=config.cameras,
+        image_size=config.image_size,
+        reward=config.reward,
+        shaping_gamma=config.shaping_gamma,
+        action_kind=config.action_kind,
+        looks=config.looks,
+        station=load_contract(config.station) if config.station else None,
+        threads=config.threads,
+        render_processes=config.render_processes,
+    )
