@@ -249,8 +249,8 @@ MUTANTS: dict[str, Callable[[], None]] = {
 _NODES = "tests/hardware/test_ros_nodes.py"
 # The tests of stages that are not the filter's own.
 ELSEWHERE: dict[str, str] = {
-    "silence": "tests/hardware/test_silence.py",
-    "silence-held-up": "tests/hardware/test_silence.py",
+    "silence": "tests/hardware/test_timing.py",
+    "silence-held-up": "tests/hardware/test_timing.py",
     "simulated": "tests/robots/test_contract.py",
     "monitor-gap": "tests/hardware/test_monitor.py",
     "monitor-rate": "tests/hardware/test_monitor.py",
