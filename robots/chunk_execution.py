@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -295,7 +295,8 @@ class ChunkExecutor:
         kept: int = KEPT,
     ) -> None:
         self.executed = ExecutedActions(period, kept)
-        self._parts, self._period, self._grace, self._freeze, self._blend = parts, period, grace, freeze, blend
+        self.parts = parts
+        self._period, self._grace, self._freeze, self._blend = period, grace, freeze, blend
         self._start = 0.0  # s of the running chunk
         self._chunk: Array | None = None
         self._running: int | None = None  # the step of the chunk that was executed last
@@ -311,13 +312,13 @@ class ChunkExecutor:
 
     def put(self, chunk: NDArray, start: float, now: float) -> None:
         """Execute `chunk` (T, Da) in [-1, 1] of the observation of `start`, from its first action on that has not
-        elapsed."""
+        elapsed. One of now is executed as it is."""
         first, out = self._index(now - start), np.array(chunk, np.float64)
-        if first < len(out):
+        if now > start and first < len(out):
             elapsed = max((now - start) / self._period, first)
             old, weight = self._old(first, len(out), start, now)
             out[first:] = continued(
-                out[None], self.executed.since(start, now, out.shape[1])[None], np.array([elapsed]), self._parts,
+                out[None], self.executed.since(start, now, out.shape[1])[None], np.array([elapsed]), self.parts,
                 steps=len(out) - first, last=len(out), places=ASKEW, old=old, weight=weight,
             )[0][0]  # fmt: skip
         self._chunk, self._start, self._running = out, start, None
@@ -354,4 +355,39 @@ class ChunkExecutor:
         w = np.clip((k - first - self._freeze + 1) / (latency + 1), 0.0, 1.0)
         w = np.where(then < len(self._chunk), w, 1.0)[:, None]
         old = self._chunk[np.clip(then, 0, len(self._chunk) - 1)]
-        return old, np.where(self._parts.opening, w > 0, w)
+        return old, np.where(self.parts.opening, w > 0, w)
+
+
+class SteppedChunks:
+    """A policy's chunks in N worlds, one action after the other, each chunk to its end unless it is dropped.
+
+    Args:
+      predict: observation of all worlds → chunks (N, T, Da) that begin now; those of worlds that need none
+        are not used.
+      interface: whose actions.
+      num_envs: N.
+    """
+
+    def __init__(self, predict: Callable[[Observation], NDArray], interface: Interface, num_envs: int) -> None:
+        self._predict, self._now = predict, 0.0
+        self._executors = [ChunkExecutor(ActionParts.of(interface), kept=1) for _ in range(num_envs)]
+
+    def drop(self, worlds: NDArray[np.bool_]) -> None:
+        """Drop the chunks of the worlds (N,) that are true: another source moves them, or an episode begins."""
+        for w in np.flatnonzero(worlds):
+            self._executors[w].clear()
+
+    def step(self, observation: Observation, worlds: NDArray[np.bool_]) -> NDArray[np.float32]:
+        """(N, Da) actions of the next control step in the worlds (N,) that are true; 0 in the others."""
+        self._now += 1.0
+        steps = {w: self._executors[w].step(self._now) for w in np.flatnonzero(worlds)}
+        if empty := [w for w, step in steps.items() if step is None or step.held]:
+            chunks = self._predict(observation)
+            for w in empty:
+                self._executors[w].put(chunks[w], self._now, self._now)
+                steps[w] = self._executors[w].step(self._now)
+        actions = np.zeros((len(worlds), self._executors[0].parts.opening.size), np.float32)
+        for w, step in steps.items():
+            assert step is not None
+            actions[w] = step.action
+        return actions

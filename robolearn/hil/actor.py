@@ -141,7 +141,7 @@ class ActorLoop:
         self._pacer = Pacer(None if self._lockstep else env.interface.control_hz)
         delay = config.settings.acting_delay
         history = ExecutionHistory(delay, env.interface) if delay else None
-        self._agent = SteeredAgent(buffered.act, self._before_chunk, self._before_step, history)
+        self._agent = SteeredAgent(env.interface, buffered.act, self._before_chunk, self._before_step, history)
         self._episode = self._index = 0
         self._quit = False
         link.measure = self._pacer.measured

@@ -1,7 +1,7 @@
 """Agents: the policy's chunks, step by step, and an operator who takes over between any two steps.
 
 The operator is called before every step. Where it steers, its action is executed and the rest of the chunk is void;
-after it has handed back, the policy is asked for a new chunk.
+after it has handed back, the policy is asked for a new chunk. What remains of a chunk is `robots.chunk_execution`'s.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robolearn.core import NonFinite, Observation
+from robolearn.core import Interface, NonFinite, Observation
 from robolearn.hil.operator_console import OperatorCommand
 from robolearn.rollout import Decision
-from robots.chunk_execution import Delayed, ExecutionHistory
+from robots.chunk_execution import Delayed, ExecutionHistory, SteppedChunks
 
 if TYPE_CHECKING:  # it loads pyarrow, which starts threads
     from robolearn.rl.algorithms.off_policy import OffPolicy
@@ -43,6 +43,7 @@ class SteeredAgent:
     """An `robolearn.rollout.Agent` of one world that decides one step at a time.
 
     Args:
+      interface: of the world.
       act: observation (1, …), and the start of a delayed prediction or None → chunk (H, Da).
       before_chunk: called before each chunk: the moment for other weights.
       before_step: called before each step with the observation, and true where the operator steers; returns the
@@ -58,6 +59,7 @@ class SteeredAgent:
 
     def __init__(
         self,
+        interface: Interface,
         act: Callable[[Observation, Delayed | None], NDArray[np.float32]],
         before_chunk: Callable[[], object],
         before_step: Callable[[Observation, bool], Sequence[OperatorCommand]],
@@ -66,14 +68,15 @@ class SteeredAgent:
         self._history = history
         self._act, self._before_chunk, self._before_step = act, before_chunk, before_step
         self._operator: Operator | None = None
-        self._chunk: list[NDArray[np.float32]] = []
+        self._chunks = SteppedChunks(self._predict, interface, 1)
         self._held = self._steering = False
         self.label: OperatorCommand | None = None
         self.executed: NDArray[np.float32] | None = None
 
     def start(self, operator: Operator | None, freely: bool = False) -> None:
         """Begin an episode with `operator`, who steers all of it where `freely` is true."""
-        self._operator, self._chunk = operator, []
+        self._operator = operator
+        self._chunks.drop(np.ones(1, np.bool_))
         self._held = self._steering = False
         self.label = self.executed = None
         if self._history is not None:
@@ -108,20 +111,20 @@ class SteeredAgent:
             steers, commanded = self._operator.command(observation)
             self._steering = bool(steers[0]) or self._held
             action = commanded[0] if self._steering else None
-        if action is not None:
-            self._chunk = []
+        if action is None:
+            action = self._chunks.step(observation, worlds)[0]
         else:
-            if not self._chunk:
-                self._before_chunk()
-                delayed = None if self._history is None else self._history.delayed()
-                self._chunk = list(self._act(observation, delayed))
-            action = self._chunk.pop(0)
+            self._chunks.drop(worlds)
         if not np.isfinite(action).all():
             raise NonFinite(f"{'operator' if self._steering else 'policy'}: its action is not finite")
         self.executed = executed = np.clip(action, -1.0, 1.0).astype(np.float32)
         if self._history is not None:
             self._history.execute(executed[None, None])
         return Decision(executed[None, None], {"observation": seen, "intervention": self._steering})
+
+    def _predict(self, observation: Observation) -> NDArray[np.float32]:
+        self._before_chunk()
+        return self._act(observation, None if self._history is None else self._history.delayed())[None]
 
 
 class DoubleBufferedPolicy:

@@ -21,6 +21,7 @@ from policies.wrappers.best_of_n import BestOfNPolicy
 from robolearn.core import Env, Observation, Policy
 from robolearn.hil.agent import Operator
 from robolearn.rollout import Decision, Engine, Episodes
+from robots.chunk_execution import SteppedChunks
 
 SPECIFICITY = 0.95  # share of the negative decisions that are below the threshold
 
@@ -114,13 +115,12 @@ class HelpedAgent:
 
     def __init__(self, policy: Policy, operator: Operator, num_envs: int) -> None:
         self._policy, self._operator = policy, operator
-        self._cursor = np.full(num_envs, policy.execute_steps)
-        self._chunks = np.zeros((num_envs, policy.execute_steps, policy.interface.action.size), np.float32)
+        self._chunks = SteppedChunks(self._predict, policy.interface, num_envs)
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         self._policy.begin(worlds)
         self._operator.begin(worlds)
-        self._cursor[worlds] = self._policy.execute_steps
+        self._chunks.drop(worlds)
 
     def observe(self, observation: Observation) -> None:
         """Every step is a decision."""
@@ -128,16 +128,13 @@ class HelpedAgent:
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
         """One step; `aux` has ``intervention`` (N,), true where the operator steers."""
         steers, commanded = self._operator.command(observation)
-        ask = ~steers & (self._cursor >= self._policy.execute_steps)
-        if ask.any():
-            self._chunks[ask] = self._policy.act(observation)[ask, : self._policy.execute_steps]
-            self._cursor[ask] = 0
-        self._cursor[steers] = self._policy.execute_steps
-        rows = np.arange(len(steers))
-        action = self._chunks[rows, np.minimum(self._cursor, self._policy.execute_steps - 1)]
-        self._cursor[~steers] += 1
+        self._chunks.drop(steers)
+        action = self._chunks.step(observation, ~steers)
         executed = np.clip(np.where(steers[:, None], commanded, action), -1.0, 1.0).astype(np.float32)
         return Decision(executed[:, None], {"intervention": steers})
+
+    def _predict(self, observation: Observation) -> NDArray[np.float32]:
+        return np.asarray(self._policy.act(observation))[:, : self._policy.execute_steps]
 
 
 def measure_help(env: Env, policy: Policy, operator: Operator, seed: int) -> Mapping[str, float]:

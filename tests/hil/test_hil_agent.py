@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from classroom import Classroom, Helper, LineWorld, make_lesson, play
 
 ALL = np.ones(1, np.bool_)
+LINE = Interface({"x": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
 
 
 class Steering:
@@ -58,7 +59,7 @@ def run(
         seen.append(steering)
         return (asks or {}).get(t, [])
 
-    agent = SteeredAgent(policy, lambda: None, before)
+    agent = SteeredAgent(LINE, policy, lambda: None, before)
     agent.start(operator)
     out = []
     buffer = np.zeros((1, 1), np.float32)
@@ -80,14 +81,14 @@ def test_chunks_are_executed_to_their_end() -> None:
 
 def test_a_late_policy_knows_what_was_seen_then_and_done_since() -> None:
     """d = 2: at step t it was asked at t − 2 and the last two actions count, the operator's too; a new episode none."""
-    interface, known = Interface({"x": ArraySpec((1,))}, ArraySpec((1,)), 20.0), []
+    known = []
 
     def act(observation: Any, late: Delayed | None) -> np.ndarray:
         assert late is not None
         known.append((int(late.before["x"][0, 0]), int(late.age[0]), round(float(late.executed[0, 0]), 2)))
         return np.array([[0.1], [0.2], [0.3]], np.float32)
 
-    agent = SteeredAgent(act, lambda: None, lambda *_: (), ExecutionHistory(2, interface))
+    agent = SteeredAgent(LINE, act, lambda: None, lambda *_: (), ExecutionHistory(2, LINE))
     for operator in (Steering(4), None):  # whose actions are 0.5
         agent.start(operator)
         for t in range(7):
@@ -119,7 +120,7 @@ def test_without_a_device_there_is_nothing_to_take_over_with() -> None:
 
 
 def test_an_action_that_is_none_is_never_executed() -> None:
-    agent = SteeredAgent(lambda *_: np.full((2, 1), np.nan, np.float32), lambda: None, lambda *_: ())
+    agent = SteeredAgent(LINE, lambda *_: np.full((2, 1), np.nan, np.float32), lambda: None, lambda *_: ())
     agent.start(None)
     with pytest.raises(NonFinite, match="policy"):
         agent.decide({"x": np.zeros((1, 1))}, ALL)
