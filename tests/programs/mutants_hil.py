@@ -87,11 +87,10 @@ MUTANTS: dict[str, Mutant] = {
     "doubt-is-not-said": Mutant(f"{HIL}/operator_console.py", "asks_help=status.asks_help", "asks_help=False", DOUBT),
     "doubt-of-the-set-before": Mutant(f"{HIL}/agent.py", "self.uncertain = self._used.unsure", "pass", DOUBT),
     "chunk-goes-on-after-a-take-over": Mutant(
-        f"{HIL}/agent.py", "if action is not None:\n            self._chunk = []",
-        "if action is not None:\n            pass", AGENT,
+        f"{HIL}/agent.py", "self._chunks.drop(worlds)", "pass", AGENT
     ),
     "chunk-of-the-episode-before": Mutant(
-        f"{HIL}/agent.py", "self._operator, self._chunk = operator, []", "self._operator = operator", STOPPED
+        f"{HIL}/agent.py", "self._chunks.drop(np.ones(1, np.bool_))", "pass", STOPPED
     ),
     "intervention-not-marked": Mutant(
         f"{HIL}/agent.py", '"intervention": self._steering', '"intervention": False', AGENT,
@@ -275,7 +274,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/experience.py", "if record.episode <= self._over.get(actor, -1):", "if False:", GONE
     ),
     "watched-chunk-goes-on-after-help": Mutant(
-        f"{HIL}/evaluation.py", "self._cursor[steers] = self._policy.execute_steps", "pass", WATCHED
+        f"{HIL}/evaluation.py", "self._chunks.drop(steers)", "pass", WATCHED
     ),
 }  # fmt: skip
 
