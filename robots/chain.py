@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mujoco
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
+from robots.compiled import compiled
 
 Array = NDArray[np.float64]
 
@@ -131,7 +131,7 @@ class Chain:
         return q
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac):
     """Fill `pos` (3,), `rot` (3, 3) and `jac` (6, n) for one arm."""
     n = q.shape[0]
@@ -160,13 +160,13 @@ def forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac
         jac[2, i] = zx * dy - zy * dx
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _forward_batch(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac):
     for w in range(q.shape[0]):
         forward_one(q[w], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos[w], rot[w], jac[w])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def matmul3(a, b, out):
     """out = a b, all (3, 3)."""
     for r in range(3):
@@ -174,7 +174,7 @@ def matmul3(a, b, out):
             out[r, c] = a[r, 0] * b[0, c] + a[r, 1] * b[1, c] + a[r, 2] * b[2, c]
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def axis_rotation(u, angle, out):
     """Fill `out` (3, 3) with the rotation by `angle` [rad] about the unit vector `u` (3,)."""
     # Rodrigues: R = I + sin θ [u] + (1 − cos θ) [u]²

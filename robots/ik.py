@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
 from robots.chain import Array, Chain, forward_one
+from robots.compiled import compiled
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def solve(
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _solve_batch(
     q0, target_pos, target_rot, rest, max_step, lower, upper,
     offset_pos, offset_rot, axis, tcp_pos, tcp_rot, iterations, damping, posture_gain, out,
@@ -148,7 +148,7 @@ def _solve_batch(
             out[w, i] = min(max(q0[w, i] + scale * dq[i], lower[i]), upper[i])
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _rotation_error(target, rot, e):
     # log(R* Rᵀ) as a rotation vector in the base frame, without loss of precision at small angles.
     m00 = target[0, 0] * rot[0, 0] + target[0, 1] * rot[0, 1] + target[0, 2] * rot[0, 2]
@@ -168,7 +168,7 @@ def _rotation_error(target, rot, e):
     e[3], e[4], e[5] = k * x, k * y, k * z
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _cholesky_solve6(A, y):
     # A is symmetric positive definite (λ > 0); only its lower triangle is read. y is overwritten by A⁻¹ y.
     for i in range(6):

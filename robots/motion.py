@@ -13,14 +13,14 @@ less than a Δt².
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from robots.chain import Array
+from robots.compiled import compiled
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def advance(q: Array, v: Array, goal: Array, v_max: Array, a_max: Array, dt: float, rows: NDArray[np.int64]) -> None:
     """Move set-points by one step of time, in place.
 
@@ -42,7 +42,7 @@ def advance(q: Array, v: Array, goal: Array, v_max: Array, a_max: Array, dt: flo
             q[w, i] += v[w, i] * dt
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def travel(
     q: Array, v: Array, goal: Array, latest: Array, delay: NDArray[np.int64], v_max: Array, a_max: Array, dt: float,
     rows: NDArray[np.int64], out: Array,

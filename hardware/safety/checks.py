@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from hardware.safety.states import PoseTarget
 from robolearn.core.se3 import quat_to_matrix
+from robots.compiled import compiled
 from robots.ik import IKConfig, solve
 from robots.spec import RobotSpec
 
@@ -134,7 +134,7 @@ def running(gap: float) -> None:
         raise Refused("clock", f"the steady clock went back by {-gap:.3f} s")
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _first_outside(low, high, lower, upper):
     for i in range(low.shape[0]):
         if not (low[i] >= lower[i] and high[i] <= upper[i]):

@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from hardware.safety.checks import Array, Refused
 from hardware.safety.collision import NONE, Collision, Nearest
 from robots.chain import Chain, axis_rotation, forward_one, matmul3
+from robots.compiled import compiled
 from robots.limits import Limits
 from robots.shapes import Piece
 
@@ -198,7 +198,7 @@ def _between(pair: Nearest) -> str:
     return f"{second} would come within {pair.gap:.4f} m of {first}, allowed {pair.allowed:.3f} m"
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _inspect(way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, box, enough, points, pos, seen):
     """Condition number at the end of the way, and how far the tcp is outside the box on it; the tcp there."""
     seen[1] = -np.inf
@@ -207,7 +207,7 @@ def _inspect(way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, box, eno
     seen[0] = _condition(way[way.shape[0] - 1], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, seen):
     """Largest distance of the tcp outside the box on the way (negative: inside), if larger than what was seen."""
     for k in range(way.shape[0]):
@@ -220,7 +220,7 @@ def _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, see
                 pos[:] = tcp
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _condition(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough):
     """Condition number, or an upper bound of it that is no more than `enough`."""
     n = q.shape[0]
@@ -243,7 +243,7 @@ def _condition(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough):
     return min(np.sqrt(values[5] / least), WORST_CONDITION) if least > 0.0 else WORST_CONDITION
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _bound(gram):
     """√(tr G · tr G⁻¹) ≥ σ_max/σ_min, by G = L Lᵀ and tr G⁻¹ = Σ (L⁻¹)²: a tenth of the time that eigenvalues take."""
     n = gram.shape[0]
@@ -272,7 +272,7 @@ def _bound(gram):
     return np.sqrt(trace * trace_inverse)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _points(q, offset_pos, offset_rot, axis, tcp_pos, points):
     """Base, origins of the joints, tcp: (n + 2, 3) [m]."""
     n = q.shape[0]
@@ -288,7 +288,7 @@ def _points(q, offset_pos, offset_rot, axis, tcp_pos, points):
             matmul3(A, B, R)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _pose(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, quat):
     rot, jac = np.empty((3, 3)), np.empty((6, q.shape[0]))
     forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac)

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from functools import partial
 
-import numba
 import numpy as np
+
+from robots.compiled import compiled
 
 # For functions that make no arrays: they borrow those that they are given, and count no references to them, which took
 # three quarters of the time that distances take.
-borrowing = partial(numba.njit, cache=True, nogil=True, _nrt=False)  # pyright: ignore[reportCallIssue]
+borrowing = partial(compiled, _nrt=False)
 
 _ENOUGH = 1e-6  # [m] between the two bounds
 _MOST = 40  # steps

@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import ruckig
 
 from hardware.safety.checks import Array, Refused
+from robots.compiled import compiled
 from robots.limits import Limits
 
 # Of the limits, for the plans: what rounding adds to differences of the output stays below the limits themselves.
@@ -119,7 +119,7 @@ class Motion:
         return q, v, a
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _phases(v, a, a_max, j):
     """Sign of the jerk in the first phase, and t₁, t₂, t₃ [s]."""
     sign = -1.0 if v + 0.5 * a * abs(a) / j >= 0.0 else 1.0
@@ -130,12 +130,12 @@ def _phases(v, a, a_max, j):
     return sign, t1, t2, peak / j
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _move(q, v, a, j, t):
     return q + t * (v + t * (0.5 * a + t * j / 6.0)), v + t * (a + 0.5 * t * j), a + t * j
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _brake(q, v, a, a_max, j, t):
     """q, v, a after braking for t."""
     sign, t1, t2, t3 = _phases(v, a, a_max, j)
@@ -149,13 +149,13 @@ def _brake(q, v, a, a_max, j, t):
     return q, 0.0, 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _brake_for(state, a_max, j_max, t, out):
     for i in range(state.shape[1]):
         out[0, i], out[1, i], out[2, i] = _brake(state[0, i], state[1, i], state[2, i], a_max[i], j_max[i], t)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _way_to_rest(state, a_max, j_max, way, least, greatest):
     n, last = state.shape[1], way.shape[0] - 1
     longest = 0.0
@@ -176,7 +176,7 @@ def _way_to_rest(state, a_max, j_max, way, least, greatest):
     return longest
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _set_points(state, a_max, j_max, period, seconds):
     way = np.empty((int(np.ceil(seconds / period)) + 1, state.shape[1]))
     for k in range(way.shape[0]):

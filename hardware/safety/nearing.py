@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from hardware.safety.checks import Array
 from hardware.safety.gjk import borrowing, distance
 from robots.chain import axis_rotation, matmul3
+from robots.compiled import compiled
 
 AHEAD = 0.02  # [m] how much farther than needed a pair is measured, so that it need not be again at once
 SELF, OBSTACLE, PLANE = 0, 1, 2  # kinds of pairs; a plane is an obstacle, too
@@ -61,7 +61,7 @@ class Path(NamedTuple):
     turns: Array  # of rotations
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def look(arm, way, bend, suspects, final, found):
     """Worst pairs of a way into `found`; pairs that its postures leave uncertain are marked in `suspects`.
 
@@ -89,7 +89,7 @@ def look(arm, way, bend, suspects, final, found):
     return certain or final
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _extremes(way):
     """(n,) least and greatest position of each joint on the way."""
     low, high = way[0].copy(), way[0].copy()
@@ -275,7 +275,7 @@ def _gap(arm, path, row, pair, need):
     return apart - radii
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def gaps_at(arm, q, gaps):
     """Of all pairs at one posture (1, n)."""
     path = _path(arm, q, q[0])
@@ -283,7 +283,7 @@ def gaps_at(arm, q, gaps):
         gaps[pair] = _gap(arm, path, 0, pair, np.inf)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _path(arm, way, bend):
     rows, n = way.shape
     travelled = np.zeros((rows, n))

@@ -16,10 +16,10 @@ import contextlib
 import math
 from collections.abc import Callable
 
-import numba
 import numpy as np
 
 from hardware.safety.checks import Array, Refused
+from robots.compiled import compiled
 from robots.limits import Limits
 
 _KINDS = ("position", "velocity", "acceleration", "jerk")
@@ -64,7 +64,7 @@ class Output:
         return Refused("output", words)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _judge(q, last, before, most, lower, upper, out):
     """Kind of the fault times n plus its joint, or −1."""
     n = q.shape[0]
@@ -80,7 +80,7 @@ def _judge(q, last, before, most, lower, upper, out):
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _advance(q, last, differences):
     for i in range(q.shape[0]):
         first = q[i] - last[i]
