@@ -118,8 +118,6 @@ class Device(Protocol):
 
         Called before the first sample that moves it, in the same thread.
         """
-        ...
 
     def show(self, status: Status) -> None:
         """Show it to the operator, on a screen, a page or nowhere."""
-        ...

@@ -13,13 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
 from hardware.teleop.device import EpisodeEvent, Sample
-from hardware.teleop.mapping import Axis, AxisMotion, MappingConfig, MotionConfig
-from hardware.teleop.operated import OperatedDevice, OperatorOptions
+from hardware.teleop.mapping import PLUG_IN, Axis, AxisDevice, MappingConfig, MotionConfig
 from hardware.teleop.wrapped import reopened
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
@@ -30,19 +29,9 @@ if TYPE_CHECKING:
 # Numbers of SDL_GameControllerAxis and SDL_GameControllerButton, which SDL keeps stable.
 AXES = {"left_x": 0, "left_y": 1, "right_x": 2, "right_y": 3, "left_trigger": 4, "right_trigger": 5}
 BUTTONS = {
-    "a": 0,
-    "b": 1,
-    "x": 2,
-    "y": 3,
-    "back": 4,
-    "start": 6,
-    "left_shoulder": 9,
-    "right_shoulder": 10,
-    "dpad_up": 11,
-    "dpad_down": 12,
-    "dpad_left": 13,
-    "dpad_right": 14,
-}
+    "a": 0, "b": 1, "x": 2, "y": 3, "back": 4, "start": 6, "left_shoulder": 9, "right_shoulder": 10,
+    "dpad_up": 11, "dpad_down": 12, "dpad_left": 13, "dpad_right": 14,
+}  # fmt: skip
 DEADMAN = "left_shoulder"
 GRIP = "right_shoulder"
 EVENTS = {
@@ -107,54 +96,33 @@ def start_sdl() -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class GamepadConfig(MotionConfig):
-    """A game controller.
-
-    Attributes:
-      index: which one, where several are plugged in.
-    """
+    """A game controller."""
 
     name: ClassVar[str] = "gamepad"
     help: ClassVar[str] = HELP
     has_deadman: ClassVar[bool] = True
 
-    index: int = 0
-
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Gamepad:
-        """See `TeleopConfig.build`."""
-        return Gamepad(interface, robot, index=self.index, speed=self.share, **parts)
+        return Gamepad(interface, robot, index=self.index, speed=self.speed, **parts)
 
 
-class Gamepad(OperatedDevice):
-    """A `Device` of a game controller.
+class Gamepad(AxisDevice):
+    """A `Device` of a game controller; for its arguments see `AxisDevice`.
 
-    Args:
-      interface, robot: whose action is commanded, and the arm.
-      mapping: axes are named as in `AXES`, and ``dpad_x``, ``dpad_y``. With ``gripper="analog"`` the right trigger
-        closes the gripper.
-      index: which one, where several are plugged in.
-      speed: share of full speed, instead of the mapping's.
-      options: see `OperatedDevice`.
+    A mapping's axes are named as in `AXES`, and ``dpad_x``, ``dpad_y``. With ``gripper="analog"`` the right trigger
+    closes the gripper.
     """
 
     name = "gamepad"
+    mapping = CONFIG
+    reconnect = reopened
 
-    def __init__(
-        self,
-        interface: Interface,
-        robot: RobotSpec,
-        *,
-        mapping: MappingConfig = CONFIG,
-        index: int = 0,
-        speed: float | None = None,
-        **options: Unpack[OperatorOptions],
-    ) -> None:
+    def __init__(self, interface: Interface, robot: RobotSpec, **options: Any) -> None:
+        super().__init__(interface, robot, **options)
         available = (*AXES, "dpad_x", "dpad_y")
-        for axis in mapping.axes.values():
+        for axis in self._motion.config.axes.values():
             if axis.name not in available:
                 raise BadInput("gamepad: axis", got=axis.name, available=available)
-        super().__init__(**options)
-        self._motion = AxisMotion(self.name, interface, robot, mapping.at(speed))
-        self._index = index
         self._pygame: Any = None
         self._pad: Any = None
         self._instance = -1
@@ -162,7 +130,9 @@ class Gamepad(OperatedDevice):
         self._unread: list[int] = []
 
     def open(self) -> None:
-        """See `Device.open`."""
+        self._connect()
+
+    def _connect(self) -> None:
         self._pygame, controller = start_sdl()
         # Each pad is a plain joystick too, and pygame stumbles over the events of those that it did not open itself.
         # They cannot be blocked, for SDL makes its own of them: they are left in the queue, and cleared unread.
@@ -172,33 +142,12 @@ class Gamepad(OperatedDevice):
         self._pygame.event.pump()
         count = controller.get_count()
         pads = [i for i in range(count) if controller.is_controller(i)]
-        if self._index >= len(pads):
-            unknown = [controller.name_forindex(i) for i in range(count) if i not in pads]
-            found = ", ".join(str(controller.name_forindex(i)) for i in pads) or "none"
-            hint = "Plug one in; robolearn doctor shows what this user may use"
-            if unknown:
-                hint = (
-                    f"SDL has no layout of {', '.join(map(str, unknown))}: set SDL_GAMECONTROLLERCONFIG to its mapping"
-                )
-            raise BadInput("gamepad", got=found, expected=f"at least {self._index + 1}", hint=hint)
-        self._pad = controller.Controller(pads[self._index])
+        unknown = ", ".join(str(controller.name_forindex(i)) for i in range(count) if i not in pads)
+        hint = f"SDL has no layout of {unknown}: set SDL_GAMECONTROLLERCONFIG to its mapping" if unknown else PLUG_IN
+        self._pad = controller.Controller(self._pick(pads, map(controller.name_forindex, pads), hint))
         self._instance = self._pad.as_joystick().get_instance_id()  # the pad's own `id` is its place in the list
         self._pygame.event.clear()  # what happened before is not meant for us
         self._begin(f"{self._pad.name}: {HELP}")
-
-    def reconnect(self) -> bool:
-        """See `Reconnecting`."""
-        self._disconnect()
-        return reopened(self.open)
-
-    def close(self) -> None:
-        """See `Device.close`."""
-        self._end()
-        self._disconnect()
-
-    def prepared(self) -> None:
-        """See `Device.prepared`."""
-        self._motion.restart()
 
     def _disconnect(self) -> None:
         if self._pad is not None:
@@ -206,7 +155,6 @@ class Gamepad(OperatedDevice):
             self._pad = None
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        """See `Device.sample`."""
         pressed = self._pressed()
         events = self._confirm.events(EVENTS[name] for name in pressed if name in EVENTS)
         alive = self._watchdog.alive()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
 from hardware.teleop.device import Sample
-from hardware.teleop.mapping import MOTIONS, Axis, AxisMotion, MappingConfig, MotionConfig
-from hardware.teleop.operated import OperatedDevice, OperatorOptions
+from hardware.teleop.mapping import MOTIONS, Axis, AxisDevice, MappingConfig, MotionConfig
 from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, episode_events
 from robolearn.core.specs import Interface
 
@@ -19,23 +18,11 @@ if TYPE_CHECKING:
 
 # Key → motion and direction, in the frame of the base: x forward, y left, z up.
 MOVES: dict[str, tuple[str, float]] = {
-    "w": ("x", 1.0),
-    "s": ("x", -1.0),
-    "a": ("y", 1.0),
-    "d": ("y", -1.0),
-    "r": ("z", 1.0),
-    "f": ("z", -1.0),
-    "up": ("x", 1.0),
-    "down": ("x", -1.0),
-    "left": ("y", 1.0),
-    "right": ("y", -1.0),
-    "u": ("roll", -1.0),
-    "o": ("roll", 1.0),
-    "i": ("pitch", 1.0),
-    "k": ("pitch", -1.0),
-    "j": ("yaw", 1.0),
-    "l": ("yaw", -1.0),
-}
+    "w": ("x", 1.0), "s": ("x", -1.0), "a": ("y", 1.0), "d": ("y", -1.0), "r": ("z", 1.0), "f": ("z", -1.0),
+    "up": ("x", 1.0), "down": ("x", -1.0), "left": ("y", 1.0), "right": ("y", -1.0),
+    "u": ("roll", -1.0), "o": ("roll", 1.0), "i": ("pitch", 1.0), "k": ("pitch", -1.0),
+    "j": ("yaw", 1.0), "l": ("yaw", -1.0),
+}  # fmt: skip
 GRIP = "space"
 HELP = (
     f"W/S forward/back · A/D left/right · R/F up/down · U/O roll · I/K pitch · J/L yaw · Space gripper · {EPISODE_HELP}"
@@ -56,50 +43,21 @@ class KeyboardConfig(MotionConfig):
     needs_terminal: ClassVar[bool] = True
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Keyboard:
-        """See `TeleopConfig.build`."""
-        return Keyboard(interface, robot, speed=self.share, **parts)
+        return Keyboard(interface, robot, speed=self.speed, **parts)
 
 
-class Keyboard(OperatedDevice):
-    """A `Device` of the keys of a terminal; without a dead-man, engaged while the terminal is there.
-
-    Args:
-      interface, robot: whose action is commanded, and the arm.
-      mapping: its axes are named as the motions.
-      speed: share of full speed, instead of the mapping's.
-      options: see `OperatedDevice`.
-    """
+class Keyboard(AxisDevice):
+    """A `Device` of the keys of a terminal; without a dead-man, engaged while the terminal is there."""
 
     name = "keyboard"
+    mapping = CONFIG
     moving = False  # see `Clutch`
 
-    def __init__(
-        self,
-        interface: Interface,
-        robot: RobotSpec,
-        *,
-        mapping: MappingConfig = CONFIG,
-        speed: float | None = None,
-        **options: Unpack[OperatorOptions],
-    ) -> None:
-        super().__init__(**options)
-        self._motion = AxisMotion(self.name, interface, robot, mapping.at(speed))
-
     def open(self) -> None:
-        """See `Device.open`."""
         self._keys.open()
         self._begin(HELP)
 
-    def close(self) -> None:
-        """See `Device.close`; the terminal is as it was."""
-        self._end()
-
-    def prepared(self) -> None:
-        """See `Device.prepared`."""
-        self._motion.restart()
-
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        """See `Device.sample`."""
         reports = self._keys.poll()
         if reports:
             self._watchdog.report()

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.config import TeleopConfig, flag
-from hardware.teleop.device import Sample, Status
+from hardware.teleop.device import Device, Sample, Status
 from hardware.teleop.mapping import RobotState, check_action, joint_action
 from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from hardware.teleop.terminal import EPISODE_HELP
@@ -85,11 +85,10 @@ class LeaderConfig(TeleopConfig):
     silence_s: float = SILENCE_S
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Leader:
-        """See `TeleopConfig.build`."""
         return Leader(interface, robot, self, **parts)
 
 
-class Leader(OperatedDevice):
+class Leader(OperatedDevice, Device):
     """A `Device` of a leader arm; without a dead-man, engaged while its servos answer.
 
     Args:
@@ -130,20 +129,17 @@ class Leader(OperatedDevice):
         self._poses: deque[tuple[float, NDArray[np.float64]]] = deque()
 
     def open(self) -> None:
-        """See `Device.open`."""
         self._connect()
         self._open_keys()
         self._screen.print(HELP)
 
     def reconnect(self) -> bool:
-        """See `Reconnecting`."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(5 * READ_S)
             if self._thread.is_alive():
                 return False  # its read of the bus has not come back
-        self._disconnect()
-        return reopened(self._connect)
+        return reopened(self)
 
     def _connect(self) -> None:
         kind, port, calibration = self._config.kind, self._config.port, self._config.calibration
@@ -167,7 +163,6 @@ class Leader(OperatedDevice):
         self._thread.start()
 
     def close(self) -> None:
-        """See `Device.close`."""
         self._end()
         self._stop.set()
         if self._thread is not None:
@@ -184,7 +179,6 @@ class Leader(OperatedDevice):
             self._arm = None
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        """See `Device.sample`."""
         events = self._key_events()
         if not self._watchdog.alive():
             why = self._watchdog.why + (f" ({self._error})" if self._error else "")
@@ -200,11 +194,9 @@ class Leader(OperatedDevice):
         return Sample(action, True, events, stamp, self._confirm.note or note)
 
     def prepared(self) -> None:
-        """See `Device.prepared`."""
         self._aligned = False
 
     def show(self, status: Status) -> None:
-        """See `Device.show`."""
         if status.state != self._state:
             self._aligned = False  # others may have moved the arm
         self._state = status.state

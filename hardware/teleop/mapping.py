@@ -12,14 +12,17 @@ action is of joints: the same motion by the same inverse kinematics, written ove
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.config import TeleopConfig, flag
+from hardware.teleop.device import Device
+from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from robots import RobotSpec
 
 MOTIONS = ("x", "y", "z", "roll", "pitch", "yaw")
+PLUG_IN = "Plug one in; robolearn doctor shows what this user may use"
 
 
 @dataclass(frozen=True)
@@ -76,21 +80,21 @@ class MappingConfig:
             if getattr(self, name) not in allowed:
                 raise BadInput(f"mapping: {name}", got=getattr(self, name), available=allowed)
 
-    def at(self, speed: float | None) -> MappingConfig:
-        """The same at another speed; None leaves it."""
-        return self if speed is None else replace(self, speed=speed)
+    def at(self, speed: float) -> MappingConfig:
+        """The same at another speed; 0 leaves it."""
+        return replace(self, speed=speed) if speed else self
 
 
 @dataclass(frozen=True)
 class MotionConfig(TeleopConfig):
-    """Base of the configs of devices that move the arm by axes."""
+    """Base of the configs of devices that move the arm by axes.
+
+    Attributes:
+      index: which gamepad or SpaceMouse, where several are plugged in.
+    """
 
     speed: float = flag("speed", 0.0, "Share of full speed, up to 1; 0: that of the device")
-
-    @property
-    def share(self) -> float | None:
-        """Share of full speed; None: that of the device's mapping."""
-        return self.speed or None
+    index: int = 0
 
 
 def curve(a: float, dead_zone: float, expo: float) -> float:
@@ -238,3 +242,49 @@ class AxisMotion:
             goal = self._tcp_delta.targets(state.q[None], None, action[None])[0][0]
         self._goal = goal
         return joint_action(self.robot, goal, opening * self.robot.gripper.max_width)
+
+
+class AxisDevice(OperatedDevice, Device):
+    """Base of the devices that move the arm by axes.
+
+    Args:
+      interface, robot: whose action is commanded, and the arm.
+      mapping: in place of the device's own.
+      speed: share of full speed; 0: the mapping's.
+      index: which one, where several are plugged in.
+      silence_s, options: see `OperatedDevice`.
+    """
+
+    mapping: ClassVar[MappingConfig]
+
+    def __init__(
+        self,
+        interface: Interface,
+        robot: RobotSpec,
+        *,
+        mapping: MappingConfig | None = None,
+        speed: float = 0.0,
+        index: int = 0,
+        silence_s: float = math.inf,
+        **options: Unpack[OperatorOptions],
+    ) -> None:
+        super().__init__(silence_s, **options)
+        self._motion = AxisMotion(self.name, interface, robot, (mapping or self.mapping).at(speed))
+        self._index = index
+
+    def close(self) -> None:
+        self._end()
+        self._disconnect()
+
+    def prepared(self) -> None:
+        self._motion.restart()
+
+    def _disconnect(self) -> None:
+        """Let go of the hardware, where there is any beside the terminal."""
+
+    def _pick(self, found: Sequence[Any], names: Iterable[object], hint: str = PLUG_IN) -> Any:
+        """The one of `found` that `index` means; raises `BadInput` with the `names` where there are fewer."""
+        if self._index >= len(found):
+            got, expected = ", ".join(map(str, names)) or "none", f"at least {self._index + 1}"
+            raise BadInput(self.name, got=got, expected=expected, hint=hint)
+        return found[self._index]

@@ -14,7 +14,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.config import TeleopConfig
-from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
+from hardware.teleop.device import Device, EpisodeEvent, Sample
 from hardware.teleop.wrapped import Wrapped
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
@@ -31,14 +31,6 @@ if TYPE_CHECKING:
     from robots import RobotSpec
 
 VERSION = 1
-
-
-@dataclass(frozen=True)
-class Line:
-    """One sample of a log."""
-
-    t: float
-    sample: Sample
 
 
 def _header(device: str, interface: Interface) -> dict[str, Any]:
@@ -87,14 +79,12 @@ class Logged(Wrapped):
         self._write(_header(self.name, self._interface))
 
     def close(self) -> None:
-        """See `Device.close`."""
         self._device.close()
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        """See `Device.sample`."""
         sample = self._device.sample(observation)
         line: dict[str, Any] = {
             "t": round(time.monotonic() - self._opened, 6),
@@ -118,7 +108,8 @@ class RecordedConfig(TeleopConfig):
     """A log of another device.
 
     Attributes:
-      path, realtime: see `Recorded`.
+      path: of the log.
+      realtime: keep the times of the log; otherwise each call of `sample` takes the next line.
     """
 
     name: ClassVar[str] = "recorded"
@@ -130,43 +121,34 @@ class RecordedConfig(TeleopConfig):
     realtime: bool = True
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Recorded:
-        """See `TeleopConfig.build`."""
-        return Recorded(interface, path=self.path, realtime=self.realtime, **parts)
+        return Recorded(interface, self, **parts)
 
 
-class Recorded:
+class Recorded(Device):
     """A `Device` that returns the samples of another one; at the end of the log it is gone.
 
     Args:
       interface: that of the log.
-      path: of the log.
-      realtime: keep the times of the log; otherwise each call of `sample` takes the next line.
+      config: with its path.
       clock: steady seconds.
     """
 
     name = "recorded"
 
     def __init__(
-        self,
-        interface: Interface,
-        *,
-        path: str | Path | None = None,
-        realtime: bool = True,
-        clock: Callable[[], float] = time.monotonic,
+        self, interface: Interface, config: RecordedConfig, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        if path is None:
+        if config.path is None:
             raise BadInput("recorded", got="no log", expected="the path of one")
-        self._lines = read_log(path, interface)
-        self._realtime, self._clock = realtime, clock
+        self._lines = read_log(config.path, interface)
+        self._realtime, self._clock = config.realtime, clock
         self._next: int | None = None  # None: not open
         self._opened = 0.0
 
     def open(self) -> None:
-        """See `Device.open`."""
         self._next, self._opened = 0, self._clock()
 
     def close(self) -> None:
-        """See `Device.close`."""
         self._next = None
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
@@ -174,31 +156,24 @@ class Recorded:
         if self._next is None:
             return Sample(None, False, (), self._opened, "recorded: closed")
         if self._next >= len(self._lines):
-            stamp = self._opened + (self._lines[-1].t if self._lines else 0.0)
+            stamp = self._opened + (self._lines[-1].stamp if self._lines else 0.0)
             return Sample(None, False, (), stamp, "recorded: the log has ended")
         first, elapsed = self._next, self._clock() - self._opened
         end = first + 1
         if self._realtime:
-            while end < len(self._lines) and self._lines[end].t <= elapsed:
+            while end < len(self._lines) and self._lines[end].stamp <= elapsed:
                 end += 1
-            if self._lines[first].t > elapsed:  # not yet: the last sample again, without its events
-                last = self._lines[first - 1].sample if first else Sample(None, False, (), 0.0)
-                stamp = self._opened + (self._lines[first - 1].t if first else 0.0)
-                return Sample(last.action, last.engaged, (), stamp, last.note)
+            if self._lines[first].stamp > elapsed:  # not yet: the last sample again, without its events
+                last = self._lines[first - 1] if first else Sample(None, False, (), 0.0)
+                return replace(last, events=(), stamp=self._opened + last.stamp)
         self._next = end
-        events = tuple(event for line in self._lines[first:end] for event in line.sample.events)
+        events = tuple(event for sample in self._lines[first:end] for event in sample.events)
         newest = self._lines[end - 1]
-        return Sample(newest.sample.action, newest.sample.engaged, events, self._opened + newest.t, newest.sample.note)
-
-    def prepared(self) -> None:
-        """See `Device.prepared`: a log does not change."""
-
-    def show(self, status: Status) -> None:
-        """See `Device.show`: nowhere."""
+        return replace(newest, events=events, stamp=self._opened + newest.stamp)
 
 
-def read_log(path: str | Path, interface: Interface) -> list[Line]:
-    """The samples of a log.
+def read_log(path: str | Path, interface: Interface) -> list[Sample]:
+    """The samples of a log, stamped in seconds since the device was opened.
 
     Raises:
       BadInput: there is no such file, it is of another arm or kind of action, or a line is broken; named with its
@@ -216,23 +191,23 @@ def read_log(path: str | Path, interface: Interface) -> list[Line]:
     for key, value in expected.items():
         if header.get(key) != value:
             raise BadInput(f"{what}, line 1: {key}", got=header.get(key), expected=value)
-    lines: list[Line] = []
+    samples: list[Sample] = []
     for number, row in enumerate(rows[1:], start=2):
-        lines.append(_line(f"{what}, line {number}", row, interface, lines[-1].t if lines else 0.0))
-    return lines
+        samples.append(_line(f"{what}, line {number}", row, interface, samples[-1].stamp if samples else 0.0))
+    return samples
 
 
 def _parse(what: str, row: str) -> dict[str, Any]:
     try:
         value = json.loads(row)
-    except json.JSONDecodeError as error:
-        raise BadInput(what, got=repr(row[:40]), expected="a JSON object") from error
+    except json.JSONDecodeError:
+        value = None
     if not isinstance(value, dict):
         raise BadInput(what, got=repr(row[:40]), expected="a JSON object")
     return value
 
 
-def _line(what: str, row: str, interface: Interface, after: float) -> Line:
+def _line(what: str, row: str, interface: Interface, after: float) -> Sample:
     value = _parse(what, row)
     t, action, events = value.get("t"), value.get("action"), value.get("events", [])
     if isinstance(t, bool) or not isinstance(t, int | float) or not math.isfinite(t) or t < after:
@@ -250,5 +225,4 @@ def _line(what: str, row: str, interface: Interface, after: float) -> Line:
     for event in events if isinstance(events, list) else [events]:
         if event not in known:
             raise BadInput(f"{what}: event", got=event, available=known)
-    sample = Sample(action, value["engaged"], tuple(EpisodeEvent(e) for e in events), float(t), value.get("note", ""))
-    return Line(float(t), sample)
+    return Sample(action, value["engaged"], tuple(map(EpisodeEvent, events)), float(t), value.get("note", ""))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.config import TeleopConfig
-from hardware.teleop.device import RECORDING, WAITING, EpisodeEvent, Sample, Status
+from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from robolearn.core.errors import BadInput
 from robolearn.core.protocols import Teleoperator
 from robolearn.core.specs import Interface
@@ -27,7 +27,9 @@ class ScriptedConfig(TeleopConfig):
     """A script, on the simulated arm by itself.
 
     Attributes:
-      teleoperator, succeeded, max_steps: see `Scripted`.
+      teleoperator: the script, for one world.
+      succeeded: whether the task is solved now; called at every step of an episode.
+      max_steps: steps after which an episode has failed.
     """
 
     name: ClassVar[str] = "scripted"
@@ -39,13 +41,10 @@ class ScriptedConfig(TeleopConfig):
     max_steps: int = 400
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Scripted:
-        """See `TeleopConfig.build`."""
-        return Scripted(
-            interface, teleoperator=self.teleoperator, succeeded=self.succeeded, max_steps=self.max_steps, **parts
-        )
+        return Scripted(interface, self, **parts)
 
 
-class Scripted:
+class Scripted(Device):
     """A `Device` of a `robolearn.core.Teleoperator` for one world.
 
     Where the recording shows its state, the script acts while it records and asks for the next episode while it waits.
@@ -53,43 +52,32 @@ class Scripted:
 
     Args:
       interface: whose action is commanded.
-      teleoperator: the script, for one world.
-      succeeded: whether the task is solved now; called at every step of an episode.
-      max_steps: steps after which an episode has failed.
+      config: with the script.
       clock: steady seconds.
     """
 
     name = "scripted"
 
     def __init__(
-        self,
-        interface: Interface,
-        *,
-        teleoperator: Teleoperator | None = None,
-        succeeded: Callable[[], bool] | None = None,
-        max_steps: int = 400,
-        clock: Callable[[], float] = time.monotonic,
+        self, interface: Interface, config: ScriptedConfig, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        if teleoperator is None or succeeded is None:
+        if config.teleoperator is None or config.succeeded is None:
             raise BadInput("scripted", got="no script", expected="a teleoperator, and a test of success")
-        if max_steps < 1:
-            raise BadInput("scripted: max_steps", got=max_steps, expected="at least 1")
-        self._interface, self._teleoperator, self._succeeded = interface, teleoperator, succeeded
-        self._max_steps, self._clock = max_steps, clock
+        if config.max_steps < 1:
+            raise BadInput("scripted: max_steps", got=config.max_steps, expected="at least 1")
+        self._teleoperator, self._succeeded, self._max_steps = config.teleoperator, config.succeeded, config.max_steps
+        self._interface, self._clock = interface, clock
         self._state: str | None = None  # what the recording showed; None: nothing
         self._open, self._running, self._steps = False, False, 0
         self._asked = -np.inf  # when START was
 
     def open(self) -> None:
-        """See `Device.open`."""
         self._open, self._running, self._state, self._asked = True, False, None, -np.inf
 
     def close(self) -> None:
-        """See `Device.close`."""
         self._open = False
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        """See `Device.sample`."""
         now = self._clock()
         if not self._open:
             return Sample(None, False, (), now, "scripted: closed")
@@ -107,11 +95,7 @@ class Scripted:
             return Sample(None, True, self._end(EpisodeEvent.FAILURE), now)
         return Sample(self._act(observation), True, (), now)
 
-    def prepared(self) -> None:
-        """See `Device.prepared`: a script follows `show`."""
-
     def show(self, status: Status) -> None:
-        """See `Device.show`."""
         if status.state != self._state:
             self._running = False  # begun anew, or ended from elsewhere
             self._asked = -np.inf
@@ -135,9 +119,9 @@ class Scripted:
 
     def _act(self, observation: Mapping[str, NDArray]) -> NDArray[np.float32]:
         self._steps += 1
-        one_world = {}
-        for key, value in observation.items():
-            value = np.asarray(value)
-            spec = self._interface.observation.get(key)
-            one_world[key] = value if spec is None or value.ndim > len(spec.shape) else value[None]
+        specs = self._interface.observation
+        one_world = {
+            key: value[None] if key in specs and np.ndim(value) <= len(specs[key].shape) else np.asarray(value)
+            for key, value in observation.items()
+        }
         return np.asarray(self._teleoperator.command(one_world), dtype=np.float32)[0]

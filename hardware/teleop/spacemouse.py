@@ -9,13 +9,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
 from hardware.teleop.device import RECORDING, EpisodeEvent, Sample, Status
-from hardware.teleop.mapping import MOTIONS, Axis, AxisMotion, MappingConfig, MotionConfig
-from hardware.teleop.operated import OperatedDevice, OperatorOptions
+from hardware.teleop.mapping import MOTIONS, Axis, AxisDevice, MappingConfig, MotionConfig
 from hardware.teleop.terminal import EPISODE_HELP
 from hardware.teleop.wrapped import reopened
 from robolearn.core.errors import BadInput
@@ -87,97 +86,52 @@ class _Handle:
 
 @dataclass(frozen=True)
 class SpaceMouseConfig(MotionConfig):
-    """A 3Dconnexion SpaceMouse.
-
-    Attributes:
-      index: which one, where several are plugged in.
-    """
+    """A 3Dconnexion SpaceMouse."""
 
     name: ClassVar[str] = "spacemouse"
     help: ClassVar[str] = HELP
 
-    index: int = 0
-
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> SpaceMouse:
-        """See `TeleopConfig.build`."""
-        return SpaceMouse(interface, robot, index=self.index, speed=self.share, **parts)
+        return SpaceMouse(interface, robot, index=self.index, speed=self.speed, **parts)
 
 
-class SpaceMouse(OperatedDevice):
+class SpaceMouse(AxisDevice):
     """A `Device` of a SpaceMouse; a terminal, where there is one, gives the other episode keys.
 
     Args:
-      interface, robot: whose action is commanded, and the arm.
-      mapping: its axes are named as the motions.
-      index: which one, where several are plugged in.
       hid: hidapi's module, or another with its `enumerate` and `device`.
-      speed: share of full speed, instead of the mapping's.
-      options: see `OperatedDevice`.
+      options: see `AxisDevice`.
     """
 
     name = "spacemouse"
+    mapping = CONFIG
     moving = False  # see `Clutch`
+    reconnect = reopened
 
-    def __init__(
-        self,
-        interface: Interface,
-        robot: RobotSpec,
-        *,
-        mapping: MappingConfig = CONFIG,
-        index: int = 0,
-        hid: Any = None,
-        speed: float | None = None,
-        **options: Unpack[OperatorOptions],
-    ) -> None:
-        super().__init__(SILENCE_S, **options)
-        self._motion = AxisMotion(self.name, interface, robot, mapping.at(speed))
-        self._index, self._hid = index, hid
+    def __init__(self, interface: Interface, robot: RobotSpec, *, hid: Any = None, **options: Any) -> None:
+        super().__init__(interface, robot, silence_s=SILENCE_S, **options)
+        self._hid = hid
         self._mouse: Any = None
         self._handle: _Handle | None = None
         self._pressed: tuple[bool, bool] = (False, False)
         self._state = ""
 
     def open(self) -> None:
-        """See `Device.open`."""
         self._connect()
         self._open_keys()
-
-    def reconnect(self) -> bool:
-        """See `Reconnecting`."""
-        self._disconnect()
-        return reopened(self._connect)
-
-    def close(self) -> None:
-        """See `Device.close`."""
-        self._end()
-        self._disconnect()
-
-    def prepared(self) -> None:
-        """See `Device.prepared`."""
-        self._motion.restart()
 
     def _connect(self) -> None:
         library = _pyspacemouse()
         hid = self._hid or hid_library()
         mice = found(hid)
-        if self._index >= len(mice):
-            raise BadInput(
-                "spacemouse",
-                got=", ".join(spec.name for _, spec in mice) or "none",
-                expected=f"at least {self._index + 1}",
-                hint="Plug one in; robolearn doctor shows what this user may use",
-            )
-        path, spec = mice[self._index]
+        path, spec = self._pick(mice, (spec.name for _, spec in mice))
         device = hid.device()
         try:
             device.open_path(path)
             device.set_nonblocking(True)
         except OSError as error:
-            raise BadInput(
-                f"spacemouse {spec.name} at {path.decode(errors='replace')}",
-                got=error,
-                hint="This user may not open it: robolearn doctor has the udev rule",
-            ) from error
+            where, hint = path.decode(errors="replace"), "This user may not open it: robolearn doctor has the udev rule"
+            raise BadInput(f"spacemouse {spec.name} at {where}", got=error, hint=hint) from error
         self._handle = _Handle(device)
         ros = library.apply_axis_convention(spec, library.AxisConvention.ROS)
         self._mouse = library.SpaceMouseDevice(ros, self._handle)
@@ -190,7 +144,6 @@ class SpaceMouse(OperatedDevice):
             self._mouse = self._handle = None
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        """See `Device.sample`."""
         events = list(self._key_events())
         axes, grips, rights = self._read()
         for _ in range(rights):
@@ -201,7 +154,6 @@ class SpaceMouse(OperatedDevice):
         return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why or self._confirm.note)
 
     def show(self, status: Status) -> None:
-        """See `Device.show`."""
         super().show(status)
         self._state = status.state
 

@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -35,55 +35,40 @@ REST_S = 1.0  # longer than the pause before a key repeats
 LOOK_S = 1.0  # between two looks; the safety filter has long stopped an arm whose device is gone
 
 
-class Wrapped:
+class Wrapped(Device):
     """A `Device` that passes everything on to `device`."""
 
     def __init__(self, device: Device) -> None:
         self.name, self._device = device.name, device
 
     def open(self) -> None:
-        """See `Device.open`."""
         self._device.open()
 
     def close(self) -> None:
-        """See `Device.close`."""
         self._device.close()
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        """See `Device.sample`."""
         return self._device.sample(observation)
 
     def prepared(self) -> None:
-        """See `Device.prepared`."""
         self._device.prepared()
 
     def show(self, status: Status) -> None:
-        """See `Device.show`."""
         self._device.show(status)
-
-
-class Moved(Device, Protocol):
-    """A device without a dead-man.
-
-    Attributes:
-      moving: the operator moved it, or commanded the gripper, at the last sample.
-    """
-
-    moving: bool
 
 
 class Clutch(Wrapped):
     """A `Device` that is engaged while `device` is moved, and a moment longer.
 
     Args:
-      device: without a dead-man.
+      device: without a dead-man; its `moving`: the operator moved it, or commanded the gripper, at the last sample.
       rest_s: at rest for so long, it hands back [s].
       clock: steady seconds.
     """
 
-    def __init__(self, device: Moved, rest_s: float = REST_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, device: Device, rest_s: float = REST_S, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(device)
-        self._moved, self._rest_s, self._clock = device, rest_s, clock
+        self._rest_s, self._clock = rest_s, clock
         self._moved_at = -math.inf
 
     def prepared(self) -> None:
@@ -97,7 +82,7 @@ class Clutch(Wrapped):
         if not theirs.engaged:
             self._moved_at = -math.inf
             return replace(theirs, released=False)
-        if self._moved.moving:
+        if self._device.moving:  # type: ignore[attr-defined]
             self._moved_at = now
         engaged = now - self._moved_at < self._rest_s
         return replace(theirs, engaged=engaged, stamp=now, released=None if engaged else True)
@@ -105,7 +90,7 @@ class Clutch(Wrapped):
 
 def clutched(device: Device) -> Device:
     """`device`, with a clutch where it has no switch that the operator holds, as its `moving` says."""
-    return Clutch(device) if hasattr(device, "moving") else device  # type: ignore[arg-type]
+    return Clutch(device) if hasattr(device, "moving") else device
 
 
 class Hardware(Protocol):
@@ -143,12 +128,10 @@ class Reconnecting(Wrapped):
         return self._hardware.gone
 
     def show(self, status: Status) -> None:
-        """See `Device.show`."""
         self._waits = status.state == WAITING
         super().show(status)
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        """See `Device.sample`."""
         now = self._clock()
         if not self._hardware.gone:
             self._looked = None
@@ -164,10 +147,11 @@ class Reconnecting(Wrapped):
         return replace(sample, events=events, note=f"{sample.note or self._hardware.gone}; START when it is back")
 
 
-def reopened(connect: Callable[[], None]) -> bool:
-    """True where the hardware is there: `connect` opens it, or raises `BadInput`."""
+def reopened(device: Any) -> bool:
+    """See `Hardware.reconnect`: that of devices that `_connect` or raise `BadInput`."""
+    device._disconnect()
     try:
-        connect()
+        device._connect()
     except BadInput as error:
         log.debug("%s", error)
         return False

@@ -41,7 +41,6 @@ class BrowserConfig(TeleopConfig):
     folder: Path | None = None
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Browser:
-        """See `TeleopConfig.build`."""
         from hardware.teleop.browser.device import Browser
 
         return Browser(interface, robot, self)

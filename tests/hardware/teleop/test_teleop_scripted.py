@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop import Device, EpisodeEvent, Sample, Status, make_device
 from hardware.teleop.recorded import Logged
-from hardware.teleop.scripted import ASK_AGAIN_S, Scripted
+from hardware.teleop.scripted import ASK_AGAIN_S, Scripted, ScriptedConfig
 from robolearn.core import BadInput, Interface
 from robots import PANDA
 
@@ -74,7 +74,7 @@ def test_it_runs_episodes_with_a_recording_that_shows_its_state(interface: Inter
 
 def test_it_runs_episodes_with_a_recording_that_shows_nothing(interface: Interface, observe) -> None:
     script, steps = Counting(), 0
-    device = Scripted(interface, teleoperator=script, succeeded=lambda: script.step == 2)
+    device = Scripted(interface, ScriptedConfig(script, lambda: script.step == 2))
     device.open()
     events = []
     for _ in range(6):
@@ -87,7 +87,7 @@ def test_it_runs_episodes_with_a_recording_that_shows_nothing(interface: Interfa
 
 def test_a_redo_by_the_recording_begins_the_script_anew(interface: Interface, observe) -> None:
     script = Counting()
-    device = Scripted(interface, teleoperator=script, succeeded=lambda: False)
+    device = Scripted(interface, ScriptedConfig(script, lambda: False))
     device.open()
     for state in ("recording", "resetting", "recording"):
         device.show(status(state))
