@@ -15,19 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import config
 
 
 def compiled(**options: Any) -> Callable[[Callable], Any]:
     """`numba.njit` with `options`, without the interpreter's lock, and its result kept on disk."""
 
     def decorate(function: Callable) -> Any:
-        before = numba.config.CACHE_DIR  # pyright: ignore[reportAttributeAccessIssue]
+        before = vars(config)["CACHE_DIR"]
         folder = Path(function.__code__.co_filename).resolve().parent
-        numba.config.CACHE_DIR = str(_store(folder, before))  # pyright: ignore[reportAttributeAccessIssue]
+        config.CACHE_DIR = str(_store(folder, before))  # pyright: ignore[reportAttributeAccessIssue]
         try:
             return numba.njit(cache=True, nogil=True, **options)(function)
         finally:
-            numba.config.CACHE_DIR = before  # pyright: ignore[reportAttributeAccessIssue]
+            config.CACHE_DIR = before  # pyright: ignore[reportAttributeAccessIssue]
 
     return decorate
 
