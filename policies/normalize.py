@@ -53,11 +53,8 @@ class Normalizer(nn.Module):
 
     @staticmethod
     def from_statistics(interface: Interface, statistics: Statistics) -> Normalizer:
-        """The normaliser of a dataset.
-
-        Raises:
-          BadInput: a feature without statistics, of another size, or with numbers that are not finite.
-        """
+        """The normaliser of a dataset. Raises `BadInput`: a feature without statistics, of another size, or with
+        numbers that are not finite."""
         self = Normalizer(interface)
         for key in self.vectors:
             shape = interface.observation[key].shape
@@ -82,11 +79,8 @@ class Normalizer(nn.Module):
             self.get_buffer(_buffer(key, "inverse_std")).copy_(1.0 / std.clamp_min(STD_FLOOR))
 
     def observation(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """{feature: (B, [To,] …)} in the world's units → normalised tensors. Other features are left out.
-
-        Raises:
-          BadInput: a feature is missing or has another shape.
-        """
+        """{feature: (B, [To,] …)} in the world's units → normalised tensors. Other features are left out. Raises
+        `BadInput`: a feature is missing or has another shape."""
         out: dict[str, Tensor] = {}
         for key in (*self.vectors, *self.images):
             stand_ins = (stored_key(key), encoded_key(key)) if key in self.images else ()

@@ -62,11 +62,8 @@ class WorldNoise:
 
 
 def feature(interface: Interface, observation: Observation, key: str) -> NDArray:
-    """(N, …) feature `key` of `observation`: uint8 or float32.
-
-    Raises:
-      BadInput: it is missing or has another shape.
-    """
+    """(N, …) feature `key` of `observation`: uint8 or float32. Raises `BadInput`: it is missing or has another
+    shape."""
     if key not in observation:
         raise BadInput("observation", got=f"no {key!r}", expected=key, available=observation)
     spec, value = interface.observation[key], observation[key]
@@ -124,11 +121,8 @@ class TorchPolicy(nn.Module):
         """Forget the history of the worlds (N,) that are true: a new episode starts there."""
 
     def observe(self, observation: Observation) -> None:
-        """Take the observation of a step at which `act` is not called into the history.
-
-        Raises:
-          BadInput: a feature is missing or has another shape.
-        """
+        """Take the observation of a step at which `act` is not called into the history. Raises `BadInput`: a feature is
+        missing or has another shape."""
 
     @torch.inference_mode()
     def act(self, observation: Observation) -> ActionChunk:
@@ -197,11 +191,7 @@ class ChunkPolicy(TorchPolicy):
 
     def sampling(self, **settings: Any) -> ChunkPolicy:
         """The same weights of a policy that denoises with other settings of its sampler: `initial_noise_std`, `steps`,
-        `guidance`.
-
-        Raises:
-          BadInput: settings that do not fit each other or what was trained.
-        """
+        `guidance`. Raises `BadInput`: settings that do not fit each other or what was trained."""
         net = self.net.with_config(replace(self.net.config, **settings))
         return ChunkPolicy(net, self.normalizer, self.interface).train(self.training)
 
@@ -262,11 +252,7 @@ class FeaturePolicy(TorchPolicy):
     """
 
     def __init__(
-        self,
-        interface: Interface,
-        execute: int,
-        noise: tuple[int, ...] = (),
-        encoder: ObservationEncoder | None = None,
+        self, interface: Interface, execute: int, noise: tuple[int, ...] = (), encoder: ObservationEncoder | None = None
     ) -> None:
         super().__init__(interface, execute, noise)
         self._pictures = sorted(key for key, spec in interface.observation.items() if is_image(spec))

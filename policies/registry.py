@@ -32,10 +32,8 @@ BEFORE = {"spacing": "leading"}  # settings of policies whose checkpoint does no
 def fresh_net(config: PolicyConfig, interface: Interface) -> Any:
     """As `PolicyConfig.build`, and encoders begin with the pretrained weights that the configuration names.
 
-    The configuration of the network contains the architecture of a backbone, and no folder.
-
-    Raises:
-      BadInput: a package or a folder is missing, or does not fit; or an encoder is chosen where there are no pictures.
+    The configuration of the network contains the architecture of a backbone, and no folder. Raises `BadInput`: a
+    package or a folder is missing, or does not fit; or an encoder is chosen where there are no pictures.
     """
     encoder = config.network.encoder
     shapes = [spec.shape for spec in interface.observation.values() if is_image(spec)]
@@ -89,11 +87,8 @@ def config_to_json(config: Any) -> dict[str, Any]:
 
 
 def config_from_json(cls: type[Config], data: Any, what: str) -> Config:
-    """The inverse of `config_to_json` for a dataclass whose fields all have defaults.
-
-    Raises:
-      BadInput: an unknown field, or a value of another type than the default's; where that is None, than the field's.
-    """
+    """The inverse of `config_to_json` for a dataclass whose fields all have defaults. Raises `BadInput`: an unknown
+    field, or a value of another type than the default's; where that is None, than the field's."""
     if not isinstance(data, Mapping):
         raise BadInput(what, got=type(data).__name__, expected="an object with the policy's settings")
     default = cls()

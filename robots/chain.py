@@ -51,12 +51,8 @@ class Chain:
 
     @staticmethod
     def from_mjcf(path: Path, joints: tuple[str, ...], tcp_site: str) -> Chain:
-        """Read the chain from a model file.
-
-        Raises:
-          BadInput: a joint or the site is missing, a joint is no hinge or has no range, or the joints do not form
-            one chain ending at the site.
-        """
+        """Read the chain from a model file. Raises `BadInput`: a joint or the site is missing, a joint is no hinge or
+        has no range, or the joints do not form one chain ending at the site."""
         model = mujoco.MjModel.from_xml_path(str(path))
         names = [model.joint(i).name for i in range(model.njnt)]
         for name in joints:

@@ -16,12 +16,7 @@ from robots.spec import RobotSpec
 
 def proprio_spec(robot: RobotSpec) -> ArraySpec:
     """Its size and the names of its components."""
-    names = (
-        *robot.joints,
-        "gripper_width",
-        *(f"tcp_{axis}" for axis in "xyz"),
-        *(f"tcp_rot{i}" for i in range(6)),
-    )
+    names = (*robot.joints, "gripper_width", *(f"tcp_{axis}" for axis in "xyz"), *(f"tcp_rot{i}" for i in range(6)))
     return ArraySpec((len(names),), names=names)
 
 

@@ -111,10 +111,7 @@ class RealtimeWorld:
 
     def push(self, torque: ArrayLike) -> None:
         """Let the motors of the arm have (n,) torques [Nm], beside what carries it, in the next step of the physics.
-
-        Raises:
-          BadInput: wrong length or not finite; nothing is changed then.
-        """
+        Raises `BadInput`: wrong length or not finite; nothing is changed then."""
         n, tau = len(self.robot.joints), np.asarray(torque, dtype=np.float64)
         if tau.shape != (n,) or not np.isfinite(tau).all():
             raise BadInput("torque", got=tau.tolist(), expected=f"{n} finite torques")
@@ -183,11 +180,8 @@ class RealtimeWorld:
         return self._physics.external_torque()[0]
 
     def image(self, camera: str) -> NDArray[np.uint8]:
-        """(image_size, image_size, 3) picture of the world as it is now; always from one and the same thread.
-
-        Raises:
-          BadInput: a camera that this world was not made with, or no OpenGL.
-        """
+        """(image_size, image_size, 3) picture of the world as it is now; always from one and the same thread. Raises
+        `BadInput`: a camera that this world was not made with, or no OpenGL."""
         if f"images.{camera}" not in self._cameras.specs:
             raise BadInput("camera", got=camera, available=[s.removeprefix("images.") for s in self._cameras.specs])
         with self._lock:

@@ -95,11 +95,8 @@ class WorldConfig:
 
     @property
     def family(self) -> Family:
-        """The family of the task.
-
-        Raises:
-          BadInput: an unknown task. Whether a world of another maker exists is found out by building it.
-        """
+        """The family of the task. Raises `BadInput`: an unknown task. Whether a world of another maker exists is found
+        out by building it."""
         name, colon, _ = self.task.partition(":")
         family = FAMILIES.get(name if colon else "")
         if family is None or (not colon and self.task not in task_names()):
@@ -123,11 +120,7 @@ class WorldConfig:
                 )
 
     def build(self, num_envs: int) -> Env:
-        """`num_envs` worlds.
-
-        Raises:
-          BadInput: what `check` refuses, or a value that the worlds do not have.
-        """
+        """`num_envs` worlds. Raises `BadInput`: what `check` refuses, or a value that the worlds do not have."""
         self.check()
         return self.family.build(self, num_envs)
 
@@ -208,11 +201,8 @@ FAMILIES: dict[str, Family] = {
 
 
 def make_env(task: str, num_envs: int, **options: Any) -> Env:
-    """`num_envs` worlds of `task`; `options` are the other fields of `WorldConfig`.
-
-    Raises:
-      BadInput: an unknown task, an option that it does not have, or a value out of range.
-    """
+    """`num_envs` worlds of `task`; `options` are the other fields of `WorldConfig`. Raises `BadInput`: an unknown task,
+    an option that it does not have, or a value out of range."""
     unknown = options.keys() - {option.name for option in fields(WorldConfig)}
     if unknown:
         known = [option.name for option in fields(WorldConfig)]

@@ -26,11 +26,8 @@ def episode_rng(seed: int, start_id: int, episode: int) -> np.random.Generator:
 
 
 def start_ids(options: Mapping[str, Any] | None, num_envs: int) -> NDArray[np.int64] | None:
-    """The ids in `options`, (N,) and not negative, or None where there are none.
-
-    Raises:
-      BadInput: another option, or ids that are not `num_envs` integers from 0 on.
-    """
+    """The ids in `options`, (N,) and not negative, or None where there are none. Raises `BadInput`: another option, or
+    ids that are not `num_envs` integers from 0 on."""
     if not options:
         return None
     for name in options:

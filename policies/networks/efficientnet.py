@@ -80,16 +80,12 @@ class EfficientNetLite0(nn.Module):
         self.head = _convolution(width, CHANNELS)
 
     def forward(self, image: Tensor) -> Tensor:
-        """See the class."""
         return self.head(self.blocks(self.stem(image)))
 
 
 def pretrained_weights() -> dict[str, Tensor]:
-    """The weights of ImageNet for `EfficientNetLite0`.
-
-    Raises:
-      BadInput: the package is not installed, or its file is not what it was.
-    """
+    """The weights of ImageNet for `EfficientNetLite0`. Raises `BadInput`: the package is not installed, or its file is
+    not what it was."""
     stored = package_file()
     return {_renamed(key): value for key, value in stored.items() if not key.startswith("_fc.")}
 

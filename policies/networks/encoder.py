@@ -80,11 +80,8 @@ class ObservationEncoder(nn.Module):
         self.size = sum(steps * size for steps, size in self.tokens)
 
     def load_pretrained(self, config: EncoderConfig) -> None:
-        """Put the weights that `config` names, in a package or in its folder, into the backbones.
-
-        Raises:
-          BadInput: there are none, or they do not fit.
-        """
+        """Put the weights that `config` names, in a package or in its folder, into the backbones. Raises `BadInput`:
+        there are none, or they do not fit."""
         backbones = [camera.backbone for camera in self.cameras.values() if isinstance(camera, BackboneEncoder)]
         if backbones:
             config.of_kind.load_weights(backbones, config.folder)

@@ -125,12 +125,8 @@ class EncoderKind:
     stride: ClassVar[int] = 0
 
     def build(self, channels: int, size: Size, features: int, config: EncoderConfig) -> nn.Module:
-        """The encoder of pictures of (c, H, W) = (channels, *size), with random weights.
-
-        Raises:
-          BadInput: one of RGB for other pictures, one of a folder that was not `resolved`, or pictures that are too
-            small for a map.
-        """
+        """The encoder of pictures of (c, H, W) = (channels, *size), with random weights. Raises `BadInput`: one of RGB
+        for other pictures, one of a folder that was not `resolved`, or pictures that are too small for a map."""
         if channels != 3 and not self.any_channels:
             raise BadInput(f"--encoder {config.kind}", got=f"pictures of {channels} channels", expected="3: RGB")
         if self.stride:
@@ -155,11 +151,8 @@ class EncoderKind:
         return config
 
     def load_weights(self, backbones: list[nn.Module], folder: Path | None) -> None:
-        """Put the pretrained weights, of a package or in `folder`, into `backbones` of one architecture.
-
-        Raises:
-          BadInput: there are none, or they do not fit.
-        """
+        """Put the pretrained weights, of a package or in `folder`, into `backbones` of one architecture. Raises
+        `BadInput`: there are none, or they do not fit."""
 
 
 class CnnKind(EncoderKind):

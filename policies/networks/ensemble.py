@@ -117,11 +117,7 @@ class EnsembleMlp(nn.Module):
 
 
 def evaluate(
-    net: EnsembleMlp,
-    features: Tensor,
-    actions: Tensor,
-    members: Tensor | None = None,
-    drop: Dropout | None = None,
+    net: EnsembleMlp, features: Tensor, actions: Tensor, members: Tensor | None = None, drop: Dropout | None = None
 ) -> Tensor:
     """(B, F) and (B, C, D) → (E, B, C) what each critic says of each of C actions."""
     count, among = actions.shape[:2]

@@ -49,11 +49,8 @@ NOT_BACKBONES = ("timm_wrapper", "timm_backbone")  # build what timm, or its hub
 
 
 def import_vision(name: str) -> Any:
-    """The library `name`, timm or transformers.
-
-    Raises:
-      BadInput: it is not installed, or does not go with the installed torch.
-    """
+    """The library `name`, timm or transformers. Raises `BadInput`: it is not installed, or does not go with the
+    installed torch."""
     level = logging.getLogger().level
     try:
         _torchvision()
@@ -122,11 +119,8 @@ class TransformersMap(nn.Module):
 
 
 def read_folder(library: str, folder: Path) -> dict[str, Any]:
-    """The architecture of the backbone in `folder`, as `build` takes it.
-
-    Raises:
-      BadInput: no folder, no config.json of the library's, or no safetensors.
-    """
+    """The architecture of the backbone in `folder`, as `build` takes it. Raises `BadInput`: no folder, no config.json
+    of the library's, or no safetensors."""
     what = f"--encoder {library}:{folder}"
     if not folder.is_dir():
         got = "a file" if folder.exists() else "no such folder"
@@ -142,11 +136,8 @@ def read_folder(library: str, folder: Path) -> dict[str, Any]:
 
 
 def build(library: str, architecture: Mapping[str, Any], what: str) -> nn.Module:
-    """The backbone of an architecture, with random weights.
-
-    Raises:
-      BadInput: the library is not installed, or it has no such architecture.
-    """
+    """The backbone of an architecture, with random weights. Raises `BadInput`: the library is not installed, or it has
+    no such architecture."""
     module = import_vision(library)
     try:
         if library == "timm":
@@ -184,11 +175,8 @@ def stored_architecture(config: EncoderConfig, what: str) -> dict[str, Any]:
 
 
 def read_weights(library: str, folder: Path, backbone: nn.Module) -> None:
-    """Put the weights in `folder` into the `backbone` that `build` made of its architecture.
-
-    Raises:
-      BadInput: a weight is missing, or has another shape; or the file is damaged.
-    """
+    """Put the weights in `folder` into the `backbone` that `build` made of its architecture. Raises `BadInput`: a
+    weight is missing, or has another shape; or the file is damaged."""
     what = f"--encoder {library}:{folder}"
     try:
         if library == "timm":

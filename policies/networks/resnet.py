@@ -57,7 +57,6 @@ class ResNet18(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, image: Tensor) -> Tensor:
-        """See the class."""
         return self.blocks(self.stem(image))
 
 

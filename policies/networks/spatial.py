@@ -50,7 +50,6 @@ class SpatialCnn(nn.Module):
         return spatial_softmax(self.convolutions(image - 0.5)) if self.pooling == "spatial_softmax" else None
 
     def forward(self, image: Tensor) -> Tensor:
-        """See the class."""
         maps = self.convolutions(image - 0.5)
         return self.head(maps.mean((2, 3)) if self.pooling == "mean" else torch.cat(spatial_softmax(maps), dim=1))
 
@@ -101,10 +100,7 @@ class BackboneEncoder(nn.Module):
 
     def stored(self, image: Tensor) -> Tensor:
         """(B, 3, H, W) in [0, 1] → what of the backbone's answer the rest depends on: (B, F, h, w) or its mean (B, F).
-
-        Raises:
-          BadInput: a map is needed, and the backbone has none.
-        """
+        Raises `BadInput`: a map is needed, and the backbone has none."""
         if self.resize and tuple(image.shape[-2:]) != (self.resize, self.resize):
             size = (self.resize, self.resize)
             image = nn.functional.interpolate(image, size, mode="bilinear", align_corners=False, antialias=True)
@@ -125,5 +121,4 @@ class BackboneEncoder(nn.Module):
         return spatial_softmax(self.reduce(self.stored(image))) if self.pooling == "spatial_softmax" else None
 
     def forward(self, image: Tensor) -> Tensor:
-        """See the class."""
         return self.encode(self.stored(image))

@@ -29,10 +29,7 @@ MOST = 64  # sentences at a time
 
 class SentenceEncoder:
     """Sentences → (n, 384) float32; the same sentence gives the same vector whatever stands beside it, up to rounding.
-
-    Raises:
-      BadInput: a package is not installed.
-    """
+    Raises `BadInput`: a package is not installed."""
 
     def __init__(self) -> None:
         archive = _archive()

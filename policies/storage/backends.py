@@ -104,11 +104,7 @@ def check_backend(backend: str, precision: str) -> BackendConfig:
 
 
 def backend_device(backend: str, device: str) -> str:
-    """`device` as torch names it.
-
-    Raises:
-      BadInput: no such device, or a GPU for a backend on the CPU.
-    """
+    """`device` as torch names it. Raises `BadInput`: no such device, or a GPU for a backend on the CPU."""
     if not BACKENDS[backend].on_cpu:
         return resolve_device(device)
     if device not in ("auto", "cpu"):
@@ -120,10 +116,8 @@ def use_backend(policy: TorchPolicy, backend: str, precision: str = "float32") -
     """Let `backend` compute the decisions of `policy`, which is returned.
 
     Compiling and exporting take seconds; the compiler takes them at the first decision for each number of worlds.
-
-    Raises:
-      BadInput: no such backend or precision, an extra that is not installed, a policy on a GPU for onnxruntime, or a
-        graph whose actions are not those of torch.
+    Raises `BadInput`: no such backend or precision, an extra that is not installed, a policy on a GPU for onnxruntime,
+    or a graph whose actions are not those of torch.
     """
     policy.backend = check_backend(backend, precision).build(policy)
     return policy

@@ -28,22 +28,14 @@ _OF_CONFIG = "the weights of its config.json"
 
 
 def save_policy(policy: TorchPolicy, folder: str | os.PathLike[str]) -> Path:
-    """Write a checkpoint into `folder`, which is made if need be, and return its path.
-
-    Raises:
-      NonFinite: a weight is NaN or infinite; nothing is written then.
-    """
+    """Write a checkpoint into `folder`, which is made if need be, and return its path. Raises `NonFinite`: a weight is
+    NaN or infinite; nothing is written then."""
     folder = Path(folder)
     tensors = {key: value.detach().cpu().contiguous() for key, value in policy.state_dict().items()}
     for key, value in tensors.items():
         if not torch.isfinite(value).all():
             raise NonFinite(f"policy weights {key!r} are not finite; {folder} was left as it is")
-    config = {
-        "format": FORMAT,
-        "version": VERSION,
-        **kind_to_json(policy),
-        "interface": policy.interface.to_json(),
-    }
+    config = {"format": FORMAT, "version": VERSION, **kind_to_json(policy), "interface": policy.interface.to_json()}
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
     write_bytes(folder / WEIGHTS, to_bytes(tensors))
@@ -51,12 +43,8 @@ def save_policy(policy: TorchPolicy, folder: str | os.PathLike[str]) -> Path:
 
 
 def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> TorchPolicy:
-    """The policy in a checkpoint folder, or in the ``policy/`` folder of a run.
-
-    Raises:
-      BadInput: no such folder, a file missing, damaged, or not written by `save_policy`, or weights that are
-        NaN. The message names the file.
-    """
+    """The policy in a checkpoint folder, or in the ``policy/`` folder of a run. Raises `BadInput`: no such folder, a
+    file missing, damaged, or not written by `save_policy`, or weights that are NaN. The message names the file."""
     folder = policy_folder(path)
     config = read_config(folder / CONFIG)
     what = f"policy {folder / CONFIG}"
@@ -70,11 +58,8 @@ def load_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu"
 
 
 def load_chunk_policy(path: str | os.PathLike[str], device: str | torch.device = "cpu") -> ChunkPolicy:
-    """The policy of imitation in a folder, of any kind in `POLICIES`; see `load_policy`.
-
-    Raises:
-      BadInput: also where it is of another kind.
-    """
+    """The policy of imitation in a folder, of any kind in `POLICIES`; see `load_policy`. Raises `BadInput`: also where
+    it is of another kind."""
     policy = load_policy(path, device)
     if not isinstance(policy, ChunkPolicy):
         raise BadInput(f"policy {path}: kind", got=kind_to_json(policy)["kind"], available=POLICIES)

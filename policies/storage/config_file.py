@@ -20,11 +20,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def policy_folder(path: str | os.PathLike[str]) -> Path:
-    """The checkpoint folder that `path` means: itself, or its ``policy/``.
-
-    Raises:
-      BadInput: there is none.
-    """
+    """The checkpoint folder that `path` means: itself, or its ``policy/``. Raises `BadInput`: there is none."""
     if os.fspath(path).startswith("lerobot:"):
         raise BadInput(f"policy {path}", got="one of LeRobot's", expected="one that robolearn trained")
     path = Path(path)

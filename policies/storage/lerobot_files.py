@@ -79,11 +79,8 @@ def read_policy(path: str) -> PolicyFiles:
 
 
 def told_interface(files: PolicyFiles) -> Interface:
-    """The interface by the policy's features and ``robolearn.json``; what neither says is empty, or 0 Hz.
-
-    Raises:
-      BadInput: a feature that robolearn has no place for.
-    """
+    """The interface by the policy's features and ``robolearn.json``; what neither says is empty, or 0 Hz. Raises
+    `BadInput`: a feature that robolearn has no place for."""
     what, config, told = f"policy lerobot:{files.folder}", files.net.config, files.told
     named = told.get("observation", {})
     observation = {}
@@ -127,11 +124,8 @@ def _folder(path: str) -> Path:
 
 
 def _checked_steps(folder: Path, name: str) -> dict[str, Any]:
-    """The overrides for a processor that is to run on the CPU.
-
-    Raises:
-      BadInput: it is missing, or a step names a class to import instead of one that LeRobot has registered.
-    """
+    """The overrides for a processor that is to run on the CPU. Raises `BadInput`: it is missing, or a step names a
+    class to import instead of one that LeRobot has registered."""
     file = folder / name
     if not file.is_file():
         hint = "LeRobot 0.4 converts older policies: python -m lerobot.processor.migrate_policy_normalization"

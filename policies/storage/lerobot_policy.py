@@ -107,12 +107,8 @@ class LeRobotPolicy:
 
     @torch.inference_mode()
     def act(self, observation: Observation) -> ActionChunk:
-        """(N, Tp, Da) float32 in [-1, 1] for the N worlds of `observation`.
-
-        Raises:
-          BadInput: a feature is missing or has another shape.
-          NonFinite: the observation, or the network on it, gave NaN.
-        """
+        """(N, Tp, Da) float32 in [-1, 1] for the N worlds of `observation`. Raises `BadInput`: a feature is missing or
+        has another shape; `NonFinite`: the observation, or the network on it, gave NaN."""
         self._remember(self._seen(observation))
         if self._diffusion:
             chunk = self._denoised(dict(self._history))

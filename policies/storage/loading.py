@@ -106,11 +106,8 @@ def stated_by(name: str | os.PathLike[str]) -> Interface:
 
 
 def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: str) -> str:
-    """The prompt of the policy that `name` says: `words`, or the `usual` ones; nothing if it takes none.
-
-    Raises:
-      BadInput: words for a policy that was trained without, or none for one that was trained with some.
-    """
+    """The prompt of the policy that `name` says: `words`, or the `usual` ones; nothing if it takes none. Raises
+    `BadInput`: words for a policy that was trained without, or none for one that was trained with some."""
     interface = None if os.fspath(name).startswith(LEROBOT) else stated_by(name)
     if interface is None or not is_prompted(interface):
         check_prompt(words, what=what)

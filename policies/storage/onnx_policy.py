@@ -71,10 +71,8 @@ def is_onnx(name: str | os.PathLike[str]) -> bool:
 def load_onnx_policy(file: str | os.PathLike[str]) -> TorchPolicy:
     """The policy in an ONNX file: history, noise and checks are ours, its decisions onnxruntime's.
 
-    Its own networks have no weights (they are on torch's device "meta"), so it cannot be trained further.
-
-    Raises:
-      BadInput: no such file, not ONNX, or one that robolearn did not write.
+    Its own networks have no weights (they are on torch's device "meta"), so it cannot be trained further. Raises
+    `BadInput`: no such file, not ONNX, or one that robolearn did not write.
     """
     from policies.registry import build_policy
 

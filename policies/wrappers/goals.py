@@ -57,7 +57,6 @@ class StoredGoals:
     def pick(
         self, seed: int, worlds: NDArray[np.int64], episodes: NDArray[np.int64], observation: Observation
     ) -> dict[str, NDArray]:
-        """See `Goals.pick`."""
         if self.choice == "nearest":
             chosen = self._distances(observation).argmin(1)
         else:
@@ -99,7 +98,6 @@ class EpisodeGoals:
     def pick(
         self, seed: int, worlds: NDArray[np.int64], episodes: NDArray[np.int64], observation: Observation
     ) -> dict[str, NDArray]:
-        """See `Goals.pick`."""
         return {key: value[worlds, np.minimum(episodes, value.shape[1] - 1)] for key, value in self.ends.items()}
 
 

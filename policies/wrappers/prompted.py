@@ -58,11 +58,8 @@ class PromptedPolicy(PolicyWrapper):
         self._goals: RunningGoals | None = None
 
     def set_prompt(self, sentence: str) -> None:
-        """Make `sentence` the prompt from now on.
-
-        Raises:
-          BadInput: an empty sentence, or one that was not trained with, and the encoder is not installed.
-        """
+        """Make `sentence` the prompt from now on. Raises `BadInput`: an empty sentence, or one that was not trained
+        with, and the encoder is not installed."""
         if not sentence.strip():
             raise BadInput("words", got="nothing", expected="a sentence", available=self._known)
         self.sentence = sentence
@@ -107,11 +104,8 @@ class PromptedPolicy(PolicyWrapper):
 
 
 def set_prompt(policy: Policy, sentence: str, usual: str = "", *, what: str = "policy") -> None:
-    """Prompt `policy` with the `sentence`, or with the `usual` one of the task where none is given.
-
-    Raises:
-      BadInput: a sentence for a policy that was trained without words.
-    """
+    """Prompt `policy` with the `sentence`, or with the `usual` one of the task where none is given. Raises `BadInput`:
+    a sentence for a policy that was trained without words."""
     if isinstance(policy, PromptedPolicy) and policy.wants_words:
         policy.set_prompt(sentence or usual)
     else:
@@ -119,11 +113,8 @@ def set_prompt(policy: Policy, sentence: str, usual: str = "", *, what: str = "p
 
 
 def set_goals(policy: Policy, goals: Callable[[Interface], Goals] | None, *, what: str = "policy") -> None:
-    """Set the `goals` of `policy`, which are made for its interface, goals included.
-
-    Raises:
-      BadInput: goals for a policy that was trained without, or none for one that was trained with some.
-    """
+    """Set the `goals` of `policy`, which are made for its interface, goals included. Raises `BadInput`: goals for a
+    policy that was trained without, or none for one that was trained with some."""
     if isinstance(policy, PromptedPolicy):
         check_goals_match(policy.policy.interface, goals is not None, what=what)
         if goals is not None:

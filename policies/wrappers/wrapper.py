@@ -24,15 +24,12 @@ class PolicyWrapper:
         self.observes_every_step = policy.observes_every_step
 
     def bind(self, offered: Interface) -> None:
-        """See `Policy.bind`."""
         self.policy.bind(offered)
 
     def reset(self, seed: int) -> None:
-        """See `Policy.reset`."""
         self.policy.reset(seed)
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
-        """See `Policy.begin`."""
         self.policy.begin(worlds)
 
     def seen(self, observation: Observation) -> Observation:
@@ -40,11 +37,9 @@ class PolicyWrapper:
         return observation
 
     def observe(self, observation: Observation) -> None:
-        """See `Policy.observe`."""
         self.policy.observe(self.seen(observation))
 
     def act(self, observation: Observation) -> ActionChunk:
-        """See `Policy.act`."""
         return self.policy.act(self.seen(observation))
 
 

@@ -134,9 +134,7 @@ def set_schedule(thread: int, schedule: Schedule) -> None:
 
     The calling thread's is set through the C library, which remembers it; `sched_setscheduler` does not reach that
     memory. Threads inherit it, and Fast DDS, whose threads set their own priority again, then runs at what it says.
-
-    Raises:
-      OSError: it is not permitted, or the thread has ended.
+    Raises `OSError`: it is not permitted, or the thread has ended.
     """
     policy, priority = schedule
     if thread != threading.get_native_id():
@@ -176,11 +174,8 @@ def ordinary_priority() -> Iterator[None]:
 
 
 def resolve_device(text: str) -> str:
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:<i>`` → a name that torch takes; auto is a GPU where there is one.
-
-    Raises:
-      BadInput: another word, or a GPU that is not there.
-    """
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:<i>`` → a name that torch takes; auto is a GPU where there is one. Raises
+    `BadInput`: another word, or a GPU that is not there."""
     if text == "cpu":
         return text
     import torch

@@ -40,11 +40,7 @@ class Critic(nn.Module):
     """
 
     def __init__(
-        self,
-        encoder: ObservationEncoder,
-        hidden: tuple[int, ...] = (256, 256, 256),
-        *,
-        ends_with_the_time: bool = True,
+        self, encoder: ObservationEncoder, hidden: tuple[int, ...] = (256, 256, 256), *, ends_with_the_time: bool = True
     ) -> None:
         super().__init__()
         self.ends_with_the_time = ends_with_the_time
@@ -137,10 +133,7 @@ class Baseline:
             self.config.lam,
         )
         target = batch.from_grid(target)
-        metrics = {
-            "explained_variance": explained_variance(value, target).item(),
-            "return": target.mean().item(),
-        }
+        metrics = {"explained_variance": explained_variance(value, target).item(), "return": target.mean().item()}
         return batch.from_grid(advantage), target, metrics
 
     def fit(self, batch: RolloutBatch, target: Tensor) -> dict[str, float]:

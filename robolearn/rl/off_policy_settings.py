@@ -64,11 +64,8 @@ class OffPolicyConfig(AlgorithmConfig):
         check_positive(self, "utd", "tau", "lr")
 
     def build(self, base: ChunkPolicy, *, seed: int) -> Any:
-        """The algorithm around `base`, whose weights stay as they are.
-
-        Raises:
-          BadInput: a base that RL does not start from.
-        """
+        """The algorithm around `base`, whose weights stay as they are. Raises `BadInput`: a base that RL does not start
+        from."""
         import_module("robolearn.rl.actors").check_tunable(base)  # which needs torch
         return self.page_class()(base, self, seed=seed)
 

@@ -86,11 +86,8 @@ class MinibatchOptimizer:
         return _mean(seen)
 
     def step(self, loss: Loss, size: int) -> dict[str, float]:
-        """One step on the mean loss over `size` rows; returns the means.
-
-        Raises:
-          NonFinite: the gradient is NaN or infinite; the weights are as before.
-        """
+        """One step on the mean loss over `size` rows; returns the means. Raises `NonFinite`: the gradient is NaN or
+        infinite; the weights are as before."""
         means = self._shards.backward(loss, size, self.parameters)
         trained = [p for p in self.parameters if p.grad is not None]
         norm = nn.utils.clip_grad_norm_(trained, self.max_grad_norm, foreach=True)

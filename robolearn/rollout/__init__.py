@@ -6,14 +6,4 @@ Collecting, evaluating, calibrating and RL stand on it; what they do with a `Tur
 from robolearn.rollout.agents import Agent, Decision, PolicyAgent, TeleoperatorAgent
 from robolearn.rollout.engine import Decisions, Engine, Episodes, Turn, spread
 
-__all__ = [
-    "Agent",
-    "Decision",
-    "Decisions",
-    "Engine",
-    "Episodes",
-    "PolicyAgent",
-    "TeleoperatorAgent",
-    "Turn",
-    "spread",
-]
+__all__ = ["Agent", "Decision", "Decisions", "Engine", "Episodes", "PolicyAgent", "TeleoperatorAgent", "Turn", "spread"]

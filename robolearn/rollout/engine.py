@@ -117,12 +117,8 @@ class Engine:
         self.elapsed[:], self.solved[:] = snapshot["elapsed"], snapshot["solved"]
 
     def turns(self, agent: Agent, quota: Quota, *, watch: Watch | None = None) -> Iterator[Turn]:
-        """Let `agent` act until `quota` is met, counted from here; worlds that have met theirs rest if they can.
-
-        Raises:
-          RobolearnError: an episode goes on beyond the world's time limit.
-          BadInput, NonFinite: from the agent.
-        """
+        """Let `agent` act until `quota` is met, counted from here; worlds that have met theirs rest if they can. Raises
+        `RobolearnError`: an episode goes on beyond the world's time limit; `BadInput, NonFinite`: from the agent."""
         self._episode[:] = 0
         return (self._together if self.env.steps_together else self._lockstep)(agent, quota, watch)
 

@@ -70,13 +70,11 @@ class WatchedEnv:
         return getattr(self._env, name)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]:
-        """See `Env.reset`."""
         self._observation, infos = self._env.reset(seed=seed, options=options)
         self._begin()
         return self._observation, infos
 
     def step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
-        """See `Env.step`."""
         if active is None or active[0]:
             self._note(self._observation)
         result = self._env.step(actions, active)
@@ -86,7 +84,6 @@ class WatchedEnv:
         return result
 
     def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
-        """See `ChunkEnv.step_chunk`."""
         if self._clip is None:
             result = self._env.step_chunk(chunks, active)
         else:
@@ -97,7 +94,6 @@ class WatchedEnv:
         return result
 
     def snapshot(self) -> dict[str, NDArray] | None:
-        """See `Env.snapshot`."""
         return self._env.snapshot()
 
     def restore(self, snapshot: dict[str, NDArray]) -> Observation:
@@ -106,7 +102,6 @@ class WatchedEnv:
         return self._observation
 
     def frame(self, world: int = 0) -> NDArray[np.uint8] | None:
-        """See `Env.frame`."""
         return self._env.frame(world)
 
     def close(self, **kwargs: Any) -> None:

@@ -102,11 +102,7 @@ class LabelledWindows:
         write_bytes(file, save({key: array[first : self._length].numpy() for key, array in arrays.items()}))
 
     def load(self, file: Path) -> None:
-        """Add what `save` wrote into `file`.
-
-        Raises:
-          BadInput: it is missing, damaged or of another student.
-        """
+        """Add what `save` wrote into `file`. Raises `BadInput`: it is missing, damaged or of another student."""
         try:
             arrays = load(file.read_bytes())
             self.add({key: arrays[f"observation.{key}"] for key in self._observation}, arrays["action"])
@@ -170,7 +166,6 @@ class Distiller:
 
     @property
     def iterations(self) -> int:
-        """See `robolearn.runs.loop.Trainer`."""
         return self.trainer.iterations
 
     def iterate(self, i: int) -> dict[str, float]:

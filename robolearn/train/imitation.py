@@ -194,11 +194,8 @@ class ImitationTrainer:
         )
 
     def begin_from(self, policy: ChunkPolicy) -> None:
-        """Begin with the weights and the normalisation of `policy` in place of random ones: before `iterate`.
-
-        Raises:
-          BadInput: it is of another kind, sees or does something else, or has other settings.
-        """
+        """Begin with the weights and the normalisation of `policy` in place of random ones: before `iterate`. Raises
+        `BadInput`: it is of another kind, sees or does something else, or has other settings."""
         offered, needed = policy.interface, self.interface
         what = "--from: what the policy sees and does"
         if (offered.observation, offered.action) != (needed.observation, needed.action):
@@ -215,16 +212,12 @@ class ImitationTrainer:
 
     @property
     def iterations(self) -> int:
-        """See `robolearn.runs.loop.Trainer`."""
         left = max(self.config.steps - self.steps, 0)
         return self.done + -(-left // self.config.steps_per_iteration)
 
     def iterate(self, i: int) -> dict[str, float]:
         """Iteration `i`: `steps_per_iteration` gradient steps, in the last one what is left. Returns means over them.
-
-        Raises:
-          NonFinite: the loss is NaN or infinite.
-        """
+        Raises `NonFinite`: the loss is NaN or infinite."""
         config = self.config
         first, count = self.steps, min(config.steps_per_iteration, config.steps - self.steps)
         sums: dict[str, Tensor] = {}

@@ -47,11 +47,7 @@ CONTINUING = ("Pendulum", "HalfCheetah", "Swimmer", "Reacher", "Pusher", "Humano
 def make(config: WorldConfig, num_envs: int) -> AdapterVectorEnv:
     """`num_envs` worlds of a task, for `sim.registry`."""
     return make_gym(
-        config.task,
-        num_envs,
-        workers=config.threads or None,
-        cameras=config.cameras,
-        image_size=config.image_size,
+        config.task, num_envs, workers=config.threads or None, cameras=config.cameras, image_size=config.image_size
     )
 
 
@@ -215,9 +211,7 @@ class GymSingle(AdapterEnv):
         self.render_mode = env.render_mode
         facts = Facts(
             interface=Interface(
-                observation=self._map.specs | camera,
-                action=ArraySpec(self._low.shape),
-                control_hz=_control_hz(env),
+                observation=self._map.specs | camera, action=ArraySpec(self._low.shape), control_hz=_control_hz(env)
             ),
             task=task,
             prompt=_prompt(env, task),
@@ -228,7 +222,6 @@ class GymSingle(AdapterEnv):
         self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Features, dict]:
-        """As in Gymnasium."""
         self._steps = 0
         observation, info = self._env.reset(seed=seed, options=options)
         return self._features(observation), info

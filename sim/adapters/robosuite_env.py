@@ -59,11 +59,7 @@ PROMPTS = {
 def make(config: WorldConfig, num_envs: int) -> AdapterVectorEnv:
     """`num_envs` worlds of a task, for `sim.registry`."""
     return make_robosuite(
-        config.task,
-        num_envs,
-        workers=config.threads or None,
-        cameras=config.cameras,
-        image_size=config.image_size,
+        config.task, num_envs, workers=config.threads or None, cameras=config.cameras, image_size=config.image_size
     )
 
 
@@ -132,11 +128,7 @@ def raw_single(task: str, *, robot: str = "Panda", horizon: int = HORIZON, seed:
 
 
 def build(
-    task: str,
-    max_episode_steps: int = HORIZON,
-    robot: str = "Panda",
-    cameras: Sequence[str] = (),
-    image_size: int = 84,
+    task: str, max_episode_steps: int = HORIZON, robot: str = "Panda", cameras: Sequence[str] = (), image_size: int = 84
 ) -> RobosuiteSingle:
     """One world; the arguments of `make_robosuite`."""
     env = raw_single(task, robot=robot, horizon=max_episode_steps, seed=0)

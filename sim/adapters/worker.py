@@ -69,7 +69,6 @@ class LocalPool:
         self.facts = self._worlds[0].facts
 
     def reset(self, starts: Sequence[tuple[int, int]] | None) -> Iterator[Features]:
-        """See `Pool`."""
         for world in self._worlds:
             try:
                 yield world.next_episode() if starts is None else world.reset(*starts[world.index])
@@ -77,7 +76,6 @@ class LocalPool:
                 raise self._failure(world.index, error) from error
 
     def chunk(self, chunks: NDArray[np.float32], worlds: Sequence[int]) -> Iterator[tuple[int, StepOutcome]]:
-        """See `Pool`."""
         for w in worlds:
             try:
                 outcome = self._worlds[w].chunk(chunks[w])
@@ -91,11 +89,9 @@ class LocalPool:
         return RobolearnError(f"world {world} of {self.facts.task} failed: {describe(error)}")
 
     def frame(self, world: int) -> NDArray[np.uint8] | None:
-        """See `Pool`."""
         return self._worlds[world].frame()
 
     def close(self) -> None:
-        """See `Pool`."""
         for world in self._worlds:
             world.close()
 
@@ -187,7 +183,6 @@ class WorkerPool:
         self.facts = Facts.from_json(facts[0].decode())
 
     def reset(self, starts: Sequence[tuple[int, int]] | None) -> Iterator[Features]:
-        """See `Pool`."""
         for w, worker in enumerate(self._home):
             if starts is None:
                 worker.send(wire.NEXT, w)
@@ -197,14 +192,12 @@ class WorkerPool:
             yield wire.unpack_features(worker.receive(w, self._task), self.facts.interface.observation)
 
     def chunk(self, chunks: NDArray[np.float32], worlds: Sequence[int]) -> Iterator[tuple[int, StepOutcome]]:
-        """See `Pool`."""
         for w in worlds:
             self._home[w].send(wire.CHUNK, w, chunks[w].tobytes())
         for w in worlds:
             yield w, wire.unpack_outcome(self._home[w].receive(w, self._task), self.facts.interface)
 
     def frame(self, world: int) -> NDArray[np.uint8] | None:
-        """See `Pool`."""
         self._home[world].send(wire.FRAME, world)
         return wire.unpack_picture(self._home[world].receive(world, self._task))
 
@@ -213,7 +206,6 @@ class WorkerPool:
         return [worker.process.pid for worker in self._home]
 
     def close(self) -> None:
-        """See `Pool`."""
         for worker in self._workers:
             worker.close()
 

@@ -68,7 +68,6 @@ class ChunkWrapper(gymnasium.Wrapper):
         self.action_space = gymnasium.spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """As in Gymnasium."""
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: NDArray[np.float32]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -115,7 +114,6 @@ class FiniteGuard(gymnasium.Wrapper):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """As in Gymnasium."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         bad = _not_finite(observation)
         if bad is None and not np.isfinite(float(reward)):

@@ -154,11 +154,7 @@ class PainterProcesses:
         return [child.process.pid for child in self._children]
 
     def paint(self, rows: NDArray[np.int64]) -> None:
-        """Draw the worlds `rows` (M,) of the canvas.
-
-        Raises:
-          RobolearnError: a process is gone, or could not draw.
-        """
+        """Draw the worlds `rows` (M,) of the canvas. Raises `RobolearnError`: a process is gone, or could not draw."""
         if not self._children:
             raise RobolearnError("these worlds cannot be drawn any more: their processes have ended")
         busy = [(c, part) for c, part in zip(self._children, _shares(rows, len(self._children)), strict=True)]

@@ -76,11 +76,7 @@ class RenderContext:
 def _renderer(model: mujoco.MjModel, size: tuple[int, int], quality: dict[str, int]) -> Any:
     # A buffer of the picture's size: what is not read costs a tenth of the time to clear.
     buffer = {"offheight": size[0], "offwidth": size[1]}
-    with (
-        _gl,
-        _set(model.vis.quality, quality),
-        _set(model.vis.global_, buffer),
-    ):
+    with _gl, _set(model.vis.quality, quality), _set(model.vis.global_, buffer):
         try:
             if _windows_without_display():
                 raise RuntimeError("windows need a display")

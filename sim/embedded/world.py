@@ -180,7 +180,6 @@ class MujocoWorlds(VectorEnv):
         return self._step(actions, None if active is None or active.all() else active)
 
     def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
-        """See `robolearn.core.Env.step_chunk`."""
         n = self.num_envs
         chunks = self._checked(chunks, (n, *np.shape(chunks)[1:2], self._control.spec.size), active)
         if chunks.shape[1] == 0:

@@ -51,7 +51,6 @@ class Grpo(OnPolicy):
         return {"start_ids": self.group}
 
     def update(self, batch: RolloutBatch, i: int, progress: float) -> dict[str, float]:
-        """See `robolearn.rl.algorithms.Algorithm`."""
         reward = batch.on_grid(batch.reward)  # (T, N)
         discount = self.config.gamma ** torch.arange(len(reward), device=reward.device)
         returns = (discount[:, None] * reward).sum(0)

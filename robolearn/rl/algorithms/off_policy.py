@@ -142,13 +142,7 @@ class OffPolicy:
             with torch.no_grad():
                 *after, bonus = self.next_chunk(batch.next_observation)
             metrics = self.critic.fit_jointly(
-                (features, actions),
-                (after[0], after[1]),
-                batch.reward,
-                batch.discount,
-                bonus,
-                self.order,
-                self.updates,
+                (features, actions), (after[0], after[1]), batch.reward, batch.discount, bonus, self.order, self.updates
             )
         else:
             with torch.no_grad():

@@ -304,7 +304,6 @@ class ActorCritic(OnPolicy):
         self.scale.begin()
 
     def update(self, batch: RolloutBatch, i: int, progress: float) -> dict[str, float]:
-        """See `robolearn.rl.algorithms.Algorithm`."""
         if self.critic_input is not None:
             self.critic_input.fit(batch.observation)
         advantage, target, metrics = self.baseline.advantages(batch)

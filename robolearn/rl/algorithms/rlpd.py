@@ -29,10 +29,7 @@ class Rlpd(OffPolicy):
     def __init__(self, base: ChunkPolicy, config: RlpdConfig, *, seed: int) -> None:
         torch.manual_seed(seed)
         actor = GaussianConfig(
-            execute=base.execute_steps,
-            width=config.width,
-            depth=config.depth,
-            discrete_gripper=config.discrete_gripper,
+            execute=base.execute_steps, width=config.width, depth=config.depth, discrete_gripper=config.discrete_gripper
         )
         policy = GaussianPolicy(base.normalizer, base.interface, actor)
         critics = make_critics(config, policy.feature_size + policy.size)
