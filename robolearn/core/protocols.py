@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -137,10 +138,14 @@ class Teleoperator(Protocol):
 class RewardModel(Protocol):
     """Scores what was done. May take its time: rewards are filled in before they are learned from."""
 
-    def score(self, steps: Window, task: str) -> Score:
-        """The T steps of `steps`, reset to end; `task` in words.
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        """The scores of B windows, each of T steps, reset to end.
 
-        The same steps must get the same score: a run that is resumed scores its episodes again.
+        The same steps must get the same score, whatever stands beside them: a run that is resumed scores its episodes
+        again.
+
+        Args:
+          prompts: the task of each window in words; may be empty.
         """
         ...
 

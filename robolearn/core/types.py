@@ -72,11 +72,13 @@ class Score:
     """Scores of T steps by a reward model.
 
     Attributes:
+      progress: (T,) in [0, 1], how much of the task is done after the step.
       reward: (T,) of each step.
       done: (T,) the task is solved after the step.
       confidence: (T,) in [0, 1], how sure that is.
     """
 
+    progress: NDArray[np.float32]
     reward: NDArray[np.float32]
     done: NDArray[np.bool_]
     confidence: NDArray[np.float32]

@@ -1,37 +1,120 @@
-"""A reward by its name: ``task``, ``key``, or ``module:Class`` of whoever brings one."""
+"""Sorts of rewards: one frozen dataclass each, listed in `REWARDS`; ``--reward TEXT`` is one of them.
+
+The first of the table whose `of` takes the text is meant. Nothing here loads torch: `build` does.
+"""
 
 from __future__ import annotations
 
 import importlib
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 from robolearn.core import BadInput, Interface, RewardModel
 
 TASK = "task"  # the world's own reward and end, and what a person says of it
 KEY = "key"  # the person's success key alone: whatever the world says is no end of the task
-AVAILABLE = (TASK, KEY, "<module>:<Class>")
 
 
-def check_reward(name: str) -> None:
-    """Raise `BadInput` unless `name` has the form of a reward; nothing is imported."""
-    module, colon, cls = name.partition(":")
-    if name not in (TASK, KEY) and not (colon and module and cls):
-        raise BadInput("--reward", got=name, available=AVAILABLE)
+@dataclass(frozen=True)
+class RewardConfig:
+    """A sort of reward. A new one is a subclass with `of` and `build`, and a line in `REWARDS`.
+
+    Attributes:
+      name: in the table.
+      usage: what ``--reward`` takes, for help and messages.
+      recorded: rewards are in the records of the episodes already, `build` returns None.
+      sees_images, needs_prompt, is_privileged: the model looks at pictures; the task's words decide; it reads what
+        only a simulated world has. False also where only the model itself knows.
+    """
+
+    name: ClassVar[str]
+    usage: ClassVar[str]
+    recorded: ClassVar[bool] = False
+    sees_images: ClassVar[bool] = False
+    needs_prompt: ClassVar[bool] = False
+    is_privileged: ClassVar[bool] = False
+
+    @classmethod
+    def of(cls, text: str) -> Self | None:
+        """The config that `text` names, or None where it is of another sort."""
+        return cls() if text == cls.name else None
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel | None:
+        """The model, which scores episodes of `interface`.
+
+        Raises:
+          BadInput: there is none, or it does not fit.
+        """
+        return None
 
 
-def make_reward(name: str, interface: Interface) -> RewardModel | None:
-    """The model called `name`, built as ``Class(interface)``; None for rewards that are in the records themselves.
+@dataclass(frozen=True)
+class TaskReward(RewardConfig):
+    """The world's own reward and end, and what a person says of it."""
+
+    name = usage = TASK
+    recorded = True
+
+
+@dataclass(frozen=True)
+class KeyReward(RewardConfig):
+    """The person's success key alone."""
+
+    name = usage = KEY
+    recorded = True
+
+
+@dataclass(frozen=True)
+class PythonReward(RewardConfig):
+    """A class of anybody's with the method `score`, built as ``Class(interface)``."""
+
+    name = "python"
+    usage = "<module>:<Class>"
+
+    module: str
+    attribute: str
+
+    @classmethod
+    def of(cls, text: str) -> Self | None:
+        module, _, attribute = text.partition(":")
+        return cls(module, attribute) if module and attribute else None
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        name = f"{self.module}:{self.attribute}"
+        try:
+            model = getattr(importlib.import_module(self.module), self.attribute)(interface)
+        except (ImportError, AttributeError, TypeError, ValueError) as error:
+            raise BadInput("--reward", got=f"{name} ({error})", expected="a class made with an interface") from None
+        if not isinstance(model, RewardModel):
+            raise BadInput("--reward", got=f"{name} without the method score", expected="a RewardModel")
+        return model
+
+
+REWARDS: dict[str, type[RewardConfig]] = {config.name: config for config in (TaskReward, KeyReward, PythonReward)}
+
+
+def reward_config(text: str) -> RewardConfig:
+    """The config that ``--reward TEXT`` names; nothing of it is built.
 
     Raises:
-      BadInput: no such module or class, or one that cannot score.
+      BadInput: it is of no sort in the table.
     """
-    check_reward(name)
-    if name in (TASK, KEY):
-        return None
-    module, _, cls = name.partition(":")
-    try:
-        model = getattr(importlib.import_module(module), cls)(interface)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise BadInput("--reward", got=f"{name} ({error})", expected="a class made with an interface") from None
-    if not isinstance(model, RewardModel):
-        raise BadInput("--reward", got=f"{name} without the method score", expected="a RewardModel")
-    return model
+    for kind in REWARDS.values():
+        if (config := kind.of(text)) is not None:
+            return config
+    raise BadInput("--reward", got=text, available=usages())
+
+
+def usages() -> tuple[str, ...]:
+    """The values that ``--reward`` takes."""
+    return tuple(config.usage for config in REWARDS.values())
+
+
+def check_reward(text: str) -> None:
+    """Raise `BadInput` unless `text` has the form of a reward; nothing is imported."""
+    reward_config(text)
+
+
+def make_reward(text: str, interface: Interface, device: str = "cpu") -> RewardModel | None:
+    """The model that `text` names; None for rewards that are in the records themselves. Raises as `build` does."""
+    return reward_config(text).build(interface, device)

@@ -8,14 +8,38 @@ solved the episode was cut by whatever ended it, unless a person or the world ca
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from robolearn.core import BadInput, RewardModel, Window
+from robolearn.core import BadInput, RewardModel, Score, Window
 from robolearn.data.replay import PlayedEpisode
 
 CONFIDENT = 0.5
+
+
+def scores_of(model: RewardModel, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+    """The scores that `model` gives the windows, checked.
+
+    Raises:
+      BadInput: scores of another number than the windows, of another shape than their steps, or that are not finite.
+    """
+    found = model.score(windows, prompts)
+    if len(found) != len(windows):
+        raise BadInput("reward model: scores", got=len(found), expected=f"one for each of {len(windows)} windows")
+    return [_checked(score, len(window)) for score, window in zip(found, windows, strict=True)]
+
+
+def _checked(score: Score, steps: int) -> Score:
+    kinds = {"progress": np.float32, "reward": np.float32, "done": np.bool_, "confidence": np.float32}
+    values = {name: np.asarray(getattr(score, name), kind) for name, kind in kinds.items()}
+    for name, value in values.items():
+        if value.shape != (steps,):
+            raise BadInput(f"reward model: {name}", got=value.shape, expected=(steps,))
+        if not np.isfinite(value).all():
+            raise BadInput(f"reward model: {name}", got="NaN or infinity", expected="finite numbers")
+    return Score(**values)
 
 
 def scored(episode: PlayedEpisode, model: RewardModel, task: str) -> PlayedEpisode:
@@ -25,17 +49,11 @@ def scored(episode: PlayedEpisode, model: RewardModel, task: str) -> PlayedEpiso
       task: in words; may be empty.
 
     Raises:
-      BadInput: scores of another shape than the steps, or that are not finite.
+      BadInput: see `scores_of`.
     """
-    score = model.score(Window(episode.observation, episode.action), task)
-    reward, confidence = np.asarray(score.reward, np.float32), np.asarray(score.confidence, np.float32)
-    done = np.asarray(score.done, np.bool_)
-    for name, value in (("reward", reward), ("done", done), ("confidence", confidence)):
-        if value.shape != (len(episode),):
-            raise BadInput(f"reward model: {name}", got=value.shape, expected=(len(episode),))
-        if not np.isfinite(value).all():
-            raise BadInput(f"reward model: {name}", got="NaN or infinity", expected="finite numbers")
-    ends = np.flatnonzero(done & (confidence >= CONFIDENT))
+    (score,) = scores_of(model, [Window(episode.observation, episode.action)], [task])
+    reward = score.reward
+    ends = np.flatnonzero(score.done & (score.confidence >= CONFIDENT))
     if not len(ends):
         failed = episode.terminated and not episode.success
         return replace(episode, reward=reward, terminated=failed, success=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -225,9 +226,13 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
     class Halfway:
         """−1 a step, and solved beyond 0.3."""
 
-        def score(self, steps: Window, task: str) -> Score:
+        def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+            return [self.score_one(window) for window in windows]
+
+        def score_one(self, steps: Window) -> Score:
             x = steps.observation["proprio"][1:, 0]
-            return Score(np.full(len(steps), -1.0, np.float32), x >= 0.3, np.ones(len(steps), np.float32))
+            cost, sure = np.full(len(steps), -1.0, np.float32), np.ones(len(steps), np.float32)
+            return Score(np.clip(x, 0.0, 1.0), cost, x >= 0.3, sure)
 
     def judge(episode: PlayedEpisode) -> PlayedEpisode:
         return scored(episode, Halfway(), "go right")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface, RewardModel, Score, Window
 from robolearn.data.replay import PlayedEpisode
-from robolearn.rewards.choice import KEY, TASK, check_reward, make_reward
-from robolearn.rewards.scoring import scored
+from robolearn.rewards.choice import KEY, REWARDS, TASK, RewardConfig, check_reward, make_reward, reward_config
+from robolearn.rewards.scoring import scored, scores_of
 
 INTERFACE = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
 
@@ -20,10 +26,13 @@ class BeyondOne:
         self.interface, self.sure = interface, 1.0
         self.seen: list[tuple[Window, str]] = []
 
-    def score(self, steps: Window, task: str) -> Score:
-        self.seen.append((steps, task))
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        self.seen += zip(windows, prompts, strict=True)
+        return [self.score_one(window) for window in windows]
+
+    def score_one(self, steps: Window) -> Score:
         x = np.append(steps.observation["proprio"][:, 0], np.zeros(1))[1 : len(steps) + 1].astype(np.float32)
-        return Score(x, x >= 1.0, np.full(len(steps), self.sure, np.float32))
+        return Score(np.clip(x, 0.0, 1.0), x, x >= 1.0, np.full(len(steps), self.sure, np.float32))
 
 
 def episode(*x: float, terminated: bool = False, success: bool = False) -> PlayedEpisode:
@@ -64,8 +73,8 @@ def test_a_model_that_is_not_sure_ends_nothing() -> None:
 @pytest.mark.parametrize("wrong", [np.zeros(3, np.float32), np.array([np.nan, 0.0], np.float32)])
 def test_scores_that_are_none_are_refused(wrong: np.ndarray) -> None:
     class Wrong(BeyondOne):
-        def score(self, steps: Window, task: str) -> Score:
-            return Score(wrong, np.zeros(2, np.bool_), np.ones(2, np.float32))
+        def score_one(self, steps: Window) -> Score:
+            return Score(np.zeros(2, np.float32), wrong, np.zeros(2, np.bool_), np.ones(2, np.float32))
 
     with pytest.raises(BadInput, match="reward model: reward"):
         scored(episode(0.1, 0.4, 0.9), Wrong(INTERFACE), "")
@@ -81,3 +90,52 @@ def test_rewards_by_name() -> None:
     for wrong in ("no.such.module:Class", f"{__name__}:NoSuchClass", "collections:OrderedDict", "numpy:float64"):
         with pytest.raises(BadInput, match="--reward"):
             make_reward(wrong, INTERFACE)
+
+
+def test_several_windows_are_scored_at_once() -> None:
+    model = BeyondOne(INTERFACE)
+    episodes = [episode(0.1, 0.4, 0.9), episode(0.2, 1.3)]
+    windows = [Window(e.observation, e.action) for e in episodes]
+    first, second = scores_of(model, windows, ["go right", "go on"])
+    assert first.progress.tolist() == pytest.approx([0.4, 0.9]) and second.progress.tolist() == [1.0]
+    assert [words for _, words in model.seen] == ["go right", "go on"]
+    model.score = lambda windows, prompts: []  # type: ignore[method-assign]
+    with pytest.raises(BadInput, match="one for each of 2 windows"):
+        scores_of(model, windows, ["", ""])
+
+
+@dataclass(frozen=True)
+class MineReward(RewardConfig):
+    """A sort of reward of one's own, with a setting after its name."""
+
+    name = "mine"
+    usage = "mine@<number>"
+    is_privileged = True
+
+    sure: float = 1.0
+
+    @classmethod
+    def of(cls, text: str) -> Self | None:
+        name, _, number = text.partition("@")
+        return cls(float(number)) if name == cls.name and number else None
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        model = BeyondOne(interface)
+        model.sure = self.sure
+        return model
+
+
+def test_a_reward_is_a_config_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another sort is found by its text, listed by messages and built, without another line."""
+    monkeypatch.setitem(REWARDS, "mine", MineReward)
+    config = reward_config("mine@0.25")
+    assert config == MineReward(0.25) and config.is_privileged and not config.recorded
+    model = make_reward("mine@0.25", INTERFACE)
+    assert isinstance(model, BeyondOne) and model.sure == 0.25
+    with pytest.raises(BadInput, match="mine@<number>"):
+        check_reward("theirs")
+
+
+def test_the_table_loads_no_torch() -> None:
+    code = "import sys, robolearn.rewards.choice; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
