@@ -1,10 +1,10 @@
-"""The protocol of a task: bodies, starts, an observation, success, failure, a measure of progress."""
+"""A task: bodies, starts, an observation, success, failure, a measure of progress."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -71,92 +71,62 @@ def draw(rng: np.random.Generator, ranges: Array, share: float) -> Array:
     return 0.5 * (low + high) + share * (high - low) * (rng.random(len(ranges)) - 0.5)
 
 
-class Task(Protocol):
-    """One task, one file in `sim/tasks`."""
+@dataclass(frozen=True)
+class Task:
+    """One task; a subclass is a file in `sim/tasks`.
 
-    @property
-    def name(self) -> str:
-        """The name for ``--task``."""
-        ...
+    Attributes:
+      name: of ``--task``.
+      prompt: the task in words.
+      max_episode_steps: control steps before the clock ends an episode.
+      bodies: free or mocap bodies that `State.bodies` shall hold.
+      randomised: bodies whose friction and mass differ from episode to episode.
+      observation_names: components of the `objects` vector.
+      patience: when a scripted operator who watches a policy takes over.
+      target_names: components of the privileged feature `target`, of a goal that nothing in the world shows; or none.
+      timestep: of the physics [s]; the main lever of speed: as large as the task's contacts allow.
+      start_range: share of each range that starts are drawn from, about its centre.
+    """
 
-    @property
-    def prompt(self) -> str:
-        """The task in words."""
-        ...
-
-    @property
-    def max_episode_steps(self) -> int:
-        """Control steps before the clock ends an episode."""
-        ...
-
-    @property
-    def timestep(self) -> float:
-        """Of the physics [s]; the main lever of speed: as large as the task's contacts allow."""
-        ...
-
-    @property
-    def bodies(self) -> tuple[str, ...]:
-        """Free or mocap bodies that `State.bodies` shall hold."""
-        ...
-
-    @property
-    def randomised(self) -> tuple[str, ...]:
-        """Bodies whose friction and mass differ from episode to episode."""
-        ...
-
-    @property
-    def observation_names(self) -> tuple[str, ...]:
-        """Components of the `objects` vector."""
-        ...
-
-    @property
-    def patience(self) -> Patience:
-        """When a scripted operator who watches a policy takes over."""
-        ...
+    name: str
+    prompt: str
+    max_episode_steps: int
+    bodies: tuple[str, ...]
+    randomised: tuple[str, ...]
+    observation_names: tuple[str, ...]
+    patience: Patience
+    target_names: tuple[str, ...] = ()
+    timestep: float = 0.005
+    start_range: float = 1.0
 
     def script(self) -> Script:
         """The scripted demonstrator."""
-        ...
+        raise NotImplementedError
 
     def build(self, spec: mujoco.MjSpec) -> None:
         """Add the task's bodies to a scene that holds the arm and a table whose top is z = 0."""
-        ...
-
-    @property
-    def start_range(self) -> float:
-        """Share of each range that starts are drawn from, about its centre."""
-        ...
+        raise NotImplementedError
 
     def start(self, rng: np.random.Generator) -> Start:
         """Draw the start of one episode."""
-        ...
+        raise NotImplementedError
 
     def observe(self, state: State) -> Array:
         """(N, len(observation_names)) privileged state of the task."""
-        ...
-
-    def success(self, state: State) -> NDArray[np.bool_]:
-        """(N,) the task is solved."""
-        ...
-
-    def failure(self, state: State) -> NDArray[np.bool_]:
-        """(N,) the task can no longer be solved."""
-        ...
-
-    def progress(self, state: State) -> Array:
-        """(N,) in [0, 1], larger nearer to success: the potential that shapes the dense reward."""
-        ...
-
-
-@runtime_checkable
-class GoalTask(Task, Protocol):
-    """A task with a goal that nothing in the world shows: worlds offer it as the privileged feature `target`."""
-
-    @property
-    def target_names(self) -> tuple[str, ...]:
-        """Components of the `target` vector."""
-        ...
+        raise NotImplementedError
 
     def target(self, state: State) -> Array:
         """(N, len(target_names)) the goal of each world's episode."""
-        ...
+        raise NotImplementedError
+
+    def success(self, state: State) -> NDArray[np.bool_]:
+        """(N,) the task is solved."""
+        raise NotImplementedError
+
+    def failure(self, state: State) -> NDArray[np.bool_]:
+        """(N,) the task can no longer be solved."""
+        raise NotImplementedError
+
+    def progress(self, state: State) -> Array:
+        """(N,) in [0, 1], larger nearer to success: the potential that shapes the dense reward."""
+        raise NotImplementedError

@@ -30,7 +30,7 @@ from robots.stations import Contract
 from sim.embedded.camera import IMAGE_SIZE, Cameras, usual_processes
 from sim.embedded.mounting import check_station
 from sim.embedded.physics import Physics
-from sim.embedded.task import Array, GoalTask, State, Task
+from sim.embedded.task import Array, State, Task
 from sim.embedded.view import TaskView
 from sim.embedded.visual_randomisation import VisualRandomiser, randomisation_named
 from sim.shaping import SCALE, SHAPING_GAMMA, shape
@@ -131,9 +131,7 @@ class MujocoWorlds(VectorEnv):
             "objects": ArraySpec((len(task.observation_names),), names=task.observation_names),
             **self._cameras.specs,
         }
-        self._goal_task = task if isinstance(task, GoalTask) else None
-        if self._goal_task is not None:
-            names = self._goal_task.target_names
+        if names := task.target_names:
             observation["target"] = ArraySpec((len(names),), names=names, privileged=True)
         self.interface = Interface(observation, self._control.spec, CONTROL_HZ, robot.name, action_kind)
         declare(self, self.interface)
@@ -309,8 +307,8 @@ class MujocoWorlds(VectorEnv):
             "proprio": proprio(state.q, state.width, state.tcp_pos, state.tcp_rot),
             "objects": self.world_task.observe(state).astype(np.float32),
         }
-        if self._goal_task is not None:
-            numbers["target"] = self._goal_task.target(state).astype(np.float32)
+        if self.world_task.target_names:
+            numbers["target"] = self.world_task.target(state).astype(np.float32)
         return numbers
 
     def _look(self, observation: dict[str, NDArray], worlds: NDArray[np.int64]) -> dict[str, NDArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
-from sim.embedded.task import GoalTask, Task
+from sim.embedded.task import Task
 from sim.experts.operator import Patience, ScriptedOperator
 from sim.experts.waypoints import QUALITIES, Quality, ScriptedExpert
 
@@ -40,7 +40,7 @@ def _task(name: str, interface: Interface) -> Task:
         hint = "Other demonstrations are recorded from Python by EpisodeWriter: robolearn/examples/catch.py"
         raise BadInput("scripted expert for task", got=name, available=TASKS, hint=hint if foreign else "")
     task = TASKS[name]()
-    if isinstance(task, GoalTask) and "target" not in interface.observation:
+    if task.target_names and "target" not in interface.observation:
         seen = interface.observation
         raise BadInput(f"scripted expert for task {name}", got="no 'target'", expected="the goal", available=seen)
     return task

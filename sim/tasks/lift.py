@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import rot6d, rotate_inverse, yaw_quat
 from sim.embedded.scene import GRASP_SOLIMP, GRASP_SOLREF
-from sim.embedded.task import Array, Start, State, draw
+from sim.embedded.task import Array, Start, State, Task, draw
 from sim.experts.operator import PATIENT, Patience
 from sim.experts.waypoints import Script, View, Waypoint, downward, nearest_quarter, yaw_of
 
@@ -47,15 +47,7 @@ def cube_pose(x: float, y: float, yaw: float) -> Array:
     return np.concatenate([[x, y, HALF], yaw_quat(yaw)])
 
 
-def observe_cube(state: State) -> Array:
-    """(N, 12): the cube in the base frame, and in the tcp frame with its orientation."""
-    cube = state.bodies["cube"]
-    relative = rotate_inverse(state.tcp_rot, cube.pos - state.tcp_pos)
-    rot = np.swapaxes(state.tcp_rot, -1, -2) @ cube.rot
-    return np.concatenate([cube.pos, relative, rot6d(rot)], -1)
-
-
-CUBE_NAMES = (
+CUBE_NAMES = (  # the cube in the base frame, and in the tcp frame with its orientation
     *(f"cube_{axis}" for axis in "xyz"),
     *(f"tcp_cube_{axis}" for axis in "xyz"),
     *(f"tcp_cube_rot{i}" for i in range(6)),
@@ -63,17 +55,15 @@ CUBE_NAMES = (
 
 
 @dataclass(frozen=True)
-class Lift:
+class Lift(Task):
     """Reward 1 and the end of the episode when the cube is 6 cm above where it lay."""
 
     name: str = "lift"
     prompt: str = "lift the cube"
     max_episode_steps: int = 64
-    timestep: float = 0.005
     bodies: tuple[str, ...] = ("cube",)
     randomised: tuple[str, ...] = ("cube",)
     observation_names: tuple[str, ...] = CUBE_NAMES
-    start_range: float = 1.0
     patience: Patience = PATIENT
 
     def script(self) -> Script:
@@ -87,7 +77,10 @@ class Lift:
         return Start(np.array(offset), tcp_yaw, bodies={"cube": cube_pose(x, y, yaw)})
 
     def observe(self, state: State) -> Array:
-        return observe_cube(state)
+        cube = state.bodies["cube"]
+        relative = rotate_inverse(state.tcp_rot, cube.pos - state.tcp_pos)
+        rot = np.swapaxes(state.tcp_rot, -1, -2) @ cube.rot
+        return np.concatenate([cube.pos, relative, rot6d(rot)], -1)
 
     def success(self, state: State) -> NDArray[np.bool_]:
         return state.bodies["cube"].pos[:, 2] > HALF + RAISED
@@ -98,8 +91,11 @@ class Lift:
     def progress(self, state: State) -> Array:
         cube = state.bodies["cube"].pos
         reach = 1.0 - np.tanh(8.0 * np.linalg.norm(cube - state.tcp_pos, axis=-1))
-        height = np.clip((cube[:, 2] - HALF) / RAISED, 0.0, 1.0)
-        return 0.4 * reach + 0.6 * height
+        return 0.4 * reach + 0.6 * self.brought(state)
+
+    def brought(self, state: State) -> Array:
+        """(N,) in [0, 1], how near the cube is to where it has to be."""
+        return np.clip((state.bodies["cube"].pos[:, 2] - HALF) / RAISED, 0.0, 1.0)
 
 
 # --- the demonstrator

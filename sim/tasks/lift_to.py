@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.embedded.task import Array, Start, State, draw
-from sim.experts.operator import PATIENT, Patience
 from sim.experts.waypoints import Script, View, Waypoint, downward, yaw_of
-from sim.tasks.lift import CUBE_NAMES, HALF, STARTS, LiftScript, add_cube, cube_pose, observe_cube
+from sim.tasks.lift import STARTS, Lift, LiftScript, cube_pose
 
 NEAR = 0.04  # largest distance of the cube's centre from the goal [m]
 SLOW = 0.10  # speed below which it has arrived [m/s]
@@ -24,34 +23,26 @@ GOALS = np.array([(0.42, 0.58), (-0.12, 0.12), (0.10, 0.22)])  # where the cube'
 
 
 @dataclass(frozen=True)
-class LiftTo:
+class LiftTo(Lift):
     """Reward 1 and the end of the episode when the cube is within 4 cm of its goal, and slow."""
 
     name: str = "lift_to"
     prompt: str = "lift the cube to the goal"
     max_episode_steps: int = 100
-    timestep: float = 0.005
     bodies: tuple[str, ...] = ("cube", "target")
-    randomised: tuple[str, ...] = ("cube",)
-    observation_names: tuple[str, ...] = CUBE_NAMES
     target_names: tuple[str, ...] = ("target_x", "target_y", "target_z")
-    start_range: float = 1.0
-    patience: Patience = PATIENT
 
     def script(self) -> Script:
         return LiftToScript()
 
     def build(self, spec: mujoco.MjSpec) -> None:
-        add_cube(spec, (0.85, 0.22, 0.18, 1.0))
+        super().build(spec)
         spec.worldbody.add_body(name="target", mocap=True)  # without a shape: no camera sees it
 
     def start(self, rng: np.random.Generator) -> Start:
         x, y, yaw, *offset, tcp_yaw = draw(rng, STARTS, self.start_range)
         target = np.concatenate([draw(rng, GOALS, self.start_range), [1.0, 0.0, 0.0, 0.0]])
         return Start(np.array(offset), tcp_yaw, bodies={"cube": cube_pose(x, y, yaw), "target": target})
-
-    def observe(self, state: State) -> Array:
-        return observe_cube(state)
 
     def target(self, state: State) -> Array:
         return state.bodies["target"].pos
@@ -60,12 +51,8 @@ class LiftTo:
         slow = np.linalg.norm(state.bodies["cube"].linear, axis=-1) < SLOW
         return (self._distance(state) < NEAR) & slow
 
-    def failure(self, state: State) -> NDArray[np.bool_]:
-        return state.bodies["cube"].pos[:, 2] < -HALF  # it fell off the table
-
-    def progress(self, state: State) -> Array:
-        reach = 1.0 - np.tanh(8.0 * np.linalg.norm(state.bodies["cube"].pos - state.tcp_pos, axis=-1))
-        return 0.4 * reach + 0.6 * (1.0 - np.tanh(6.0 * self._distance(state)))
+    def brought(self, state: State) -> Array:
+        return 1.0 - np.tanh(6.0 * self._distance(state))
 
     def _distance(self, state: State) -> Array:
         return np.linalg.norm(state.bodies["cube"].pos - state.bodies["target"].pos, axis=-1)
@@ -74,21 +61,12 @@ class LiftTo:
 # --- the demonstrator
 
 
-class LiftToScript:
+class LiftToScript(LiftScript):
     """Hover, descend, close, bring."""
-
-    phases = 4
-    strategies = 2
-
-    def __init__(self) -> None:
-        self._lift = LiftScript()
 
     def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
         if phase < 3:
-            return self._lift.plan(phase, view, strategy, bias, memory)
+            return super().plan(phase, view, strategy, bias, memory)
         # The tcp goes where the cube, wherever it sits in the gripper, comes to its goal.
         goal = view.vector("target") + np.clip(view.tcp_pos - view.vector("cube"), -0.03, 0.03)
         return Waypoint(goal, downward(yaw_of(view.tcp_rot)), -1.0)
-
-    def resume(self, view: View, strategy: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self._lift.resume(view, strategy)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import rotate_inverse, yaw_quat
 from sim.embedded.scene import GRASP_SOLIMP, GRASP_SOLREF
-from sim.embedded.task import Array, Start, State, draw
+from sim.embedded.task import Array, Start, State, Task, draw
 from sim.experts.operator import Patience
 from sim.experts.waypoints import Script, View, Waypoint
 
@@ -38,7 +38,7 @@ STARTS = np.array(
 
 
 @dataclass(frozen=True)
-class PegInsert:
+class PegInsert(Task):
     """Reward 1 and the end of the episode when the tip is 3 cm inside the hole."""
 
     name: str = "peg_insert"
@@ -53,7 +53,6 @@ class PegInsert:
         *(f"tip_hole_{axis}" for axis in "xyz"),
         *(f"peg_axis_{axis}" for axis in "xyz"),
     )
-    start_range: float = 1.0
     patience: Patience = HASTE
     clearance: float = CLEARANCE
 
@@ -125,9 +124,8 @@ class PegInsert:
         return gap > 0.08  # the peg was lost
 
     def progress(self, state: State) -> Array:
-        hole = state.bodies["hole"].pos
         tip, _ = _tip(state)
-        goal = hole - np.array([0.0, 0.0, DEPTH])
+        goal = state.bodies["hole"].pos - np.array([0.0, 0.0, DEPTH])
         return 1.0 - np.tanh(12.0 * np.linalg.norm(tip - goal, axis=-1))
 
 

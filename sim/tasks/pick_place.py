@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import rotate_inverse
 from sim.embedded.task import Array, Start, State, draw
-from sim.experts.operator import PATIENT, Patience
 from sim.experts.waypoints import Script, View, Waypoint, downward, yaw_of
-from sim.tasks.lift import CUBE_NAMES, HALF, OPEN, TCP, YAW, LiftScript, add_cube, cube_pose, held, observe_cube
+from sim.tasks.lift import CUBE_NAMES, HALF, OPEN, TCP, YAW, Lift, LiftScript, add_cube, cube_pose, held
 
 RADIUS = 0.03  # largest distance of the cube's centre from the disc's that counts as placed [m]
 RELEASED = 0.055  # gripper opening that counts as let go [m]
@@ -22,24 +21,17 @@ STARTS = np.array([(0.40, 0.58), (-0.22, -0.06), YAW, (0.40, 0.58), (0.08, 0.22)
 
 
 @dataclass(frozen=True)
-class PickPlace:
+class PickPlace(Lift):
     """Reward 1 and the end of the episode when the cube lies still on the disc and the gripper is open."""
 
     name: str = "pick_place"
     prompt: str = "put the cube on the green disc"
     max_episode_steps: int = 180
-    timestep: float = 0.005
     bodies: tuple[str, ...] = ("cube", "target")
-    randomised: tuple[str, ...] = ("cube",)
     observation_names: tuple[str, ...] = (
         *CUBE_NAMES,
-        "target_x",
-        "target_y",
-        "target_z",
-        *(f"cube_target_{axis}" for axis in "xyz"),
+        *(f"{place}_{axis}" for place in ("target", "cube_target") for axis in "xyz"),
     )
-    start_range: float = 1.0
-    patience: Patience = PATIENT
 
     def script(self) -> Script:
         return PickPlaceScript()
@@ -63,22 +55,20 @@ class PickPlace:
     def observe(self, state: State) -> Array:
         target = state.bodies["target"].pos
         relative = rotate_inverse(state.tcp_rot, target - state.bodies["cube"].pos)
-        return np.concatenate([observe_cube(state), target, relative], -1)
+        return np.concatenate([super().observe(state), target, relative], -1)
 
     def success(self, state: State) -> NDArray[np.bool_]:
         cube = state.bodies["cube"]
-        near = np.linalg.norm(cube.pos[:, :2] - state.bodies["target"].pos[:, :2], axis=-1) < RADIUS
         still = np.linalg.norm(cube.linear, axis=-1) < AT_REST
-        return near & still & (cube.pos[:, 2] < HALF + 0.005) & (state.width > RELEASED)
+        return (_beside(state) < RADIUS) & still & (cube.pos[:, 2] < HALF + 0.005) & (state.width > RELEASED)
 
-    def failure(self, state: State) -> NDArray[np.bool_]:
-        return state.bodies["cube"].pos[:, 2] < -HALF
+    def brought(self, state: State) -> Array:
+        return 1.0 - np.tanh(6.0 * _beside(state))
 
-    def progress(self, state: State) -> Array:
-        cube = state.bodies["cube"].pos
-        reach = 1.0 - np.tanh(8.0 * np.linalg.norm(cube - state.tcp_pos, axis=-1))
-        near = 1.0 - np.tanh(6.0 * np.linalg.norm(cube[:, :2] - state.bodies["target"].pos[:, :2], axis=-1))
-        return 0.4 * reach + 0.6 * near
+
+def _beside(state: State) -> Array:
+    """(N,) distance of the cube from the middle of the disc, seen from above [m]."""
+    return np.linalg.norm(state.bodies["cube"].pos[:, :2] - state.bodies["target"].pos[:, :2], axis=-1)
 
 
 # --- the demonstrator
@@ -89,18 +79,14 @@ PLACE_BIAS = np.array([[0.016, 0.010], [0.012, 0.016]])
 CARRY = np.array([0.11, 0.07])  # height of the tcp on the way, of each strategy [m]
 
 
-class PickPlaceScript:
+class PickPlaceScript(LiftScript):
     """Grasp as in lift, carry, lower, open, retreat; from above and high, or from the side and low."""
 
     phases = 7
-    strategies = 2
-
-    def __init__(self) -> None:
-        self._lift = LiftScript()
 
     def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
         if phase < 3:
-            return self._lift.plan(phase, view, strategy, bias, memory)
+            return super().plan(phase, view, strategy, bias, memory)
         rot = downward(yaw_of(view.tcp_rot))
         # The tcp goes where the cube, wherever it sits in the gripper, comes to lie on the disc. A cube that was not
         # grasped is left behind: the demonstrator does not notice, and sets down nothing.
@@ -125,7 +111,7 @@ class PickPlaceScript:
         cube = view.vector("cube")
         aside = np.linalg.norm((cube - view.vector("target"))[:, :2], axis=1)
         carried, high = held(view), view.tcp_pos[:, 2] > np.minimum(CARRY[strategy], view.ceiling) - 0.02
-        phase = np.minimum(self._lift.resume(view, strategy), 2)
+        phase = np.minimum(super().resume(view, strategy), 2)
         phase[carried] = np.where(aside < 0.02, 5, np.where(high, 4, 3))[carried]
         phase[(aside < 0.03) & (cube[:, 2] < 0.027) & (view.width > OPEN)] = 6
         return phase

@@ -329,8 +329,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "goal-is-seen-among-the-objects": Mutant(
         "sim/tasks/lift_to.py",
-        "return observe_cube(state)",
-        "return observe_cube(state) + self.target(state)[:, :1]",
+        "    def target(self, state: State)",
+        "    def observe(self, state: State) -> Array:\n"
+        "        return super().observe(state) + self.target(state)[:, :1]\n\n"
+        "    def target(self, state: State)",
         ENDS,
     ),
     "goal-pictures-by-other-cameras": Mutant(
