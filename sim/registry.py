@@ -194,8 +194,8 @@ FAMILIES: dict[str, Family] = {
         has_stations=True,
         has_scene=True,
     ),
-    "robosuite": Family("robosuite:<Name>", "sim.adapters.robosuite_env:make"),
-    "gym": Family("gym:<module>:<Id-v0>", "sim.adapters.gym_env:make"),
+    "robosuite": Family("robosuite:<Name>", "sim.adapters:make"),
+    "gym": Family("gym:<module>:<Id-v0>", "sim.adapters:make"),
 }
 """The part before the colon of a task's name → its family."""
 

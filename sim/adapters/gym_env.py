@@ -1,7 +1,7 @@
 """Any Gymnasium env as a task: ``gym:<module>:<Id-v0>``.
 
 `<module>` is imported, so that the registration in it runs; it may lie in the current working directory. The env
-must have continuous actions with finite bounds (rescaled from [-1, 1]) and observations that `features.py` can name.
+must have continuous actions with finite bounds (rescaled from [-1, 1]) and observations that `FeatureMap` can name.
 
 Success is ``info["success"]`` or ``info["is_success"]``. An env with neither reports no success: it is judged by its
 return. The control rate is ``metadata["render_fps"]``, else 1/``dt`` of the env, else 20 Hz. A failure that terminates
@@ -27,12 +27,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.core.machine import available_cpus
-from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
-from sim.adapters.features import FeatureMap
+from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, FeatureMap, Features
 from sim.adapters.vector import AdapterVectorEnv
 from sim.adapters.worker import LocalPool, WorkerPool, describe
 from sim.adapters.world import reported_success
-from sim.registry import WorldConfig
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +40,6 @@ LIGHT_STEP_S = 100e-6
 """[s] A step that costs less than this is cheaper than the message that would ask a worker for it."""
 CONTINUING = ("Pendulum", "HalfCheetah", "Swimmer", "Reacher", "Pusher", "HumanoidStandup")
 """Gymnasium's own envs with continuous actions whose `step` never returns ``terminated`` (their documentation)."""
-
-
-def make(config: WorldConfig, num_envs: int) -> AdapterVectorEnv:
-    """`num_envs` worlds of a task, for `sim.registry`."""
-    return make_gym(
-        config.task, num_envs, workers=config.threads or None, cameras=config.cameras, image_size=config.image_size
-    )
 
 
 def make_gym(

@@ -32,7 +32,6 @@ from robolearn.core.machine import available_cpus
 from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
 from sim.adapters.vector import AdapterVectorEnv
 from sim.adapters.worker import LocalPool, WorkerPool
-from sim.registry import WorldConfig
 
 CONTROL_HZ = 20
 HORIZON = 200
@@ -54,13 +53,6 @@ PROMPTS = {
     "PickPlaceCereal": "put the cereal box into its bin",
     "ToolHang": "assemble the frame and hang the tool on it",
 }
-
-
-def make(config: WorldConfig, num_envs: int) -> AdapterVectorEnv:
-    """`num_envs` worlds of a task, for `sim.registry`."""
-    return make_robosuite(
-        config.task, num_envs, workers=config.threads or None, cameras=config.cameras, image_size=config.image_size
-    )
 
 
 def make_robosuite(

@@ -19,17 +19,16 @@ import os
 import select
 import signal
 import struct
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput, RobolearnError
+from sim.child import Child
 from sim.embedded.render_context import RenderContext
 from sim.embedded.visual_randomisation import VisualRandomisation, VisualRandomiser
 
@@ -157,14 +156,13 @@ class PainterProcesses:
         """Draw the worlds `rows` (M,) of the canvas. Raises `RobolearnError`: a process is gone, or could not draw."""
         if not self._children:
             raise RobolearnError("these worlds cannot be drawn any more: their processes have ended")
-        busy = [(c, part) for c, part in zip(self._children, _shares(rows, len(self._children)), strict=True)]
+        shares = np.array_split(np.asarray(rows, np.int64), len(self._children))
+        busy = [(child, part) for child, part in zip(self._children, shares, strict=True) if len(part)]
         try:
             for child, part in busy:
-                if len(part):
-                    child.ask(part)
-            for child, part in busy:
-                if len(part):
-                    child.answer()
+                child.ask(part)
+            for child, _ in busy:
+                child.answer()
         except BaseException:
             self.close()
             raise
@@ -179,28 +177,14 @@ class PainterProcesses:
             self._memory = -1
 
 
-def _shares(rows: NDArray[np.int64], count: int) -> list[NDArray[np.int64]]:
-    return np.array_split(np.asarray(rows, np.int64), count)
-
-
-class _Child:
+class _Child(Child):
     """The parent's end of one process."""
 
     def __init__(self, memory: int, work: bytes, core: int) -> None:
-        begin = "import sys; sys.path[:] = sys.argv[1:]; from sim.embedded.painter import main; main()"
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", begin, *(path or os.getcwd() for path in sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            pass_fds=(memory,),
-        )
+        super().__init__("sim.embedded.painter", {**os.environ, "OMP_NUM_THREADS": "1"}, pass_fds=(memory,))
         # What one process wakes together the kernel puts on one core, where it would draw one after the other.
         with contextlib.suppress(OSError):
             os.sched_setaffinity(self.process.pid, {core})
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self._requests: BinaryIO = self.process.stdin  # type: ignore[assignment]
-        self._replies: BinaryIO = self.process.stdout  # type: ignore[assignment]
         self._send(_LENGTH.pack(len(work)) + work)
 
     def ask(self, rows: NDArray[np.int64]) -> None:
@@ -209,31 +193,18 @@ class _Child:
 
     def answer(self) -> None:
         """Wait until what was asked for is done."""
-        head = self._replies.read(_LENGTH.size)
+        head = self.replies.read(_LENGTH.size)
         if len(head) < _LENGTH.size:
-            code = self.process.wait()
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-            raise RobolearnError(f"a process that draws pictures {how}")
+            raise RobolearnError(f"a process that draws pictures {self.ending()}")
         (length,) = _LENGTH.unpack(head)
         if length:
-            text = self._replies.read(abs(length)).decode()
+            text = self.replies.read(abs(length)).decode()
             raise BadInput(text) if length < 0 else RobolearnError(f"pictures could not be drawn: {text}")
 
     def _send(self, message: bytes) -> None:
         with contextlib.suppress(OSError):  # one that is gone is reported by `answer`
-            self._requests.write(message)
-            self._requests.flush()
-
-    def close(self) -> None:
-        """End the process: first by closing its streams, after 5 s by killing it."""
-        for stream in (self._requests, self._replies):
-            with contextlib.suppress(OSError):
-                stream.close()
-        try:
-            self.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+            self.requests.write(message)
+            self.requests.flush()
 
 
 def main() -> None:
@@ -267,15 +238,8 @@ def _begin(work: dict[str, Any]) -> tuple[Painter, Canvas]:
     start, size = work["bytes"]
     block = mmap.mmap(work["memory"], start + size)
     model = mujoco.MjModel.from_binary_path("world.mjb", {"world.mjb": block[start:]})
-    kept = work["spec"]
-    spec = CanvasSpec(
-        **{
-            **kept,
-            "cameras": tuple(kept["cameras"]),
-            "bodies": tuple(kept["bodies"]),
-            "randomisation": VisualRandomisation(**kept["randomisation"]),
-        }
-    )
+    lists = {key: tuple(value) if isinstance(value, list) else value for key, value in work["spec"].items()}
+    spec = CanvasSpec(**{**lists, "randomisation": VisualRandomisation(**lists["randomisation"])})
     return Painter(model, spec), Canvas(spec, block)
 
 

@@ -1,15 +1,18 @@
-"""The MJCF of a world: arm, table, lights, cameras, then the task's own bodies."""
+"""The MJCF of a world: arm, table, lights, cameras or those of a station, then the task's own bodies."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 import mujoco
+import numpy as np
 
 from robolearn.core.errors import BadInput
 from robots import ROBOTS, RobotSpec
-from robots.stations import Contract
-from sim.embedded.mounting import mount
+from robots.stations import Camera, Contract
 from sim.embedded.task import Task
-from sim.embedded.textures import add_patterns
+from sim.embedded.visual_randomisation import add_patterns
 from sim.embedded.workspace_layout import WorkspaceLayout, fits, layout_of
 
 # Contacts between what is grasped and the pads: stiff enough that the fingers do not sink in, soft enough for the
@@ -36,8 +39,8 @@ def build_model(
     """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0.
 
     Args:
-      patterns: surfaces may get one, see `sim.embedded.textures`.
-      station: whose cameras are mounted as its contract says, see `sim.embedded.mounting`.
+      patterns: surfaces may get one, see `sim.embedded.visual_randomisation`.
+      station: whose cameras are mounted as its contract says, see `mount`.
     """
     spec = mujoco.MjSpec.from_file(str(robot.mjcf))
     _collide(spec, robot)
@@ -112,3 +115,51 @@ def _furnish(spec: mujoco.MjSpec, layout: WorkspaceLayout) -> None:
     front, side = [1.20 * s, 0.48 * s, 0.62 * s], [0.5 * s, -0.95 * s, 0.45 * s]
     world.add_camera(name="front", pos=front, xyaxes=[-0.56, 0.83, 0, -0.42, -0.28, 0.86], fovy=40)
     world.add_camera(name="side", pos=side, xyaxes=[1, 0, 0, 0, 0.38, 0.92], fovy=42)
+
+
+HALF_TURN = np.array([0.0, 1.0, 0.0, 0.0])  # Rx(π), wxyz
+
+
+def check_station(station: Contract, robot: RobotSpec) -> None:
+    """Raise `BadInput` for a station of another arm, or one that does not say where any camera is."""
+    if station.robot.name != robot.name:
+        raise BadInput("--station", got=f"one with {station.robot.name}", expected=f"one with {robot.name}")
+    if not any(camera.pose for camera in station.cameras.values()):
+        raise BadInput(
+            f"--station {station.name}", got="no camera with a pose",
+            expected="cameras.<name>.pose in its contract, which `robolearn calibrate` measures",
+        )  # fmt: skip
+
+
+def mount(spec: mujoco.MjSpec, robot: RobotSpec, cameras: Mapping[str, Camera]) -> None:
+    """Put the `cameras` of a contract that have a pose into `spec`, in the place of its own of the same names.
+
+        T_world_camera = T_world_parent · T_parent_camera · Rx(π)          parent: base or flange
+
+    A contract's camera looks along z with y down, as in OpenCV; MuJoCo's along −z with y up. Of the lens the vertical
+    field of view is taken, 2 atan(h / 2 f_y): a centre beside the middle and distortion are not drawn.
+    """
+    flange = spec.joint(robot.joints[-1]).parent
+    for name, camera in cameras.items():
+        if camera.pose is None:
+            continue
+        own = spec.camera(name)
+        fovy = field_of_view(camera) if camera.intrinsics else (own.fovy if own is not None else 45.0)
+        if own is not None:
+            spec.delete(own)
+        on_arm = camera.pose.parent == "flange"
+        at = np.array(camera.pose.pose.position) + (np.array(robot.flange) if on_arm else 0.0)
+        quat = np.empty(4)
+        mujoco.mju_mulQuat(quat, np.array(camera.pose.pose.quaternion), HALF_TURN)
+        (flange if on_arm else spec.worldbody).add_camera(name=name, pos=at, quat=quat, fovy=fovy)
+
+
+def field_of_view(camera: Camera) -> float:
+    """Vertical field of view [degrees] of what the policy gets of the picture."""
+    assert camera.intrinsics is not None
+    height, width = camera.intrinsics.size
+    if camera.crop == "center":  # the largest part in the middle that has the shape of `size`
+        height = min(height, round(width * camera.size[0] / camera.size[1]))
+    elif camera.crop is not None:
+        height = int(camera.crop[2])
+    return math.degrees(2.0 * math.atan(0.5 * height / camera.intrinsics.fy))

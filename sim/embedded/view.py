@@ -1,4 +1,4 @@
-"""Shapes of a world besides the arm, at their poses in a state, for a page."""
+"""A world for people: its shapes besides the arm, for a page, and pictures of one that runs elsewhere."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 from robolearn.core.scene import Scene
 from robots import RobotSpec
 from robots.geoms import shape_of, visible_geoms
+from sim.embedded.camera import FRAME_SIZE
+from sim.embedded.render_context import RenderContext
+from sim.embedded.scene import build_model
+from sim.embedded.task import Array, Task
 
 
 class TaskView:
@@ -40,3 +44,51 @@ class TaskView:
         for row, geom in zip(poses, self._geoms, strict=True):
             mujoco.mju_mat2Quat(row[3:], self._data.geom_xmat[geom])
         return Scene(self._shapes, poses)
+
+
+class SceneFilm:
+    """Draws `FRAME_SIZE` pictures from the front camera, in the thread that made it.
+
+    Args:
+      robot: the arm.
+      task: what lies around it.
+
+    Raises:
+      BadInput: there is no OpenGL.
+    """
+
+    def __init__(self, robot: RobotSpec, task: Task) -> None:
+        self._gripper = robot.gripper
+        self._model = model = build_model(robot, task)
+        self._data = mujoco.MjData(model)
+        self._joints = [int(model.joint(name).qposadr[0]) for name in robot.joints]
+        self._fingers = [int(model.joint(name).qposadr[0]) for name in robot.gripper.joints]
+        self._geoms = TaskView(model, robot).geoms
+        self._context = RenderContext(model, FRAME_SIZE, fine=True)
+
+    def frame(self, q: Array, width: float, scene: Scene) -> NDArray[np.uint8]:
+        """`FRAME_SIZE` + (3,) picture.
+
+        Args:
+          q: (n,) joint positions [rad].
+          width: opening of the gripper [m]; NaN: not known, drawn open.
+          scene: of `TaskView`, of the same task; shapes that it lacks stay where they are.
+        """
+        closed, opened = self._gripper.joint_range
+        most = self._gripper.max_width
+        share = min(max(width / most, 0.0), 1.0) if width == width and most > 0 else 1.0
+        self._data.qpos[self._joints] = q
+        self._data.qpos[self._fingers] = closed + share * (opened - closed)
+        self._context.place(self._data)
+        matrix = np.empty(9)
+        for shape, pose in zip(scene.shapes, scene.poses, strict=True):
+            geom = self._geoms.get(shape.name)
+            if geom is None:  # a part of one: some messages know no capsules
+                continue
+            mujoco.mju_quat2Mat(matrix, pose[3:])
+            self._data.geom_xpos[geom], self._data.geom_xmat[geom] = pose[:3], matrix
+        return self._context.draw(self._data, "front").copy()
+
+    def close(self) -> None:
+        """Free the GL context."""
+        self._context.close()

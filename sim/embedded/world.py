@@ -28,8 +28,8 @@ from robots.motion import travel
 from robots.proprio import proprio, proprio_spec
 from robots.stations import Contract
 from sim.embedded.camera import IMAGE_SIZE, Cameras, usual_processes
-from sim.embedded.mounting import check_station
 from sim.embedded.physics import Physics
+from sim.embedded.scene import check_station
 from sim.embedded.task import Array, State, Task
 from sim.embedded.view import TaskView
 from sim.embedded.visual_randomisation import VisualRandomiser, randomisation_named
@@ -56,7 +56,7 @@ class MujocoWorlds(VectorEnv):
       randomise: draw friction, mass and delay of commands anew in each episode.
       looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
         episode; see `sim.embedded.visual_randomisation`.
-      station: whose cameras it has, by its contract; see `sim.embedded.mounting`.
+      station: whose cameras it has, by its contract; see `sim.embedded.scene`.
       threads: worker threads of the physics; 0 uses every CPU that this process may run on.
       render_processes: that draw the pictures, 0 for none but this one; None: as many as threads, where it pays.
 

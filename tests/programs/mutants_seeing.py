@@ -149,7 +149,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "painters-draw-the-same-share": Mutant(
         PAINTER,
-        "return np.array_split(np.asarray(rows, np.int64), count)",
+        "shares = np.array_split(np.asarray(rows, np.int64), len(self._children))",
         "return [rows[: len(rows) // 2]] * count",
         PROCESSES,
     ),

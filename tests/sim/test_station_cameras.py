@@ -15,7 +15,7 @@ from robolearn.core.se3 import quat_to_matrix
 from robots import PANDA, UR5E
 from robots.stations import CameraPose, Contract, Intrinsics, load_contract
 from robots.tool import Pose
-from sim.embedded.mounting import field_of_view
+from sim.embedded.scene import field_of_view
 from sim.embedded.world import MujocoWorlds
 from sim.registry import make_env
 from sim.tasks import TASKS

@@ -11,7 +11,7 @@ from scipy.spatial.transform import Rotation
 
 from robolearn.core import BadInput
 from sim.embedded.render_context import RenderContext
-from sim.embedded.textures import EDGE, PATTERNS
+from sim.embedded.visual_randomisation import EDGE, PATTERNS
 from sim.embedded.visual_randomisation import RANDOMISATIONS, Appearance, VisualRandomiser, draw_appearance
 from sim.embedded.world import MujocoWorlds
 from sim.registry import make_env

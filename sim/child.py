@@ -1,0 +1,49 @@
+"""A plain child process that answers over its standard streams: nothing is pickled, the user's script not imported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from typing import Any, BinaryIO
+
+
+class Child:
+    """The parent's end of a process that runs ``main`` of `module`; more `options` are those of `subprocess.Popen`.
+
+    Attributes:
+      requests, replies: its standard input and output.
+    """
+
+    requests: BinaryIO
+    replies: BinaryIO
+
+    def __init__(self, module: str, environment: dict[str, str], **options: Any) -> None:
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", f"from {module} import main; main()"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**environment, "PYTHONPATH": paths}, **options,
+        )  # fmt: skip
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.requests, self.replies = self.process.stdin, self.process.stdout  # type: ignore[assignment]
+
+    def ending(self) -> str:
+        """The end of a process whose output has ended, in words."""
+        try:
+            code = self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            return "closed its output but still runs"
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+    def close(self) -> None:
+        """End the process: first by closing its streams, after 5 s by killing it."""
+        for stream in (self.requests, self.replies):
+            with contextlib.suppress(OSError):
+                stream.close()
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
