@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput, NonFinite, RobolearnError
-from sim.adapters.facts import EnvFactory, Facts
-from sim.adapters.facts import FeatureMap
+from sim.adapters.facts import EnvFactory, Facts, FeatureMap
 from sim.adapters.gym_env import build, make_gym, parse
 from sim.adapters.world import ChunkWrapper, World, start_seed
 

@@ -11,8 +11,14 @@ from scipy.spatial.transform import Rotation
 
 from robolearn.core import BadInput
 from sim.embedded.render_context import RenderContext
-from sim.embedded.visual_randomisation import EDGE, PATTERNS
-from sim.embedded.visual_randomisation import RANDOMISATIONS, Appearance, VisualRandomiser, draw_appearance
+from sim.embedded.visual_randomisation import (
+    EDGE,
+    PATTERNS,
+    RANDOMISATIONS,
+    Appearance,
+    VisualRandomiser,
+    draw_appearance,
+)
 from sim.embedded.world import MujocoWorlds
 from sim.registry import make_env
 from sim.tasks import TASKS
