@@ -33,7 +33,9 @@ MUTANTS: dict[str, Mutant] = {
     "mocap-forgotten": Mutant(
         "sim/embedded/view.py", "self._data.mocap_quat = qpos, mocap_pos,", "_ = qpos, mocap_pos,", WORLD
     ),
-    "geom-frame-ignored": Mutant("sim/embedded/view.py", "self._data.geom_xmat[geom]", "self._data.xmat[1]", WORLD),
+    "geom-frame-ignored": Mutant(
+        "sim/embedded/view.py", "(row[3:], self._data.geom_xmat[geom])", "(row[3:], self._data.xmat[1])", WORLD
+    ),
     "half-size-markers": Mutant(ROS, "Vector3(x=2 * half[0], y", "Vector3(x=half[0], y", MARKERS),
     "caps-unturned": Mutant(ROS, "quat_to_matrix(pose[3:]) @ offset", "offset", MARKERS),
     "slow-motion-lost": Mutant(ROS, "_poses[moved] = scene.poses[moved]", "_poses = scene.poses.copy()", MARKERS),
