@@ -105,8 +105,8 @@ def _ours(settings: RlpdConfig) -> tuple[Callable[[], object], int]:
     from policies.settings import FlowConfig
     from robolearn.core import ArraySpec, Interface
     from robolearn.data.replay import PlayedEpisode
-    from robolearn.hil.experience import Experience
     from robolearn.rl.algorithms.rlpd import Rlpd
+    from robolearn.rl.experience import Experience
 
     interface = Interface({"proprio": ArraySpec((FEATURES,))}, ArraySpec((COMPONENTS,)), 20.0)
     config = FlowConfig(horizon=CHUNK, execute=CHUNK)

@@ -1,7 +1,4 @@
-"""Two replay buffers, filled from the actors' records.
-
-    online           every episode
-    demonstrations   the demonstrator's episodes, and of every other the windows in which an operator steered
+"""Experience from the actors' records.
 
 The order in which records of several actors arrive decides where they lie in the buffers, and with that which windows
 a generator draws. So `order` records how the episodes were closed: from the logs and it the buffers are rebuilt bit for
@@ -13,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import torch
-
-from robolearn.data.replay import Assembler, PlayedEpisode, Record, ReplayBatch, ReplayBuffer, ReplayStep
+from robolearn.data.replay import Assembler, PlayedEpisode, Record, ReplayStep
 from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.experience import Experience
 
 
 @dataclass(frozen=True)
@@ -55,7 +51,7 @@ class EpisodeOutcome:
     cut: bool
 
 
-class Experience:
+class RecordedExperience(Experience):
     """See the module.
 
     Args:
@@ -74,31 +70,12 @@ class Experience:
         demonstrations: Iterable[PlayedEpisode],
         score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
     ) -> None:
-        self._algorithm, self._score = algorithm, score
+        super().__init__(algorithm, demonstrations, score)
         self._over: dict[str, int] = {}  # actor → the newest episode that was cut
         self._assemblers: dict[str, Assembler] = {}
         self.taken: dict[str, int] = {}
         self.order: list[Closed] = []
         self.outcomes: list[EpisodeOutcome] = []
-        config, interface = algorithm.config, algorithm.kept
-        self.online, self.demonstrations = (
-            ReplayBuffer(
-                interface,
-                algorithm.chunk,
-                config.capacity,
-                n_step=config.n_step,
-                plan=algorithm.plan,
-                device=algorithm.device,
-            )
-            for _ in range(2)
-        )
-        for episode in demonstrations:
-            self.demonstrations.add(algorithm.keep(score(episode)))
-
-    @property
-    def env_steps(self) -> int:
-        """Control steps that can be learned from."""
-        return self.online.steps
 
     def take(self, actor: str, record: Record) -> list[EpisodeOutcome]:
         """The next record of an actor; the episodes that it closes, the one that a crash had cut short included."""
@@ -127,30 +104,8 @@ class Experience:
         """Actors with an episode that has begun and not ended."""
         return [actor for actor, assembler in self._assemblers.items() if assembler.expects[1] > 0]
 
-    def sample(self, generator: torch.Generator) -> ReplayBatch:
-        """A batch with the share of demonstrations of the settings, once there are both."""
-        config = self._algorithm.config
-        count = config.batch
-        shown = round(config.demo_share * count) if len(self.online) else count
-        shown = shown if len(self.demonstrations) else 0
-        parts = [
-            buffer.sample(n, config.gamma, generator)
-            for buffer, n in ((self.online, count - shown), (self.demonstrations, shown))
-            if n
-        ]
-        return parts[0] if len(parts) == 1 else parts[0].followed_by(parts[1])
-
-    def __len__(self) -> int:
-        """Number of windows."""
-        return len(self.online) + len(self.demonstrations)
-
     def _close(self, actor: str, episode: PlayedEpisode, *, cut: bool) -> EpisodeOutcome:
-        episode = self._score(episode)
-        kept = self._algorithm.keep(episode)
-        for buffer, only in ((self.online, False), (self.demonstrations, True)):
-            if only and not episode.intervention.any():
-                continue
-            buffer.add(kept, only_interventions=only)
+        episode = self.add(episode)
         self.order.append(Closed(actor, self.taken.get(actor, 0), cut))
         steered = episode.intervention
         outcome = EpisodeOutcome(

@@ -27,7 +27,7 @@ from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import PlayedEpisode, Record
-from robolearn.hil.experience import Closed, EpisodeOutcome, Experience
+from robolearn.hil.experience import Closed, EpisodeOutcome, RecordedExperience
 from robolearn.hil.learner_service import LearnerState
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
 from robolearn.hil.transition_receiver import TransitionReceiver
@@ -53,7 +53,7 @@ class Learner:
       receiver: the actors' records.
       state: shared with the actors.
       demonstrations: to begin with.
-      score: see `Experience`.
+      score: see `RecordedExperience`.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Learner:
         self.run, self.config, self.budget, self.receiver, self.state = run, config, budget, receiver, state
         self.options = LearnerOptions() if options is None else options
         self.algorithm = config.settings.build(base, seed=config.seed)
-        self.experience = Experience(self.algorithm, demonstrations, score)
+        self.experience = RecordedExperience(self.algorithm, demonstrations, score)
         self.draws = torch.Generator().manual_seed(config.seed)
         self._lockstep = config.pace == "lockstep"
         self._waiting: deque[tuple[str, Iterator[Record]]] = deque()  # records beyond the checkpoint
@@ -221,7 +221,7 @@ class Learner:
             "cut": outcome.cut,
             "updates": self.updates,
             "utd": self.updates / max(steps, 1),
-            "replay_mb": (self.experience.online.bytes + self.experience.demonstrations.bytes) / 1e6,
+            "replay_mb": self.experience.bytes / 1e6,
             "wall_s": self.wall_s,
         }
         self.run.log(len(self.experience.order) - 1, row | updates)

@@ -17,7 +17,7 @@ from robolearn.core import BadInput
 from robolearn.data.replay import End, PlayedEpisode, Record, ReplayStep
 from robolearn.hil import transition_receiver as intakes
 from robolearn.hil.actor import Pacer
-from robolearn.hil.experience import EpisodeOutcome, Experience
+from robolearn.hil.experience import EpisodeOutcome, RecordedExperience
 from robolearn.hil.learner import Learner, result_of, summary
 from robolearn.hil.learner_service import LearnerState
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions, episode_seed
@@ -169,7 +169,7 @@ def test_buffers_are_rebuilt_bit_for_bit_from_logs_of_two_actors_and_a_crash(tmp
     other.close()
 
 
-def everything(experience: Experience) -> dict[str, torch.Tensor]:
+def everything(experience: RecordedExperience) -> dict[str, torch.Tensor]:
     """All windows of both buffers, the base's proposals included."""
     found = {}
     for name, buffer in (("online", experience.online), ("shown", experience.demonstrations)):

@@ -15,7 +15,7 @@ import torch
 from policies.storage.checkpoint import load_policy
 from robolearn.core import BadInput, Score, Window
 from robolearn.data.replay import End, PlayedEpisode, ReplayStep
-from robolearn.hil.experience import Experience
+from robolearn.hil.experience import RecordedExperience
 from robolearn.rewards.scoring import scored
 from robolearn.runs import read_metrics
 
@@ -262,7 +262,7 @@ def test_what_was_shown_is_scored_too() -> None:
     seen = {"proprio": np.zeros((8, 2), np.float32)}
     shown = PlayedEpisode(seen, np.zeros((8, 1), np.float32), np.zeros(8, np.float32), np.ones(8, bool), False, True)
     algorithm = make_lesson().settings.build(make_base(), seed=3)
-    experience = Experience(algorithm, [shown], lambda episode: replace(episode, reward=episode.reward - 1.0))
+    experience = RecordedExperience(algorithm, [shown], lambda episode: replace(episode, reward=episode.reward - 1.0))
     windows = experience.demonstrations
     batch = windows.gather(torch.arange(len(windows)), 1.0, torch.Generator().manual_seed(0))
     assert len(batch) and (batch.reward == -3.0).all(), "three steps a window"

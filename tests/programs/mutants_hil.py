@@ -10,6 +10,7 @@ import sys
 from mutation import Mutant, kill_replacements
 
 HIL, WIRE = "robolearn/hil", "robolearn/hil/wire"
+EXPERIENCE = "robolearn/rl/experience.py"
 LOOP_FILE, LINK_FILE, AGENT_FILE = (f"tests/hil/test_hil_{name}.py" for name in ("loop", "link", "agent"))
 AGENT, LEARNER, DOOR = (AGENT_FILE,), ("tests/hil/test_hil_learner.py",), ("tests/hil/test_hil_wire.py",)
 RECORDS = (f"{LOOP_FILE}::test_records_are_what_was_executed_and_seen",)
@@ -126,14 +127,14 @@ MUTANTS: dict[str, Mutant] = {
     "two-actors-in-lockstep": Mutant(f"{HIL}/transition_receiver.py", "if self._single and self.actors:", "if False:", ALONE),
     "full-disk-goes-on": Mutant(f"{HIL}/transition_receiver.py", "self.failure = error", "pass", FULL),
     "interventions-are-not-shown": Mutant(
-        f"{HIL}/experience.py", "if only and not episode.intervention.any():", "if only:", BOTH
+        EXPERIENCE, "if episode.intervention.any():", "if False:", BOTH
     ),
     "crash-is-not-cut": Mutant(
         f"{HIL}/experience.py", "if isinstance(record, ReplayStep) and record.index == 0 and assembler.expects[1] > 0:",
         "if False:", LEARNER,
     ),
     "share-of-demonstrations": Mutant(
-        f"{HIL}/experience.py", "round(config.demo_share * count)", "round((1 - config.demo_share) * count)", LEARNER
+        EXPERIENCE, "round(config.demo_share * count)", "round((1 - config.demo_share) * count)", LEARNER
     ),
     "ratio-without-warmup": Mutant(
         f"{HIL}/learner.py", "self.experience.env_steps - config.warmup", "self.experience.env_steps", LEARNER,
@@ -258,9 +259,9 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/rewards/scoring.py", "steps = int(ends[0]) + 1", "steps = len(episode)", REWARDS
     ),
     "reward-of-demonstrations-is-left": Mutant(
-        f"{HIL}/experience.py", "algorithm.keep(score(episode))", "algorithm.keep(episode)", REWARDS
+        EXPERIENCE, "algorithm.keep(score(episode))", "algorithm.keep(episode)", REWARDS
     ),
-    "reward-comes-too-late": Mutant(f"{HIL}/experience.py", "episode = self._score(episode)\n", "pass\n", REWARDS),
+    "reward-comes-too-late": Mutant(EXPERIENCE, "episode = self._score(episode)\n", "pass\n", REWARDS),
     "reward-by-key-ends-with-the-world": Mutant(
         f"{HIL}/actor.py", "by_task and bool(turn.terminated[0])", "bool(turn.terminated[0])", KEY
     ),

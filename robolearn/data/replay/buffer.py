@@ -192,6 +192,26 @@ class ReplayBuffer:
             merit=w.merit[index].to(self._device),
         )
 
+    def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """All rows and windows: tensors, and counters."""
+        held = min(self._next, self._held)
+        tensors = {f"rows/{key}": rows[:held] for key, rows in self._rows.items()}
+        tensors |= {f"windows/{key}": column for key, column in vars(self._windows).items()}
+        counters = {"held": self._held, "first": self._first, "next": self._next}
+        return tensors, counters | {"episodes": self.episodes, "steps": self.steps}
+
+    def load_state(self, tensors: Mapping[str, Tensor], meta: Mapping[str, int]) -> None:
+        """The inverse of `state`."""
+        self._held, self._first, self._next = meta["held"], meta["first"], meta["next"]
+        self.episodes, self.steps = meta["episodes"], meta["steps"]
+        for key, value in tensors.items():
+            what, _, name = key.partition("/")
+            if what == "windows":
+                setattr(self._windows, name, value.clone())
+            else:
+                self._rows[name] = value.new_zeros(self._held, *value.shape[1:])
+                self._rows[name][: len(value)] = value
+
     def _observations(self, rows: Tensor) -> dict[str, Tensor]:
         return {key: self._rows[_FEATURE + key][rows].to(self._device) for key in self._interface.observation}
 

@@ -1,0 +1,255 @@
+"""The replay runner: N worlds feed a replay that an off-policy algorithm learns from, in one process.
+
+    updates ≤ ⌊utd · (steps − warmup)⌋         steps: of the episodes in the replay
+
+A trainer for `robolearn.runs.run_loop`. An iteration moves every world by `ITERATION` decisions; episodes go on from
+one to the next, and are learned from once they have ended. After every control step of the N worlds the updates are
+made that are paid for, and what is predicted next comes from the newest weights. At the end of an iteration the rest of
+each chunk is dropped, so that a saved state holds none: it has weights, optimisers, generators, the replay, the worlds
+and the episodes that run in them.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from policies.policy import ChunkPolicy
+from policies.storage.checkpoint import save_policy
+from robolearn.core import BadInput, Env, Observation, bind_policy
+from robolearn.data.replay import PlayedEpisode
+from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.experience import Experience
+from robolearn.rl.off_policy_settings import OffPolicyConfig
+from robolearn.rollout import Decision, Decisions, Engine, Turn
+from robolearn.runs.checkpoint import prefixed, unprefixed
+from robolearn.runs.threads import torch_threads
+from robots.chunk_execution import SteppedChunks
+
+ITERATION = 8  # decisions in every world
+RESTART = 1_000_003  # seeds of worlds that begin anew: this many apart for two seeds of a run
+
+
+class ReplayRunner:
+    """Fine-tunes `policy` in `env` from replayed experience.
+
+    Args:
+      policy: to begin with; its weights stay as they are.
+      env: the worlds, not yet reset.
+      config: of the algorithm.
+      env_steps: budget of control steps.
+      seed: of starts, noise and everything else.
+      demonstrations: that are in the replay from the beginning.
+      score: see `Experience`.
+      name: of the policy, for messages.
+
+    Raises:
+      BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
+    """
+
+    def __init__(
+        self,
+        policy: ChunkPolicy,
+        env: Env,
+        config: OffPolicyConfig,
+        env_steps: int,
+        seed: int,
+        demonstrations: Iterable[PlayedEpisode] = (),
+        score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
+        name: str = "",
+    ) -> None:
+        bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
+        if config.acting_delay:
+            raise BadInput("--delay-steps", got=config.acting_delay, expected="0 here: hil run learns with a delay")
+        self.env, self.config, self.budget, self.seed = env, config, env_steps, seed
+        self.algorithm: OffPolicy = config.build(policy, seed=seed)
+        self.experience = Experience(self.algorithm, demonstrations, score)
+        self.engine = Engine(env)
+        self._each = env.num_envs * ITERATION * self.algorithm.chunk
+        if env_steps < self._each:
+            steps = f"{env.num_envs} worlds x {ITERATION * self.algorithm.chunk} steps"
+            raise BadInput("--env-steps", got=env_steps, expected=f"at least {self._each}, for one iteration ({steps})")
+        self._agent = _Explorer(self.algorithm, env)
+        self._episodes = RunningEpisodes(env.num_envs)
+        self._draws = torch.Generator().manual_seed(seed)
+        self._steps_before = self._done = 0
+
+    @property
+    def env_steps(self) -> int:
+        """Control steps so far."""
+        return self._steps_before + self.engine.env_steps
+
+    @property
+    def iterations(self) -> int:
+        """Those done, and those that the rest of the budget pays for."""
+        return self._done + max(self.budget - self.env_steps, 0) // self._each
+
+    # --- a trainer: see `robolearn.runs.loop.Trainer` ----------------------------------------------------------
+
+    def iterate(self, i: int) -> dict[str, float]:
+        """Act and learn; returns the metrics."""
+        if i == 0:
+            self._restart(self.seed)
+        before_s = self.engine.simulation_s, self.engine.acting_s
+        closed: list[PlayedEpisode] = []
+        sums: dict[str, Tensor] = {}
+        updates, update_s = self.algorithm.updates, 0.0
+        self._agent.drop()
+        with torch_threads(1):
+            for turn in self.engine.turns(self._agent, Decisions(ITERATION * self.algorithm.chunk)):
+                closed += [self.experience.add(episode) for episode in self._episodes.add(turn)]
+                began = time.perf_counter()
+                while self.algorithm.updates < self._allowed:
+                    for name, value in self.algorithm.update(self.experience.sample(self._draws)).items():
+                        sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
+                update_s += time.perf_counter() - began
+        self._done = i + 1
+        made = self.algorithm.updates - updates
+        known = bool(closed) and self.engine.success_reported
+        return {
+            "env_steps": float(self.env_steps),
+            "success": sum(e.success for e in closed) / len(closed) if known else math.nan,
+            "episode_return": float(np.mean([e.reward.sum() for e in closed])) if closed else math.nan,
+            "episodes": float(len(closed)),
+            "updates": float(self.algorithm.updates),
+            "replay_mb": self.experience.bytes / 1e6,
+            "wall_simulation_s": self.engine.simulation_s - before_s[0],
+            "wall_inference_s": self.engine.acting_s - before_s[1],
+            "wall_update_s": update_s,
+            **{name: float(value) / max(made, 1) for name, value in sums.items()},
+        }
+
+    @property
+    def _allowed(self) -> int:
+        """Updates that the steps so far pay for."""
+        config = self.config
+        return math.floor(config.utd * max(self.experience.env_steps - config.warmup, 0)) if len(self.experience) else 0
+
+    def export(self, path: Path) -> None:
+        """Write the policy to the checkpoint folder `path`."""
+        save_policy(self.algorithm.policy, path)
+
+    # --- exact resume ------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that the next iteration depends on; worlds whose state cannot be read begin anew here."""
+        snapshot = self.engine.snapshot()
+        if snapshot is None:
+            self._restart(self._restart_seed())
+        tensors, algorithm = self.algorithm.state()
+        stored, experience = self.experience.state()
+        tensors |= prefixed("experience", stored) | {"draws": self._draws.get_state()}
+        if snapshot is not None:
+            for name, arrays in (("engine", snapshot), ("running", self._episodes.state())):
+                tensors |= prefixed(name, {key: torch.from_numpy(value) for key, value in arrays.items()})
+        meta = {"algorithm": algorithm, "experience": experience, "env_steps": self.env_steps, "done": self._done}
+        return tensors, meta
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.algorithm.load_state(tensors, meta["algorithm"])
+        self.experience.load_state(unprefixed("experience", tensors), meta["experience"])
+        self._draws.set_state(tensors["draws"])
+        self._steps_before, self._done = int(meta["env_steps"]) - self.engine.env_steps, int(meta["done"])
+        snapshot, running = (
+            {key: value.numpy() for key, value in unprefixed(name, tensors).items()} for name in ("engine", "running")
+        )
+        if snapshot:
+            self.engine.restore(snapshot)
+            self._episodes.load_state(running)
+        else:
+            self._restart(self._restart_seed())
+
+    def _restart(self, seed: int) -> None:
+        self.engine.reset(seed)
+        self._episodes = RunningEpisodes(self.env.num_envs)
+
+    def _restart_seed(self) -> int:
+        return self.seed * RESTART + self.env_steps
+
+
+class _Explorer:
+    """An `robolearn.rollout.Agent` of N worlds that executes the algorithm's chunks one step a decision."""
+
+    observes_every_step = False
+
+    def __init__(self, algorithm: OffPolicy, env: Env) -> None:
+        self._features = tuple(algorithm.base.interface.observation)
+        self._everywhere = np.ones(env.num_envs, np.bool_)
+        self._chunks = SteppedChunks(
+            lambda observation: algorithm.act(observation, explore=True), env.interface, env.num_envs
+        )
+
+    def drop(self) -> None:
+        """Forget what is left of all chunks."""
+        self._chunks.drop(self._everywhere)
+
+    def begin(self, worlds: NDArray[np.bool_]) -> None:
+        self._chunks.drop(worlds)
+
+    def observe(self, observation: Observation) -> None:
+        """Every step is a decision."""
+
+    def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
+        """`aux` has the ``observation`` that the action answers, a copy."""
+        seen = {key: np.array(observation[key]) for key in self._features}
+        action = np.clip(self._chunks.step(observation, worlds), -1.0, 1.0)
+        return Decision(action[:, None], {"observation": seen})
+
+
+class RunningEpisodes:
+    """The steps of episodes that have not ended yet, in N worlds."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._steps: list[list[tuple[dict[str, NDArray], NDArray, np.float32]]] = [[] for _ in range(num_envs)]
+
+    def add(self, turn: Turn) -> list[PlayedEpisode]:
+        """The next step of every world; the episodes that end with it."""
+        closed = []
+        for w in np.flatnonzero(turn.worlds):
+            seen = {key: value[w] for key, value in turn.decision.aux["observation"].items()}
+            self._steps[w].append((seen, turn.decision.chunk[w, 0], turn.rewards[w, 0]))
+            if turn.ended[w]:
+                final = {key: np.array(turn.observation[key][w]) for key in seen}
+                closed.append(self._close(w, final, bool(turn.terminated[w]), bool(turn.solved[w])))
+        return closed
+
+    def _close(self, world: int, final: dict[str, NDArray], terminated: bool, success: bool) -> PlayedEpisode:
+        steps, self._steps[world] = self._steps[world], []
+        return PlayedEpisode(
+            observation={key: np.stack([*(step[0][key] for step in steps), final[key]]) for key in final},
+            action=np.stack([step[1] for step in steps]),
+            reward=np.array([step[2] for step in steps], np.float32),
+            intervention=np.zeros(len(steps), np.bool_),
+            terminated=terminated,
+            success=success,
+        )
+
+    def state(self) -> dict[str, NDArray]:
+        """All steps, one world after the other."""
+        flat = [step for steps in self._steps for step in steps]
+        found = {"lengths": np.array([len(steps) for steps in self._steps])}
+        if flat:
+            found |= {f"observation/{key}": np.stack([step[0][key] for step in flat]) for key in flat[0][0]}
+            found |= {"action": np.stack([step[1] for step in flat]), "reward": np.array([step[2] for step in flat])}
+        return found
+
+    def load_state(self, state: dict[str, NDArray]) -> None:
+        """The inverse of `state`."""
+        first = "observation/"
+        seen = {key[len(first) :]: value for key, value in state.items() if key.startswith(first)}
+        at = 0
+        for world, length in enumerate(state["lengths"]):
+            rows = range(at, at + int(length))
+            self._steps[world] = [
+                ({key: value[i] for key, value in seen.items()}, state["action"][i], state["reward"][i]) for i in rows
+            ]
+            at += int(length)

@@ -1,0 +1,107 @@
+"""The replay runner: what it stores against the world's own arithmetic, updates that are paid for, exact resumption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from robolearn.core import BadInput
+from robolearn.data.replay import PlayedEpisode
+from robolearn.rl.algorithms import OffPolicyConfig, algorithms
+from robolearn.rl.replay_runner import ReplayRunner
+
+Make = Callable[..., Any]
+SMALL: dict[str, Any] = {"critics": 3, "subset": 2, "width": 16, "depth": 1, "batch": 16, "warmup": 20}
+REACH, TOLERANCE = 0.3, 0.15  # of the world in conftest.py
+
+
+def begin(
+    make_policy: Make, point: Make, algo: str = "rlpd", worlds: int = 4, env_steps: int = 2000, **settings: Any
+) -> ReplayRunner:
+    world = point(worlds, **settings.pop("world", {}))
+    policy = make_policy(world.interface, horizon=2, execute=2, gain=20.0)
+    config = algorithms(OffPolicyConfig)[algo](**(SMALL | settings))  # type: ignore[arg-type]
+    return ReplayRunner(policy, world, config, env_steps, 0)
+
+
+def run(runner: ReplayRunner, first: int, last: int) -> list[dict[str, float]]:
+    rows = [runner.iterate(i) for i in range(first, last)]
+    return [{key: value for key, value in row.items() if not key.startswith("wall")} for row in rows]
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["may-rest", "together"])
+def test_episodes_are_what_the_world_did(make_policy: Make, point: Make, together: bool) -> None:
+    runner = begin(make_policy, point, world={"together": together, "limit": 5})
+    kept: list[PlayedEpisode] = []
+    add = runner.experience.add
+    runner.experience.add = lambda episode: kept.append(episode) or add(episode)  # type: ignore[method-assign]
+    run(runner, 0, 6)
+    assert len(kept) > 20 and 0 < sum(e.success for e in kept) < len(kept)
+    for episode in kept:
+        place, a = episode.observation["proprio"][:, 0], episode.action[:, 0]
+        assert len(place) == len(a) + 1 and 0.4 <= abs(place[0]) <= 0.8
+        np.testing.assert_allclose(place[1:], place[:-1] + REACH * a, atol=1e-6)  # the final one, too
+        there = np.abs(place[1:]) < TOLERANCE
+        assert not there[:-1].any() and episode.success == episode.terminated == there[-1]
+        assert episode.terminated or len(episode) == 5
+        np.testing.assert_array_equal(episode.reward, there.astype(np.float32))
+    assert runner.experience.env_steps == sum(map(len, kept))
+
+
+@pytest.mark.parametrize("utd", [0.25, 2.0])
+def test_updates_are_those_that_closed_episodes_pay_for(make_policy: Make, point: Make, utd: float) -> None:
+    runner = begin(make_policy, point, utd=utd)
+    for i in range(3):
+        row = runner.iterate(i)
+        steps = runner.experience.env_steps
+        assert row["updates"] == runner.algorithm.updates == int(utd * max(steps - SMALL["warmup"], 0))
+    assert runner.env_steps == runner.env.executed == 3 * 4 * 16
+
+
+def test_the_budget_is_kept(make_policy: Make, point: Make) -> None:
+    runner = begin(make_policy, point, env_steps=200)
+    i = 0
+    while i < runner.iterations:
+        i += bool(runner.iterate(i))
+    assert i == 3 and runner.env_steps == 192
+
+
+@pytest.mark.parametrize("forgetful", [False, True], ids=["snapshot", "no-snapshot"])
+@pytest.mark.parametrize("algo", sorted(algorithms(OffPolicyConfig)))
+def test_a_resumed_run_goes_on_bit_for_bit(make_policy: Make, point: Make, kit: Any, algo: str, forgetful: bool):
+    settings: dict[str, Any] = {"world": {"forgetful": forgetful, "limit": 7}, "capacity": 150}
+    settings |= {"imitate_own": True, "trust_after": 5} if algo == "proposals" else {}
+    whole, again = (begin(make_policy, point, algo, **settings) for _ in range(2))
+    run(whole, 0, 3)
+    tensors, meta = whole.state()
+    tensors = {key: value.clone() for key, value in tensors.items()}
+    expected = run(whole, 3, 6)
+    again.load_state(tensors, meta)
+    np.testing.assert_equal(run(again, 3, 6), expected)
+    kit.assert_same(whole.state()[0], again.state()[0])
+    assert again.env_steps == whole.env_steps and again.iterations == whole.iterations
+
+
+def test_demonstrations_are_drawn_from_the_beginning(make_policy: Make, point: Make) -> None:
+    world = point(2)
+    policy = make_policy(world.interface, horizon=2, execute=2)
+    shown = PlayedEpisode(
+        {"proprio": np.full((4, 2), 9.0, np.float32)}, np.zeros((4, 1), np.float32), np.zeros(4, np.float32),
+        np.ones(4, bool), True, True,
+    )  # fmt: skip
+    config = algorithms(OffPolicyConfig)["rlpd"](**SMALL, demo_share=0.5)  # type: ignore[arg-type]
+    runner = ReplayRunner(policy, world, config, 1000, 0, [shown])
+    runner.iterate(0)
+    drawn = runner.experience.sample(torch.Generator().manual_seed(0))
+    assert (drawn.observation["proprio"] == 9.0).all(1).sum() == SMALL["batch"] // 2
+
+
+def test_what_cannot_begin_is_refused(make_policy: Make, point: Make) -> None:
+    with pytest.raises(BadInput, match="--env-steps"):
+        begin(make_policy, point, env_steps=63)
+    with pytest.raises(BadInput, match="--delay-steps"):
+        begin(make_policy, point, "proposals", delay_steps=2)
