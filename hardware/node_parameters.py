@@ -1,204 +1,177 @@
 """Parameters of the ROS 2 nodes: one frozen dataclass per node, read by the node, its program's flags and launch files.
 
-A field's default fixes its type, the docstring below it is its description. `ros2 launch` runs with the system's
+A field's default fixes its type. `ros2 launch` runs with the system's
 Python, which does not see our packages: launch files load this file by its path, so it imports the standard library
 alone.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+def param(default: Any, description: str) -> Any:
+    """A parameter, whose description `descriptions` has."""
+    return field(default=default, metadata={"description": description})
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeParameters:
     """Of every node."""
 
-    contract: str = "sim"
-    """robot contract: its name, as robolearn deploy --help lists them, or a YAML file of yours"""
-    autostart: bool = True
-    """configure and activate at once; false: a lifecycle manager does"""
-    realtime_priority: int = 0
-    """SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor says whether this user may"""
+    contract: str = param(
+        "sim", "robot contract: its name (robolearn deploy --help lists them) or a YAML file of yours"
+    )
+    autostart: bool = param(True, "configure and activate at once; false: a lifecycle manager does")
+    realtime_priority: int = param(
+        0,
+        "SCHED_FIFO priority of what drives the arm, 1 to 99, 0 for none; robolearn doctor says whether this user may",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyOpening:
     """Options of opening a policy."""
 
-    device: str = "auto"
-    """where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>"""
-    backend: str = "torch"
-    """what computes its decisions: torch, compile or onnx"""
-    precision: str = "float32"
-    """in which: float32, bfloat16 (torch, compile) or int8 (onnx)"""
-    words: str = ""
-    """what to do, in a sentence, for a policy trained with words"""
-    goals: str = ""
-    """a data set whose goal states are goals, for a policy trained with a goal"""
-    goal_choice: str = "nearest"
-    """which demonstration of that set: nearest (by its start) or drawn by seed"""
-    denoise_steps: int = 0
-    """K, denoising steps; 0: as trained"""
-    guidance: float = -1.0
-    """w of a policy that was trained with a goal; below 0: as trained"""
+    device: str = param("auto", "where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>")
+    backend: str = param("torch", "what computes its decisions: torch, compile or onnx")
+    precision: str = param("float32", "in which: float32, bfloat16 (torch, compile) or int8 (onnx)")
+    words: str = param("", "what to do, in a sentence, for a policy trained with words")
+    goals: str = param("", "a data set whose goal states are goals, for a policy trained with a goal")
+    goal_choice: str = param("nearest", "which demonstration of that set: nearest (by its start) or drawn by seed")
+    denoise_steps: int = param(0, "K, denoising steps; 0: as trained")
+    guidance: float = param(-1.0, "w of a policy that was trained with a goal; below 0: as trained")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyParameters(PolicyOpening, NodeParameters):
     """Of the node `policy`."""
 
-    policy: str = ""
-    """folder of the policy: a run or its checkpoint; or FILE.onnx, or lerobot:FOLDER"""
-    objects: str = ""
-    """names of privileged components, with commas, where neither policy nor contract states them"""
-    seed: int = 0
-    """of starts in simulation and of the policy's noise"""
-    tail_steps: int = -1
-    """actions sent beyond those executed; below 0: as many as inference takes"""
-    delay_steps: int = 0
-    """control steps that every inference takes longer, in simulation"""
+    policy: str = param("", "folder of the policy: a run or its checkpoint; or FILE.onnx, or lerobot:FOLDER")
+    objects: str = param(
+        "", "names of privileged components, with commas, where neither policy nor contract states them"
+    )
+    seed: int = param(0, "of starts in simulation and of the policy's noise")
+    tail_steps: int = param(-1, "actions sent beyond those executed; below 0: as many as inference takes")
+    delay_steps: int = param(0, "control steps that every inference takes longer, in simulation")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamerParameters(NodeParameters):
     """Of the node `streamer`."""
 
-    grace_ms: float = -1.0
-    """how long the last action is held when the next chunk is late [ms]; below 0: one control step"""
-    freeze_steps: int = 0
-    """control steps that follow the old chunk entirely when the next one has come"""
-    blend: bool = True
-    """blend a chunk with the one before over the measured latency"""
+    grace_ms: float = param(
+        -1.0, "how long the last action is held when the next chunk is late [ms]; below 0: one control step"
+    )
+    freeze_steps: int = param(0, "control steps that follow the old chunk entirely when the next one has come")
+    blend: bool = param(True, "blend a chunk with the one before over the measured latency")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SafetyParameters(NodeParameters):
     """Of the node `safety`."""
 
-    dry_run: bool = False
-    """true: everything runs, but nothing is sent to the arm"""
-    targets: str = "joints"
-    """what the safety node takes: joints, or poses of the tcp on target_pose, from a planner"""
+    dry_run: bool = param(False, "true: everything runs, but nothing is sent to the arm")
+    targets: str = param(
+        "joints", "what the safety node takes: joints, or poses of the tcp on target_pose, from a planner"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class GripperParameters(NodeParameters):
     """Of the node `gripper`."""
 
-    if_needed: bool = False
-    """end at once where the contract has no gripper action"""
+    if_needed: bool = param(False, "end at once where the contract has no gripper action")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServosParameters(NodeParameters):
     """Of the node `servos`."""
 
-    port: str = ""
-    """serial port, in place of the contract's"""
-    limp: bool = False
-    """true: no torque, the arm is moved by hand and measured"""
-    release: bool = False
-    """true: no torque at the end; the arm falls"""
+    port: str = param("", "serial port, in place of the contract's")
+    limp: bool = param(False, "true: no torque, the arm is moved by hand and measured")
+    release: bool = param(False, "true: no torque at the end; the arm falls")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimArmParameters(NodeParameters):
     """Of the node `sim_arm`."""
 
-    task: str = "lift"
-    """task of the simulated arm"""
-    seed: int = 0
-    """of starts in simulation and of the policy's noise"""
-    joint_hz: float = 200.0
-    """rate of the simulated joint states [Hz]"""
-    camera_hz: float = 25.0
-    """rate of the simulated cameras [Hz]"""
+    task: str = param("lift", "task of the simulated arm")
+    seed: int = param(0, "of starts in simulation and of the policy's noise")
+    joint_hz: float = param(200.0, "rate of the simulated joint states [Hz]")
+    camera_hz: float = param(25.0, "rate of the simulated cameras [Hz]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceOptions:
     """Options of some teleoperation devices."""
 
-    host: str = "127.0.0.1"
-    """where the page of teleop:=browser or view:= listens; 0.0.0.0: for phones too, with TLS and a token"""
-    port: int = 8070
-    """its port; 0 takes a free one, and so does view:= where it is taken"""
-    speed: float = 0.0
-    """of keyboard, gamepad and spacemouse, in (0, 1]; 0: as the device has it"""
-    leader_port: str = "/dev/ttyACM0"
-    """serial port of the leader arm"""
-    leader_id: str = "leader"
-    """name of the leader arm's calibration"""
+    host: str = param(
+        "127.0.0.1",
+        "where the page of teleop:=browser or view:= listens; 0.0.0.0: for phones too, with TLS and a token",
+    )
+    port: int = param(8070, "its port; 0 takes a free one, and so does view:= where it is taken")
+    speed: float = param(0.0, "of keyboard, gamepad and spacemouse, in (0, 1]; 0: as the device has it")
+    leader_port: str = param("/dev/ttyACM0", "serial port of the leader arm")
+    leader_id: str = param("leader", "name of the leader arm's calibration")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TeleopParameters(DeviceOptions, NodeParameters):
     """Of the node `teleop`."""
 
-    device: str = "gamepad"
-    """what the operator holds: gamepad, spacemouse or browser; keyboard and leader need the terminal that robolearn
-    record and hil run have"""
+    device: str = param(
+        "gamepad",
+        "what the operator holds: gamepad, spacemouse or browser; keyboard and leader need the terminal that robolearn "
+        "record and hil run have",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordParameters(TeleopParameters):
     """Of the node `record`."""
 
-    out: str = ""
-    """folder of the data set; it is added to where it exists"""
-    task: str = ""
-    """the task in words; in simulation by default those of sim_task"""
-    episodes: int = 10
-    """how many the data set has in the end"""
-    cameras: str = ""
-    """those to record, e.g. front,wrist; by default all of the contract, in simulation none"""
-    sim_task: str = "lift"
-    """task of the simulated arm"""
-    seed: int = 0
-    """of starts in simulation and of the script's choices"""
-    quality: str = "expert"
-    """of the script"""
-    seconds: float = 60.0
-    """longest episode [s]"""
-    view: str = "none"
-    """where you see the arm, the task's bodies and the cameras: browser prints the address of a page, window opens it,
-    none; teleop:=browser has a page of its own, which window opens"""
+    out: str = param("", "folder of the data set; it is added to where it exists")
+    task: str = param("", "the task in words; in simulation by default those of sim_task")
+    episodes: int = param(10, "how many the data set has in the end")
+    cameras: str = param("", "those to record, e.g. front,wrist; by default all of the contract, in simulation none")
+    sim_task: str = param("lift", "task of the simulated arm")
+    seed: int = param(0, "of starts in simulation and of the script's choices")
+    quality: str = param("expert", "of the script")
+    seconds: float = param(60.0, "longest episode [s]")
+    view: str = param(
+        "none",
+        "where you see the arm, the task's bodies and the cameras: browser prints the address of a page, window opens "
+        "it, none; teleop:=browser has a page of its own, which window opens",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class HilParameters(TeleopParameters):
     """Of the node `hil`."""
 
-    policy: str = ""
-    """the policy to begin with: a run or its checkpoint folder"""
-    demos: str = ""
-    """folder of a data set of demonstrations"""
-    out: str = ""
-    """the run folder; a run that is there already is gone on with"""
-    task: str = "peg_insert_tight"
-    """task of the simulated arm"""
-    algo: str = "proposals"
-    """the algorithm: proposals, rlpd or dsrl"""
-    reward: str = "task"
-    """task: in simulation its own, and what you say of it; key: your success key alone; or <module>:<Class> of yours"""
-    env_steps: int = 24_000
-    """budget of control steps"""
-    seconds: float = 30.0
-    """longest episode [s]"""
+    env_steps: int = param(24_000, "budget of control steps")
+    policy: str = param("", "the policy to begin with: a run or its checkpoint folder")
+    demos: str = param("", "folder of a data set of demonstrations")
+    out: str = param("", "the run folder; a run that is there already is gone on with")
+    task: str = param("peg_insert_tight", "task of the simulated arm")
+    algo: str = param("proposals", "the algorithm: proposals, rlpd or dsrl")
+    reward: str = param(
+        "task",
+        "task: in simulation its own, and what you say of it; key: your success key alone; or <module>:<Class> of "
+        "yours",
+    )
+    seconds: float = param(30.0, "longest episode [s]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilmParameters(NodeParameters):
     """Of the node `film`."""
 
-    task: str = ""
-    """task of the simulated arm"""
-    out: str = ""
-    """the film, .mp4"""
+    task: str = param("", "task of the simulated arm")
+    out: str = param("", "the film, .mp4")
 
 
 NODES: dict[str, type[NodeParameters]] = {
@@ -221,13 +194,5 @@ def parameter_names(kind: type) -> tuple[str, ...]:
 
 
 def descriptions(kind: type) -> dict[str, str]:
-    """Parameter → the docstring below its field, in `kind` or a class that it is derived from."""
-    found: dict[str, str] = {}
-    for base in reversed(kind.__mro__[:-1]):
-        (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        assert isinstance(body, ast.ClassDef)
-        for field, below in zip(body.body, body.body[1:], strict=False):
-            match field, below:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
-                    found[name] = " ".join(str(text).split())
-    return {name: found.get(name, "") for name in parameter_names(kind)}
+    """Parameter → its description."""
+    return {field.name: field.metadata["description"] for field in fields(kind)}

@@ -47,19 +47,13 @@ class Board:
             got = f"{self.columns}×{self.rows} squares"
             raise BadInput("board", got=got, expected="at least 3×3, at most 200 squares")
         if not 0.0 < self.marker < self.square < 1.0:
-            expected = "a marker smaller than its square, below 1 m"
-            raise BadInput(
-                "board", got=f"markers of {self.marker:g} m in squares of {self.square:g} m", expected=expected
-            )
+            got = f"markers of {self.marker:g} m in squares of {self.square:g} m"
+            raise BadInput("board", got=got, expected="a marker smaller than its square, below 1 m")
 
     @cached_property
     def _board(self) -> Any:
         markers = cv2.aruco.getPredefinedDictionary(cv2.aruco.DICT_5X5_100)
         return cv2.aruco.CharucoBoard((self.columns, self.rows), self.square, self.marker, markers)
-
-    @cached_property
-    def _detector(self) -> Any:
-        return cv2.aruco.CharucoDetector(self._board)
 
     @property
     def size(self) -> tuple[float, float]:
@@ -73,7 +67,7 @@ class Board:
           (n, 2) pixels and (n, 3) places on the board [m], in the frame with its origin at the upper left corner, x
           along the columns, y along the rows; None: fewer than six, or all on one line.
         """
-        corners, ids, _, _ = self._detector.detectBoard(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))
+        corners, ids, _, _ = cv2.aruco.CharucoDetector(self._board).detectBoard(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))
         if ids is None or len(ids) < LEAST_CORNERS:
             return None
         places = np.asarray(self._board.getChessboardCorners(), dtype=np.float64)[ids.ravel()]

@@ -31,6 +31,7 @@ from robots.stations import Intrinsics
 from robots.tool import Pose
 
 Array = NDArray[np.float64]
+Spread = tuple[float, float]  # root mean square and largest
 
 LEAST = 6  # pictures
 TURNED = math.radians(10.0)  # spread of the rotations about the second most turned axis, below which t is a guess
@@ -74,8 +75,8 @@ class Calibration:
     pose: Pose
     board: Pose
     pixels_rms: float
-    position_mm: tuple[float, float]
-    rotation_deg: tuple[float, float]
+    position_mm: Spread
+    rotation_deg: Spread
     deviation_mm: float
     deviation_deg: float
     views: int
@@ -109,11 +110,12 @@ def calibrate(views: Sequence[BoardView], lens: Intrinsics, parent: str) -> Cali
     """
     if len(views) < LEAST:
         raise BadInput("pictures of the board", got=len(views), expected=f"at least {LEAST}")
-    hands = [view.flange if parent == "flange" else _inverse(view.flange) for view in views]
+    hands = [view.flange if parent == "flange" else np.linalg.inv(view.flange) for view in views]
     _check_motion(hands)
     boards = [_board_in_camera(view, lens) for view in views]
     camera = _closed_form(hands, boards)
-    board = _mean([hand @ camera @ seen for hand, seen in zip(hands, boards, strict=True)])
+    found = np.array([hand @ camera @ seen for hand, seen in zip(hands, boards, strict=True)])
+    board = _pose(_rotation(found).mean(), found[:, :3, 3].mean(0))
     camera, board, rms, deviation, _ = _refine(views, hands, lens, camera, board, scaled=False)
     mm, degrees = 1e3 * float(np.linalg.norm(deviation[3:6])), math.degrees(float(np.linalg.norm(deviation[:3])))
     if rms > FAR_PX:
@@ -126,9 +128,8 @@ def calibrate(views: Sequence[BoardView], lens: Intrinsics, parent: str) -> Cali
     if mm > WORST_MM or degrees > WORST_DEG:
         got, expected = f"{mm:.1f} mm, {degrees:.2f}°", f"at most {WORST_MM:g} mm, {WORST_DEG:g}°"
         raise BadInput("standard deviation of the pose", got=got, expected=expected, hint="More pictures, tilted more")
-    apart = [np.linalg.inv(board) @ hand @ camera @ seen for hand, seen in zip(hands, boards, strict=True)]
-    places = np.array([1e3 * float(np.linalg.norm(one[:3, 3])) for one in apart])
-    angles = np.array([math.degrees(Rotation.from_matrix(one[:3, :3]).magnitude()) for one in apart])
+    apart = np.array([np.linalg.inv(board) @ hand @ camera @ seen for hand, seen in zip(hands, boards, strict=True)])
+    places, angles = 1e3 * np.linalg.norm(apart[:, :3, 3], axis=1), np.degrees(_rotation(apart).magnitude())
     return Calibration(
         parent=parent,
         pose=Pose.from_matrix(camera[:3, 3], camera[:3, :3]),
@@ -145,8 +146,7 @@ def calibrate(views: Sequence[BoardView], lens: Intrinsics, parent: str) -> Cali
 
 def _check_motion(hands: Sequence[Array]) -> None:
     """Refuse rotations about one axis: the camera could be anywhere along it."""
-    pairs = combinations(hands, 2)
-    turns = np.array([Rotation.from_matrix(a[:3, :3].T @ b[:3, :3]).as_rotvec() for a, b in pairs])
+    turns = _rotation([a.T @ b for a, b in combinations([hand[:3, :3] for hand in hands], 2)]).as_rotvec()
     spread = np.linalg.svd(turns, compute_uv=False) / math.sqrt(len(turns))
     if spread[1] < TURNED:
         largest, second = (math.degrees(value) for value in spread[:2])
@@ -164,23 +164,17 @@ def _board_in_camera(view: BoardView, lens: Intrinsics) -> Array:
     )
     if not found:
         raise BadInput("a picture of the board", got="corners that fit no pose", expected="a flat board")
-    return _matrix(np.asarray(turn, np.float64).ravel(), np.asarray(place, np.float64).ravel())
+    return _matrix(np.concatenate([turn, place]).ravel().astype(np.float64))
 
 
 def _closed_form(hands: Sequence[Array], boards: Sequence[Array]) -> Array:
     """X of all A X = X B."""
-    moved = [
-        (np.linalg.inv(hands[j]) @ hands[i], boards[j] @ np.linalg.inv(boards[i]))
-        for i, j in combinations(range(len(hands)), 2)
-    ]
-    alpha = np.array([Rotation.from_matrix(a[:3, :3]).as_rotvec() for a, _ in moved])
-    beta = np.array([Rotation.from_matrix(b[:3, :3]).as_rotvec() for _, b in moved])
-    turn = Rotation.align_vectors(alpha, beta)[0].as_matrix()
-    left = np.concatenate([a[:3, :3] - np.eye(3) for a, _ in moved])
-    right = np.concatenate([turn @ b[:3, 3] - a[:3, 3] for a, b in moved])
-    out = np.eye(4)
-    out[:3, :3], out[:3, 3] = turn, np.linalg.lstsq(left, right, rcond=None)[0]
-    return out
+    first, second = map(list, zip(*combinations(range(len(hands)), 2), strict=True))
+    hand, board = np.array(hands), np.array(boards)
+    a, b = np.linalg.inv(hand[second]) @ hand[first], board[second] @ np.linalg.inv(board[first])
+    turn, _ = Rotation.align_vectors(_rotation(a).as_rotvec(), _rotation(b).as_rotvec())
+    left, right = a[:, :3, :3] - np.eye(3), turn.apply(b[:, :3, 3]) - a[:, :3, 3]
+    return _pose(turn, np.linalg.lstsq(left.reshape(-1, 3), right.ravel(), rcond=None)[0])
 
 
 def _refine(
@@ -194,12 +188,11 @@ def _refine(
     k, distortion = matrix_of(lens), np.array(lens.distortion)
 
     def residuals(x: Array) -> Array:
-        back, there, scale = np.linalg.inv(_matrix(x[:3], x[3:6])), _matrix(x[6:9], x[9:12]), x[12] if scaled else 1.0
+        back, there, scale = np.linalg.inv(_matrix(x[:6])), _matrix(x[6:12]), x[12] if scaled else 1.0
         found = []
         for view, hand in zip(views, hands, strict=True):
-            seen = back @ np.linalg.inv(hand) @ there
-            turn = Rotation.from_matrix(seen[:3, :3]).as_rotvec()
-            projected, _ = cv2.projectPoints(scale * view.places, turn, seen[:3, 3], k, distortion)
+            turn, place = np.split(_vector(back @ np.linalg.inv(hand) @ there), 2)
+            projected, _ = cv2.projectPoints(scale * view.places, turn, place, k, distortion)
             found.append((projected.reshape(-1, 2) - view.pixels).ravel())
         return np.concatenate(found)
 
@@ -210,29 +203,26 @@ def _refine(
     variance = 2.0 * float(done.cost) / max(len(apart) - len(start), 1)  # of corners that fit: the loss bends the rest
     deviation = np.sqrt(np.diag(np.linalg.pinv(done.jac.T @ done.jac)) * variance)
     scale = float(done.x[12]) if scaled else 1.0
-    camera, board = _matrix(done.x[:3], done.x[3:6]), _matrix(done.x[6:9], done.x[9:12])
-    return camera, board, rms, np.concatenate([deviation[:6], deviation[12:]]), scale
+    return _matrix(done.x[:6]), _matrix(done.x[6:12]), rms, np.concatenate([deviation[:6], deviation[12:]]), scale
 
 
-def _inverse(pose: Array) -> Array:
-    return np.asarray(np.linalg.inv(pose), dtype=np.float64)
-
-
-def _mean(poses: Sequence[Array]) -> Array:
+def _pose(rotation: Rotation, place: Array) -> Array:
     out = np.eye(4)
-    out[:3, :3] = Rotation.from_matrix(np.array([pose[:3, :3] for pose in poses])).mean().as_matrix()
-    out[:3, 3] = np.mean([pose[:3, 3] for pose in poses], axis=0)
+    out[:3, :3], out[:3, 3] = rotation.as_matrix(), place
     return out
 
 
-def _matrix(turn: Array, place: Array) -> Array:
-    out = np.eye(4)
-    out[:3, :3], out[:3, 3] = Rotation.from_rotvec(turn).as_matrix(), place
-    return out
+def _matrix(vector: Array) -> Array:
+    """(4, 4) of a rotation vector and a position, (6,)."""
+    return _pose(Rotation.from_rotvec(vector[:3]), vector[3:])
 
 
 def _vector(pose: Array) -> Array:
-    return np.concatenate([Rotation.from_matrix(pose[:3, :3]).as_rotvec(), pose[:3, 3]])
+    return np.concatenate([_rotation(pose).as_rotvec(), pose[:3, 3]])
+
+
+def _rotation(poses: Array | Sequence[Array]) -> Rotation:
+    return Rotation.from_matrix(np.asarray(poses)[..., :3, :3])
 
 
 def _rms(values: Array) -> float:

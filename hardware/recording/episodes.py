@@ -118,9 +118,7 @@ class EpisodeLifecycle:
             return []
         if event is EpisodeEvent.START:
             return self._started()
-        if event is EpisodeEvent.DISCARD:
-            return self._discarded()
-        if not self.recording:
+        if event is EpisodeEvent.DISCARD or not self.recording:
             return self._discarded()
         if self.phase is not Phase.RECORDING:
             self.message = f"{event.value}: nothing is being recorded"
@@ -160,17 +158,10 @@ class EpisodeLifecycle:
         if not self.armed:
             return []
         self._start = False  # asked for before the stop: nothing arms itself again
-        running = self.phase is Phase.RECORDING
-        what = f"episode {self.number + 1} dropped: " if running else ""
-        commands = [EpisodeCommand.DROP] if running else []
-        self.saving |= running
-        self.dropped += running
-        return [
-            *commands,
-            EpisodeCommand.DISARM,
-            *self._wait(f"{what}{why}. START goes on"),
-            *(self._vain(why) if running else ()),
-        ]
+        drop = self._drop()
+        what = f"episode {self.number + 1} dropped: " if drop else ""
+        commands = [*drop, EpisodeCommand.DISARM, *self._wait(f"{what}{why}. START goes on")]
+        return [*commands, *self._vain(why)] if drop else commands
 
     def judged(self, verdict: OperatorVerdict) -> list[EpisodeCommand]:
         """The running episode has ended: by the operator, the simulator or the clock."""
@@ -203,11 +194,9 @@ class EpisodeLifecycle:
         """Nothing more is recorded; a running episode is dropped."""
         if self.phase is Phase.ENDED:
             return []
-        running = self.phase is Phase.RECORDING
-        self.saving |= running
-        self.dropped += running
+        drop = self._drop()
         self.phase, self.message = Phase.ENDED, message
-        return [*([EpisodeCommand.DROP] if running else []), EpisodeCommand.DISARM, EpisodeCommand.END]
+        return [*drop, EpisodeCommand.DISARM, EpisodeCommand.END]
 
     # --- ways ------------------------------------------------------------------------------------------------
 
@@ -227,21 +216,26 @@ class EpisodeLifecycle:
         self.phase, self.message = Phase.RECORDING, f"recording episode {self.number + 1}"
         return [EpisodeCommand.BEGIN]
 
+    def _drop(self) -> list[EpisodeCommand]:
+        """Drop the running episode, where there is one."""
+        if self.phase is not Phase.RECORDING:
+            return []
+        self.saving, self.dropped = True, self.dropped + 1
+        return [EpisodeCommand.DROP]
+
     def _discarded(self) -> list[EpisodeCommand]:
         self._start = False
-        if self.phase is Phase.RECORDING:
-            self.saving, self.dropped = True, self.dropped + 1
-            return [EpisodeCommand.DROP, EpisodeCommand.DISARM, *self._wait("discarded. START begins anew")]
         if self.phase is Phase.WAITING:
             return []
-        return [EpisodeCommand.DISARM, *self._wait("press START")]
+        drop = self._drop()
+        return [*drop, EpisodeCommand.DISARM, *self._wait("discarded. START begins anew" if drop else "press START")]
 
     def _redo(self) -> list[EpisodeCommand]:
-        self.saving, self.dropped = True, self.dropped + 1
+        drop = self._drop()
         if self.placing:
-            return [EpisodeCommand.DROP, *self._between("dropped")]
+            return [*drop, *self._between("dropped")]
         self._start = True  # as soon as it is dropped
-        return [EpisodeCommand.DROP, EpisodeCommand.DISARM, *self._wait("once more")]
+        return [*drop, EpisodeCommand.DISARM, *self._wait("once more")]
 
     def _between(self, word: str) -> list[EpisodeCommand]:
         """After an episode, as armed as the arm stays."""

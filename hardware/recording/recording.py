@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 
 from hardware.observing.observer import Observer
 from hardware.recording.episodes import EpisodeLifecycle, OperatorVerdict, Phase
-from hardware.recording.session import Session
-from hardware.recording.storage import Outcome, Storage
-from hardware.teleop.arm_link import ArmLink, Call, Steps, pause
+from hardware.recording.session import Outcome, Session, Storage
+from hardware.teleop.arm_link import ArmLink, Call, Steps
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
 
@@ -133,15 +132,13 @@ class Recording(Teleoperation):
             return
         self._resolve()
         if self._rows and self.clock() - self._rows[0].asked > UNANSWERED_S:
-            why = f"no answer of the safety node to a target for {UNANSWERED_S:g} s"
-            self.do(self.episodes.stopped(why))
+            self.do(self.episodes.stopped(f"no answer of the safety node to a target for {UNANSWERED_S:g} s"))
         elif self._storage.pending() > BEHIND_S * self.contract.control_hz:
             why = f"images and rows are stored {BEHIND_S:g} s behind: smaller pictures, fewer cameras or a faster disk"
             self.do(self.episodes.stopped(why))
         elif self.session.judged and self._outcome is not None:
-            self.do(
-                self.episodes.judged(OperatorVerdict(bool(self._outcome["success"]), bool(self._outcome["truncated"])))
-            )
+            verdict = OperatorVerdict(bool(self._outcome["success"]), bool(self._outcome["truncated"]))
+            self.do(self.episodes.judged(verdict))
         elif self.step_count >= self.session.limit_s * self.contract.control_hz:
             self.do(self.episodes.judged(OperatorVerdict(False, truncated=True)))
 
@@ -210,12 +207,8 @@ class Recording(Teleoperation):
 
         def end() -> None:
             began = time.monotonic()
-            self.session.writer.end(
-                success=verdict.success,
-                terminated=not verdict.truncated,
-                truncated=verdict.truncated,
-                task=self.session.task,
-            )
+            ended = {"terminated": not verdict.truncated, "truncated": verdict.truncated}
+            self.session.writer.end(success=verdict.success, task=self.session.task, **ended)
             self.store_s.append(time.monotonic() - began)
 
         self._storage.put(end, ends=True)
@@ -250,4 +243,4 @@ class Recording(Teleoperation):
         answer = yield from self.call(self._sim_reset())
         self._sim_episode, self._outcome = json.loads(answer)["episode"], None
         # No other arm is elsewhere all of a sudden: armed on joint states from before, the filter would start there.
-        yield from pause(SETTLE_S, self.clock)
+        yield from self.pause(SETTLE_S)

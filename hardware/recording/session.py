@@ -1,32 +1,29 @@
-"""The parts of a recording, and the writer of its rows."""
+"""The parts of a recording, the writer of its rows, and the thread that waits for disks in its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from numpy.typing import ArrayLike
-
 from hardware.recording.episodes import EpisodeLifecycle
 from hardware.teleop.device import Device
-from robolearn.core import Interface
+from robolearn.core import Interface, RobolearnError
 from robots.stations import Contract
+
+log = logging.getLogger(__name__)
 
 
 class Writer(Protocol):
     """Writer of rows; `robolearn.data.writing.writer.EpisodeWriter` is one."""
 
-    def add(
-        self,
-        observation: Mapping[str, ArrayLike],
-        action: ArrayLike,
-        reward: float = 0.0,
-        *,
-        intervention: bool = False,
-        stamps: Mapping[str, float] | None = None,
-    ) -> None:
-        """One step of the running episode; never waits."""
+    @property
+    def add(self) -> Callable[..., None]:
+        """Takes one step of the running episode, as `EpisodeWriter.add` does; never waits."""
         ...
 
     def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
@@ -74,3 +71,64 @@ class Session:
 def stamp_names(interface: Interface) -> tuple[str, ...]:
     """Time stamps in a recording of `interface`: of its sources, of the device's sample, and of the action."""
     return (*interface.observation, "device", "action")
+
+
+Job = Callable[[], None]
+Outcome = OSError | RobolearnError | None
+
+
+class Storage(Protocol):
+    """Queue of writing jobs, done in order.
+
+    Attributes:
+      outcomes: an error of any job, and None for each job that ended an episode well, in order.
+    """
+
+    outcomes: deque[Outcome]
+
+    def put(self, job: Job, *, ends: bool = False) -> None:
+        """Do `job` soon; `ends`: it ends an episode."""
+        ...
+
+    def pending(self) -> int:
+        """Jobs that are not begun."""
+        ...
+
+
+def attempt(job: Job, ends: bool) -> list[Outcome]:
+    """Do `job`; its entries for the outcomes."""
+    try:
+        job()
+    except (OSError, RobolearnError) as error:
+        return [error]
+    except Exception as error:
+        log.exception("the episode was not stored")
+        return [RobolearnError(f"{type(error).__name__}: {error}")]
+    return [None] if ends else []
+
+
+class StorageThread(Storage):
+    """A `Storage` in a thread; `before` is called in it first."""
+
+    def __init__(self, before: Job = lambda: None) -> None:
+        self.outcomes: deque[Outcome] = deque()
+        self._jobs: queue.SimpleQueue[tuple[Job, bool] | None] = queue.SimpleQueue()
+        self._before = before
+        self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
+        self._thread.start()
+
+    def put(self, job: Job, *, ends: bool = False) -> None:
+        self._jobs.put((job, ends))
+
+    def pending(self) -> int:
+        return self._jobs.qsize()
+
+    def close(self) -> None:
+        """Wait until everything is stored."""
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._before()
+        while (item := self._jobs.get()) is not None:
+            self.outcomes.extend(attempt(*item))

@@ -29,9 +29,7 @@ log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 SILENCE_S = 0.25  # without a set-point: the filter sends a hundred a second
-BLOCKED_RAD = (
-    0.15  # from its goal when set-points have stopped; less is what gravity takes from a servo without integral
-)
+BLOCKED_RAD = 0.15  # from its goal when set-points have stopped; gravity takes less from a servo without integral
 LOST_S = 1.0
 OUTSIDE_RAD = 0.01  # a set-point at a limit, through numbers of 12 bits
 TRIES = 5  # reads at the beginning
@@ -173,10 +171,8 @@ class ServoDriver:
         if len(values) != len(self._joints):
             return f"{len(values)} numbers; expected {len(self._joints)}: {', '.join(self._joints)}"
         goal = np.asarray(values, dtype=np.float64)
-        for bad, why in (
-            (~np.isfinite(goal), "not finite"),
-            ((goal < self._lower) | (goal > self._upper), "outside its limits"),
-        ):
+        outside = ((goal < self._lower) | (goal > self._upper), "outside its limits")
+        for bad, why in ((~np.isfinite(goal), "not finite"), outside):
             if bad.any():
                 i = int(np.argmax(bad))
                 return f"{self._joints[i]} at {goal[i]:.3f} rad: {why}"
@@ -230,15 +226,13 @@ class ServoDriver:
         began = self._clock()
         try:
             positions = np.asarray(self._bus.read(), dtype=np.float64)
+            if not np.isfinite(positions).all():
+                raise OSError("not finite")
         except OSError as error:
             self.lost += 1
             log.debug("not read: %s", error)
             return None
-        if not np.isfinite(positions).all():
-            self.lost += 1
-            return None
-        self._heard = self._clock()
-        self._measured = positions
+        self._heard, self._measured = self._clock(), positions
         self.read += 1
         return Reading(positions, began, self._heard)
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.servos.driver import ServoBus
 from robolearn.core import BadInput
 from robolearn.io.json_files import read_json
 from robots import SO101
@@ -43,7 +44,7 @@ def lerobot_bus(contract: Contract, servos: Servos) -> LeRobotBus:
     return LeRobotBus(servos.port, servos.calibration, contract.gripper_range)
 
 
-class LeRobotBus:
+class LeRobotBus(ServoBus):
     """A `ServoBus`: five joints and the jaw.
 
     Args:
@@ -56,20 +57,18 @@ class LeRobotBus:
         self._port, self._calibration, self._jaw = port, calibration, jaw
         self._bus: Any = None
         self._names: tuple[str, ...] = ()
+        self._where = f"servos at {port}"
+        self._run = f"Run: lerobot-calibrate --robot.type=so101_follower --robot.port={port} --robot.id={calibration}"
 
     def open(self) -> None:
         """See `ServoBus.open`: nothing is written, and no torque lost, where the settings are as they have to be."""
-        where = f"servos at {self._port}"
-        command = (
-            f"lerobot-calibrate --robot.type=so101_follower --robot.port={self._port} --robot.id={self._calibration}"
-        )
         try:
-            self._bus = self._make(where, command)
+            self._bus = self._make()
             self._names = tuple(self._bus.motors)
             for tries_left in reversed(range(TRIES)):
                 try:
                     with _as_os_error():
-                        self._connect(where, command)
+                        self._connect()
                     return
                 except OSError:  # a lost packet, among some hundred
                     self.close()
@@ -82,37 +81,35 @@ class LeRobotBus:
             raise
         except (OSError, RuntimeError) as error:
             self.close()
-            raise BadInput(where, got=_first_line(error), hint="robolearn doctor lists the serial ports") from error
+            got, hint = _first_line(error), "robolearn doctor lists the serial ports"
+            raise BadInput(self._where, got=got, hint=hint) from error
 
-    def _make(self, where: str, command: str) -> Any:
+    def _make(self) -> Any:
         motors = importlib.import_module("lerobot.motors")
         feetech = importlib.import_module("lerobot.motors.feetech")
         folder = importlib.import_module("lerobot.utils.constants").HF_LEROBOT_CALIBRATION / "robots"
         found = [path for name in FOLLOWERS if (path := folder / name / f"{self._calibration}.json").is_file()]
         if not found:
-            got, expected = f"no calibration called {self._calibration}", str(folder / FOLLOWERS[0])
-            raise BadInput(where, got=got, expected=f"{expected}/{self._calibration}.json", hint=f"Run: {command}")
-        stored = read_json(found[0], what="calibration")
-        names = (*SO101.joints, *SO101.gripper.joints)
+            expected = folder / FOLLOWERS[0] / f"{self._calibration}.json"
+            got = f"no calibration called {self._calibration}"
+            raise BadInput(self._where, got=got, expected=expected, hint=self._run)
+        stored, names = read_json(found[0], what="calibration"), (*SO101.joints, *SO101.gripper.joints)
         if set(stored) != set(names):
             raise BadInput(f"calibration {found[0]}", got=", ".join(stored) or "none", expected=", ".join(names))
-        modes = motors.MotorNormMode
         try:
             calibration = {name: motors.MotorCalibration(**stored[name]) for name in names}
         except TypeError as error:
-            raise BadInput(f"calibration {found[0]}", got=_first_line(error), expected="what lerobot-calibrate writes",
-                           hint=f"Run: {command}") from error  # fmt: skip
-        made = {
-            name: motors.Motor(calibration[name].id, MODEL, modes.RANGE_0_100 if i == len(names) - 1 else modes.DEGREES)
-            for i, name in enumerate(names)
-        }
+            got, expected = _first_line(error), "what lerobot-calibrate writes"
+            raise BadInput(f"calibration {found[0]}", got=got, expected=expected, hint=self._run) from error
+        modes = dict.fromkeys(names, motors.MotorNormMode.DEGREES) | {names[-1]: motors.MotorNormMode.RANGE_0_100}
+        made = {name: motors.Motor(calibration[name].id, MODEL, modes[name]) for name in names}
         return feetech.FeetechMotorsBus(self._port, made, calibration)
 
-    def _connect(self, where: str, command: str) -> None:
+    def _connect(self) -> None:
         self._bus.connect()
         self._claim()
         if not self._bus.is_calibrated:
-            raise BadInput(where, got="the calibration of another arm", hint=f"Run: {command}")
+            raise BadInput(self._where, got="the calibration of another arm", hint=self._run)
         self._set_up()
 
     def _claim(self) -> None:
@@ -121,7 +118,7 @@ class LeRobotBus:
             fcntl.flock(self._bus.port_handler.ser.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             expected = "none: end the other robolearn driver"
-            raise BadInput(f"servos at {self._port}", got="another driver", expected=expected) from None
+            raise BadInput(self._where, got="another driver", expected=expected) from None
 
     def _set_up(self) -> None:
         for name in self._names:
@@ -134,7 +131,6 @@ class LeRobotBus:
                     self._bus.write(key, name, value, normalize=False)
 
     def read(self) -> NDArray[np.float64]:
-        """See `ServoBus.read`."""
         with _as_os_error():
             found = self._bus.sync_read("Present_Position")
         closed, opened = self._jaw
@@ -142,7 +138,6 @@ class LeRobotBus:
         return np.array([*(math.radians(one) for one in arm), closed + (opened - closed) * jaw / 100.0])
 
     def write(self, goal: NDArray[np.float64]) -> None:
-        """See `ServoBus.write`."""
         closed, opened = self._jaw
         share = 100.0 * (float(goal[-1]) - closed) / (opened - closed)
         values = [*np.degrees(goal[:-1]).tolist(), min(max(share, 0.0), 100.0)]
@@ -150,15 +145,10 @@ class LeRobotBus:
             self._bus.sync_write("Goal_Position", dict(zip(self._names, values, strict=True)))
 
     def torque(self, on: bool) -> None:
-        """See `ServoBus.torque`."""
         with _as_os_error():
-            if on:
-                self._bus.enable_torque(num_retry=2)
-            else:
-                self._bus.disable_torque(num_retry=2)
+            (self._bus.enable_torque if on else self._bus.disable_torque)(num_retry=2)
 
     def close(self) -> None:
-        """See `ServoBus.close`."""
         if self._bus is not None and self._bus.is_connected:
             try:
                 with _as_os_error():

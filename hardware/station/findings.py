@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from hardware.observing.timing import SILENT_S
 from hardware.safety.states import SafetyState
 from hardware.station import joints, pictures
-from hardware.station.lines import Finding, publishers, rhythm, stamps
-from hardware.station.seen import Rhythm, SeenStation, SeenTopic
+from hardware.station.seen import Finding, Rhythm, SeenStation, SeenTopic, publishers, rhythm, stamps
 from robots.stations import Contract, Gripper, Topic
 
 __all__ = ["Finding", "check_station"]

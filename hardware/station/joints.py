@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hardware.station.lines import Finding
-from hardware.station.seen import JointSample, SeenTopic
+from hardware.station.seen import Finding, JointSample, SeenTopic
 from robots.stations import Contract
 
 

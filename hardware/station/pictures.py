@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hardware.station.lines import Finding
-from hardware.station.seen import LensSample, PictureSample, SeenTopic
+from hardware.station.seen import Finding, LensSample, PictureSample, SeenTopic
 from robolearn.core import BadInput
 from robots.stations import Camera
 from robots.stations.pictures import crop_of

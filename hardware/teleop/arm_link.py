@@ -5,7 +5,7 @@ Such work is a generator: each `next` makes one step, and the thread that drives
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -46,54 +46,7 @@ class Call(Protocol):
 
 def finished(work: Steps) -> bool:
     """Make one step; true if it was the last."""
-    try:
-        next(work)
-    except StopIteration:
-        return True
-    return False
-
-
-def until(
-    condition: Callable[[], object], limit_s: float, otherwise: str | Callable[[], str], clock: Callable[[], float]
-) -> Steps:
-    """Wait for `condition`.
-
-    Raises:
-      ArmRefused: it does not hold within `limit_s`; the message is `otherwise`.
-    """
-    end = clock() + limit_s
-    while not condition():
-        if clock() > end:
-            raise ArmRefused(otherwise if isinstance(otherwise, str) else otherwise())
-        yield
-
-
-def pause(seconds: float, clock: Callable[[], float]) -> Steps:
-    """Let time pass."""
-    end = clock() + seconds
-    while clock() < end:
-        yield
-
-
-def call(made: Call, limit_s: float, clock: Callable[[], float]) -> Generator[None, None, str]:
-    """Call a service and wait for its answer; its message.
-
-    Raises:
-      ArmRefused: it is not there, does not answer in time, or refuses.
-    """
-    yield from until(made.ready, limit_s, f"{made.name} is not there", clock)
-    made.send()
-    try:
-        yield from until(lambda: made.answer() is not None, limit_s, f"{made.name} does not answer", clock)
-    except ArmRefused:
-        made.cancel()
-        raise
-    answer = made.answer()
-    assert answer is not None
-    done, message = answer
-    if not done:
-        raise ArmRefused(message)
-    return message
+    return next(work, work) is work
 
 
 class Report(Protocol):

@@ -70,9 +70,9 @@ class Status:
       step: control steps of the episode so far.
       seconds: time in the episode so far [s].
       joints: (n,) measured joint positions [rad], or None.
-      images: camera name → (H, W, 3) uint8.
       opening: of the gripper, measured [m]; NaN: not known.
       scene: what stands around the arm, from a simulation; None on a real one. For people's eyes alone.
+      images: camera name → (H, W, 3) uint8.
     """
 
     state: str
@@ -82,9 +82,9 @@ class Status:
     step: int
     seconds: float
     joints: NDArray[np.float64] | None = None
-    images: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
     opening: float = float("nan")
     scene: Scene | None = None
+    images: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
 
 
 @runtime_checkable

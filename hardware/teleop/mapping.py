@@ -112,6 +112,11 @@ def joint_action(robot: RobotSpec, q: NDArray[np.float64], width: float) -> NDAr
     return make_control("joint_position", robot).actions(q[None], q[None], np.array([width]))[0].astype(np.float32)
 
 
+def shortened(a: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A motion, longer than the longest step or not, within [-1, 1] and in its direction."""
+    return a / max(1.0, float(np.abs(a).max()))
+
+
 def resting_opening(width: float, max_width: float, commanded: float) -> float:
     """1.0 or 0.0, the command with which a gripper stays as it is.
 
@@ -209,9 +214,7 @@ class AxisMotion:
         twist = np.array([self._share(axes, motion) for motion in MOTIONS])
         if self.config.frame == "base":
             twist = np.concatenate([state.rot.T @ twist[:3], state.rot.T @ twist[3:]])
-        # Longer than the longest step: shorten it, and keep its direction.
-        twist[:3] /= max(1.0, float(np.abs(twist[:3]).max()))
-        twist[3:] /= max(1.0, float(np.abs(twist[3:]).max()))
+        twist = np.concatenate([shortened(twist[:3]), shortened(twist[3:])])
         action = np.append(twist, 2.0 * opening - 1.0).astype(np.float32)
         return self._as_joints(state, action, opening) if self._joints else action
 

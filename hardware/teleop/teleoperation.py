@@ -22,7 +22,7 @@ from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies, Silence
 from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, Phase
 from hardware.safety.states import SafetyState
-from hardware.teleop.arm_link import ArmLink, ArmRefused, Call, Report, Steps, call, finished, pause, until
+from hardware.teleop.arm_link import ArmLink, ArmRefused, Call, Report, Steps, finished
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError
 from robots.stations import Contract
@@ -307,7 +307,7 @@ class Teleoperation:
             except ArmRefused as error:
                 if self.clock() > end or "latched" in str(error):
                     raise
-            yield from pause(0.1, self.clock)
+            yield from self.pause(0.1)
         yield from self._until(lambda: self.report and self.report.arming, ANSWER_S, "the arm was not armed")
         assert self.report is not None
         self._arming = self.report.arming
@@ -319,11 +319,38 @@ class Teleoperation:
             log.warning("%s", error)
 
     def _until(self, condition: Callable[[], object], limit_s: float, otherwise: str | Callable[[], str]) -> Steps:
-        return until(condition, limit_s, otherwise, self.clock)
+        """Wait for `condition`; raises `ArmRefused` with `otherwise` where it does not hold within `limit_s`."""
+        end = self.clock() + limit_s
+        while not condition():
+            if self.clock() > end:
+                raise ArmRefused(otherwise if isinstance(otherwise, str) else otherwise())
+            yield
+
+    def pause(self, seconds: float) -> Steps:
+        """Let time pass."""
+        end = self.clock() + seconds
+        while self.clock() < end:
+            yield
 
     def call(self, made: Call) -> Generator[None, None, str]:
-        """Wait for the answer of a service, at most `ANSWER_S`; its message. Raises `ArmRefused`."""
-        return call(made, ANSWER_S, self.clock)
+        """Call a service and wait for its answer, at most `ANSWER_S`; its message.
+
+        Raises:
+          ArmRefused: it is not there, does not answer in time, or refuses.
+        """
+        yield from self._until(made.ready, ANSWER_S, f"{made.name} is not there")
+        made.send()
+        try:
+            yield from self._until(lambda: made.answer() is not None, ANSWER_S, f"{made.name} does not answer")
+        except ArmRefused:
+            made.cancel()
+            raise
+        answer = made.answer()
+        assert answer is not None
+        done, message = answer
+        if not done:
+            raise ArmRefused(message)
+        return message
 
     @property
     def _state(self) -> SafetyState | None:

@@ -105,13 +105,7 @@ class OutboxWriter:
         self.episodes = self.steps = self.interventions = 0
 
     def add(
-        self,
-        observation: Mapping[str, ArrayLike],
-        action: ArrayLike,
-        reward: float = 0.0,
-        *,
-        intervention: bool = False,
-        stamps: Mapping[str, float] | None = None,
+        self, observation: Mapping[str, ArrayLike], action: ArrayLike, *_: float, intervention: bool = False, **__: Any
     ) -> None:
         """See `Writer.add`; the reward is the verdict of `end`."""
         seen = {key: np.array(observation[key]) for key in self._features}

@@ -73,6 +73,7 @@ def opened_page(
     if port is None:
         yield None
         return
+    from hardware.teleop.browser import Place
     from robolearn.hil.console.web_console import WebConsole
     from robolearn.hil.operator_console import PageConsole
     from robots import ROBOTS
@@ -80,7 +81,7 @@ def opened_page(
     robot = ROBOTS.get(interface.embodiment)
     if robot is None:
         raise BadInput("--console", got=f"a world with {interface.embodiment}", available=ROBOTS)
-    with WebConsole(robot, port=port) as console:
+    with WebConsole(robot, place=Place(port=port)) as console:
         folder.mkdir(parents=True, exist_ok=True)
         write_private(folder / CONSOLE, console.url + "\n")
         log.info("the console is at the address in %s", folder / CONSOLE)

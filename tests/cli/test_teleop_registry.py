@@ -4,7 +4,6 @@ help."""
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hardware.node_parameters import DeviceOptions, TeleopParameters
+from hardware.node_parameters import DeviceOptions, TeleopParameters, descriptions
 from hardware.teleop import TELEOPERATORS, make_device, people, teleop_flags
 from robots.stations import load_contract
 
@@ -104,8 +103,7 @@ def test_the_nodes_and_their_launch_files_take_the_flags_of_the_devices() -> Non
     """Launch files read `hardware/node_parameters.py` alone, without anything installed: it is held to the table."""
     options = {field.name: field.default for field in dataclasses.fields(DeviceOptions)}
     assert options == {name: flag.default for name, flag in teleop_flags().items()}
-    text = Path(inspect.getfile(TeleopParameters)).read_text()
-    remote, _, local = text.partition("what the operator holds: ")[2].partition('"""')[0].partition(";")
+    remote, _, local = descriptions(TeleopParameters)["device"].partition(";")
     assert not TELEOPERATORS[TeleopParameters.device].needs_terminal
     for name in people():
         assert name in (local if TELEOPERATORS[name].needs_terminal else remote)

@@ -19,7 +19,7 @@ from hardware.observing.monitor import LimitMonitor
 from hardware.observing.observer import Observer
 from hardware.recording import Recording, Session
 from hardware.recording.episodes import EpisodeLifecycle, Phase
-from hardware.recording.storage import Job, Outcome, attempt
+from hardware.recording.session import Job, Outcome, attempt
 from hardware.safety.states import SafetyState
 from hardware.safety.supervisor import SafetySupervisor
 from hardware.safety.supervisor import attempt as try_

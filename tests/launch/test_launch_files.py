@@ -24,6 +24,7 @@ from hardware.node_parameters import (
     SimArmParameters,
     TeleopParameters,
     descriptions,
+    param,
     parameter_names,
 )
 from hardware.teleop import teleop_flags
@@ -100,8 +101,7 @@ def test_the_arguments_are_the_parameters_of_the_nodes(launch: Launch, name: str
 
 @dataclass(frozen=True, kw_only=True)
 class DummyParameters(NodeParameters):
-    grip: float = 0.5
-    """how firmly to hold [N]"""
+    grip: float = param(0.5, "how firmly to hold [N]")
 
 
 def test_a_new_parameter_is_an_argument_with_its_help(launch: Launch, prefix: Path) -> None:

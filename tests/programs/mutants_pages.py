@@ -40,7 +40,7 @@ MUTANTS: dict[str, Mutant] = {
     "caps-unturned": Mutant(ROS, "quat_to_matrix(pose[3:]) @ offset", "offset", MARKERS),
     "slow-motion-lost": Mutant(ROS, "_poses[moved] = scene.poses[moved]", "_poses = scene.poses.copy()", MARKERS),
     "nan-drawn": Mutant(ROS, "np.isfinite(pose).all() and", "True and", MARKERS),
-    "scene-stale": Mutant(f"{BROWSER}/scene.py", "self._nodes[i].position, self._nodes[i].wxyz =", "_ =", PAGE),
+    "scene-stale": Mutant(f"{BROWSER}/scene.py", "handle.position, handle.wxyz =", "_ =", PAGE),
     "scene-not-taken": Mutant("hardware/ros2/teleop_node.py", "                self._take_scene()\n", "", PAGE),
     "scene-once": Mutant(
         "hardware/ros2/sim_arm_node.py", "self._scene_due = now + SCENE_PERIOD_S", "self._scene_due = now + 1e9", PAGE

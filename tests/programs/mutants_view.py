@@ -21,7 +21,7 @@ MUTANTS: dict[str, Mutant] = {
     "invitation-for-ever": Mutant(f"{BROWSER}/access.py", "del self._invitations[invitation]", "pass", VIEW),
     "invitation-never-late": Mutant(f"{BROWSER}/access.py", "return self._clock() <= end", "return True", VIEW),
     "invitation-for-anybody": Mutant(f"{BROWSER}/access.py", " and same_user(request.transport)", "", VIEW),
-    "window-with-the-token": Mutant(f"{BROWSER}/guarded_viser.py", "self._proxy.invite()", "self._proxy.token", VIEW),
+    "window-with-the-token": Mutant(f"{BROWSER}/guarded_viser.py", "self._proxy.access.invite()", "self._proxy.access.token", VIEW),
     "window-without-a-display": Mutant(f"{BROWSER}/viewer.py", "not any(os.environ", "False and any(os.environ", VIEW),
     "markup-of-others": Mutant(f"{BROWSER}/page.py", "{escape(status.message)}", "{status.message}", VIEW),
     "no-end": Mutant(f"{BROWSER}/guarded_viser.py", "sockets = {**sockets, END:", "_ = {**sockets, END:", SEEN),

@@ -51,6 +51,9 @@ class AuthProxy:
       tls: None on loopback alone.
       sockets: path → server of an open websocket there, in the proxy's thread; all others are viser's.
 
+    Attributes:
+      access: its token, and who is let in.
+
     Raises:
       BadInput: `host` can be reached by others and there is no TLS.
     """
@@ -67,7 +70,7 @@ class AuthProxy:
     ) -> None:
         if tls is None and not is_loopback(host):
             raise BadInput("page", got=f"host {host} without TLS", expected="TLS wherever others can reach it")
-        self._access = Access(host, tls=tls is not None, page=page.encode(), sockets=("/", *sockets))
+        self.access = Access(host, tls=tls is not None, page=page.encode(), sockets=("/", *sockets))
         self._limits = ConnectionLimits(CONNECTIONS, OF_ONE, PATIENCE_S)
         self._behind = behind
         self._host, self.port = host, port
@@ -77,20 +80,6 @@ class AuthProxy:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
-
-    @property
-    def scheme(self) -> str:
-        """``"https"``, or ``"http"`` on loopback."""
-        return self._access.scheme
-
-    @property
-    def token(self) -> str:
-        """In the address that the operator opens; demanded of everybody."""
-        return self._access.token
-
-    def invite(self) -> str:
-        """See `Access.invite`."""
-        return self._access.invite()
 
     def open(self) -> None:
         """Listen.
@@ -156,7 +145,7 @@ class AuthProxy:
             await server.shutdown(timeout=1.0)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        answer = self._access.answer(request, self.port)
+        answer = self.access.answer(request, self.port)
         self._limits.extend(request.transport, None if answer is None else SEND_S)
         if answer is not None:
             return answer

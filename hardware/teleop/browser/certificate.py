@@ -18,16 +18,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from robolearn.core.errors import BadInput
+from robolearn.io import certificates
 from robolearn.io.atomic import write_private
-from robolearn.io.certificates import (
-    common_name,
-    host_name,
-    key_pem,
-    new_key,
-    pem,
-    server_or_client,
-    signed,
-)
 
 DAYS = 397  # browsers refuse certificates that are valid for longer than 398
 RENEW_DAYS = 30
@@ -50,7 +42,8 @@ def own_certificate(folder: Path | None = None) -> Path:
         mode = path.stat().st_mode & 0o777
         if mode & 0o077:
             raise BadInput(f"key {path}", got=f"mode {mode:04o}", expected="0600", hint="chmod 600, or delete it")
-        if _fresh(path):
+        left = _read(path).not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+        if left > datetime.timedelta(days=RENEW_DAYS):
             return path
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -80,9 +73,8 @@ def server_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise BadInput(
-            "TLS certificate and key", got=f"{certificate} and {key or 'the key in it'} ({error})"
-        ) from error
+        got = f"{certificate} and {key or 'the key in it'} ({error})"
+        raise BadInput("TLS certificate and key", got=got) from error
     return context
 
 
@@ -91,21 +83,13 @@ def addresses() -> list[str]:
     found: list[str] = []
     for family, far in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         # A UDP socket sends nothing when it connects, but learns its own address.
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((far, 9))
-                found.append(probe.getsockname()[0])
-        except OSError:
-            continue
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((far, 9))
+            found.append(probe.getsockname()[0])
     with contextlib.suppress(OSError):
         found += [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)]
     usable = (a for a in found if not ipaddress.ip_address(a.split("%")[0]).is_loopback)
     return list(dict.fromkeys(usable))
-
-
-def _fresh(certificate: Path) -> bool:
-    left = _read(certificate).not_valid_after_utc - datetime.datetime.now(datetime.UTC)
-    return left > datetime.timedelta(days=RENEW_DAYS)
 
 
 def _read(certificate: Path) -> x509.Certificate:
@@ -116,9 +100,10 @@ def _read(certificate: Path) -> x509.Certificate:
 
 
 def _make(path: Path) -> None:
-    key, host = new_key(), socket.gethostname()
-    name = common_name(f"robolearn teleoperation on {host}")
+    key, host = certificates.new_key(), socket.gethostname()
+    name = certificates.common_name(f"robolearn teleoperation on {host}")
     hosts = dict.fromkeys(("localhost", host, f"{host}.local", "127.0.0.1", "::1", *addresses()))
-    extensions = server_or_client([host_name(one) for one in hosts], ExtendedKeyUsageOID.SERVER_AUTH)
-    certificate = signed(name, name, key.public_key(), key, DAYS - 1, extensions)
-    write_private(path, pem(certificate) + key_pem(key))
+    names = [certificates.host_name(one) for one in hosts]
+    extensions = certificates.server_or_client(names, ExtendedKeyUsageOID.SERVER_AUTH)
+    certificate = certificates.signed(name, name, key.public_key(), key, DAYS - 1, extensions)
+    write_private(path, certificates.pem(certificate) + certificates.key_pem(key))

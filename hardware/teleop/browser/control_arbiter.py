@@ -63,6 +63,14 @@ class _Client:
     void: int = 0  # presses up to this one do not count any more
     large: bool = False  # it shows the cameras' pictures large
 
+    @property
+    def presses(self) -> bool:
+        return self.press > self.void
+
+    def forget(self) -> None:
+        """What is pressed now does not count."""
+        self.void = max(self.void, self.press)
+
 
 class ControlArbiter:
     """Shared by the threads of the pages and of the recording.
@@ -107,10 +115,10 @@ class ControlArbiter:
     def owner(self, key: str) -> int | None:
         """Client of this key, or None."""
         with self._lock:
-            for client, facts in self._clients.items():
-                if secrets.compare_digest(facts.key.encode(), key.encode()):
-                    return client
-            return None
+            found = (
+                c for c, facts in self._clients.items() if secrets.compare_digest(facts.key.encode(), key.encode())
+            )
+            return next(found, None)
 
     def beat(self, client: int, press: int, received: float | None = None) -> None:
         """A heartbeat.
@@ -127,7 +135,7 @@ class ControlArbiter:
             self._expire()
             if client == self._controller:
                 self._stamp = self._clock()
-                if press == 0 and facts.press > facts.void:
+                if press == 0 and facts.presses:
                     # Else it was lost: the reason stays until the next press.
                     self._note, self._released = "the dead-man is off", True
                 elif press > facts.void:
@@ -136,7 +144,7 @@ class ControlArbiter:
             if received is not None and not 0 <= (late := facts.beat_at - received) <= self.heartbeat_s + DELAY_S:
                 self._let_go(client, facts, f"the network is slow: word and answer took {late:.1f} s")
             if client != self._controller:
-                facts.void = max(facts.void, press)  # whatever it pressed as a spectator
+                facts.forget()  # whatever it pressed as a spectator
 
     def silence(self, client: int, why: str) -> None:
         """The heartbeats of a page have ended."""
@@ -163,13 +171,7 @@ class ControlArbiter:
         """True while the dead-man is on."""
         with self._lock:
             self._expire()
-            facts = self._clients.get(self._controller) if self._controller is not None else None
-            return facts is not None and facts.press > facts.void
-
-    @property
-    def note(self) -> str:
-        """Reason why the dead-man is off, or nothing."""
-        return "" if self.engaged else self._note
+            return self._at_controls is not None and self._at_controls.presses
 
     def standing(self, client: int) -> dict[str, Any]:
         """Status of one page, for its display: its role, the state of its newest press, the target."""
@@ -182,7 +184,7 @@ class ControlArbiter:
                 "free": not engaged,
                 "engaged": engaged and mine,
                 "press": facts.press if facts else 0,
-                "note": self.note,
+                "note": "" if engaged else self._note,
                 "opening": self._opening,
                 "large": facts is not None and facts.large,
                 "target": [] if self._target is None else [*self._target[0], *matrix_to_quat(self._target[1])],
@@ -211,9 +213,8 @@ class ControlArbiter:
     def drag(self, client: int, position: Array, rotation: Array) -> bool:
         """The target was dragged to (3,) [m] and (3, 3); true if that counts: only while the dead-man is on."""
         with self._lock:
-            if client != self._controller or not self.engaged or not np.isfinite(position).all():
-                return False
-            if not np.isfinite(rotation).all():
+            finite = np.isfinite(position).all() and np.isfinite(rotation).all()
+            if client != self._controller or not self.engaged or not finite:
                 return False
             self._target = np.array(position, dtype=np.float64), np.array(rotation, dtype=np.float64)
             return True
@@ -249,8 +250,8 @@ class ControlArbiter:
     def release(self, why: str) -> None:
         """Switch the dead-man off: the operator must press anew."""
         with self._lock:
-            if self._controller is not None:
-                self._let_go(self._controller, self._clients[self._controller], why)
+            if facts := self._at_controls:
+                self._let_go(self._controller, facts, why)
 
     def request(self) -> ControlRequest:
         """The request of now; its events are handed over once."""
@@ -268,17 +269,19 @@ class ControlArbiter:
     # -----------------------------------------------------------------------------------------------------------
 
     def _hand_to(self, client: int) -> None:
-        self._controller = client
-        facts = self._clients[client]
-        facts.void = max(facts.void, facts.press)
-        self._note = "the dead-man is off"
+        self._controller, self._note = client, "the dead-man is off"
+        self._clients[client].forget()
+
+    @property
+    def _at_controls(self) -> _Client | None:
+        return None if self._controller is None else self._clients.get(self._controller)
 
     def _expire(self) -> None:
-        facts = self._clients.get(self._controller) if self._controller is not None else None
-        if facts is not None and facts.press > facts.void and self._clock() - facts.beat_at > self.heartbeat_s:
+        facts = self._at_controls
+        if facts is not None and facts.presses and self._clock() - facts.beat_at > self.heartbeat_s:
             self._let_go(self._controller, facts, f"the page was silent for more than {self.heartbeat_s:g} s")
 
     def _let_go(self, client: int | None, facts: _Client, why: str) -> None:
-        if facts.press > facts.void and client == self._controller:
+        if facts.presses and client == self._controller:
             self._note, self._released = why, False
-        facts.void = max(facts.void, facts.press)
+        facts.forget()

@@ -10,26 +10,25 @@ it is there: the inverse of `robots.control.TcpDelta`, clipped as a whole so tha
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.browser import BrowserConfig
+from hardware.teleop.browser import BrowserConfig, Place
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.served_page import ServedPage, viser_needed
+from hardware.teleop.browser.served_page import ServedPage
 from hardware.teleop.device import Sample, Status
-from hardware.teleop.mapping import resting_opening
+from hardware.teleop.mapping import joint_action, resting_opening, shortened
 from robolearn.core.errors import BadInput
-from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix
+from robolearn.core.se3 import matrix_to_rotvec
 from robolearn.core.specs import Interface
-from robots import DELTA_POS, DELTA_ROT, RobotSpec, make_control, solve
+from robots import DELTA_POS, DELTA_ROT, RobotSpec, make_control
 
 if TYPE_CHECKING:
-    from hardware.teleop.browser.guarded_viser import GuardedViser
     from hardware.teleop.browser.page import Page
 
 Array = NDArray[np.float64]
@@ -55,30 +54,15 @@ def action_towards(
     if kind not in KINDS:
         raise BadInput("kind of action", got=kind, available=KINDS)
     pos, rot = (array[0] for array in robot.chain.forward(q[None]))
-    step = _shortened(rot.T @ (position - pos) / DELTA_POS)
-    turn = _shortened(matrix_to_rotvec(rot.T @ rotation) / DELTA_ROT)
-    grip = 2.0 * opening - 1.0
-    if kind == "tcp_delta":
-        return np.array([*step, *turn, grip], dtype=np.float32)
-    goal = solve(
-        robot.chain,
-        q[None],
-        (pos + rot @ step * DELTA_POS)[None],
-        (rot @ rotvec_to_matrix(turn * DELTA_ROT))[None],
-        rest=np.asarray(robot.home),
-    )[0]
-    # q = lower + (a + 1)/2 · (upper − lower)
-    a = 2.0 * (goal - robot.lower) / (robot.upper - robot.lower) - 1.0
-    return np.clip([*a, grip], -1.0, 1.0).astype(np.float32)
+    step = shortened(rot.T @ (position - pos) / DELTA_POS)
+    turn = shortened(matrix_to_rotvec(rot.T @ rotation) / DELTA_ROT)
+    action = np.array([*step, *turn, 2.0 * opening - 1.0])
+    if kind == "joint_position":
+        goal, width = make_control("tcp_delta", robot).targets(q[None], None, action[None])
+        return joint_action(robot, goal[0], width[0])
+    return action.astype(np.float32)
 
 
-def _shortened(a: Array) -> Array:
-    return a / max(1.0, float(np.abs(a).max()))
-
-
-log = logging.getLogger(__name__)
-
-UPDATE_HZ = 20.0  # of what the page shows
 SILENT_S = 2.0  # without a status, the recording is busy or stuck
 
 
@@ -91,7 +75,8 @@ class Browser(ServedPage["Page"]):
       config: its options.
     """
 
-    name = "browser"
+    name = what = "browser"
+    update_hz = 20.0
 
     def __init__(self, interface: Interface, robot: RobotSpec, config: BrowserConfig | None = None) -> None:
         config = config or BrowserConfig()
@@ -102,10 +87,7 @@ class Browser(ServedPage["Page"]):
             raise BadInput("browser: action", got=f"{interface.action.size} components", expected=size)
         if not 0.1 <= config.heartbeat_s <= 5.0:
             raise BadInput("browser: heartbeat_s", got=config.heartbeat_s, expected="0.1 to 5 s")
-        if not 0 <= config.port < 1 << 16:
-            raise BadInput("browser: port", got=config.port, expected="0 to 65535")
-        if config.key is not None and config.certificate is None:
-            raise BadInput("browser: certificate", got="a key alone", expected="its certificate too")
+        config.check("browser")
         super().__init__()
         self._interface, self._robot, self.config = interface, robot, config
         self.arbiter = ControlArbiter(config.heartbeat_s)
@@ -114,26 +96,16 @@ class Browser(ServedPage["Page"]):
         self._moved_away, self._prepared = True, False
 
     def open(self) -> None:
-        """Serve the page.
+        self._open(self.config)
 
-        Raises:
-          BadInput: viser is not installed, or the address cannot be listened on.
-        """
-        if self._page is not None:
-            return
-        with viser_needed("browser"):
-            from hardware.teleop.browser.auth_proxy import overlay
-            from hardware.teleop.browser.guarded_viser import Place
-            from hardware.teleop.browser.page import BEAT, Page, serve_heartbeats
+    def _make(self) -> tuple[Page, Callable[[Place], None]]:
+        from hardware.teleop.browser.auth_proxy import overlay
+        from hardware.teleop.browser.page import BEAT, Page, serve_heartbeats
 
-        def serve(guarded: GuardedViser) -> None:
-            c = self.config
-            place = Place(c.host, c.port, c.certificate, c.key, c.folder)
-            sockets = {BEAT: lambda socket: serve_heartbeats(socket, self.arbiter, self._status_shown)}
-            overlays = [overlay("hardware.teleop.browser", name) for name in ("overlay.html", "pictures.html")]
-            guarded.serve(place, overlays, sockets, "Whoever has this address can move the arm.")
-
-        self._serve(Page(self.arbiter, self._robot), serve, self._refresh, "teleop-page")
+        page, own = Page(self.arbiter, self._robot), overlay("hardware.teleop.browser", "overlay.html")
+        sockets = {BEAT: lambda socket: serve_heartbeats(socket, self.arbiter, self._status_shown)}
+        risk = "Whoever has this address can move the arm."
+        return page, partial(page.guarded.serve, own=own, sockets=sockets, risk=risk)
 
     def close(self) -> None:
         """Take the page away; more than once is no fault."""
@@ -195,10 +167,5 @@ class Browser(ServedPage["Page"]):
             "seconds": float(status.seconds),
         }
 
-    def _refresh(self, page: Page) -> None:
-        while not self._end.wait(1.0 / UPDATE_HZ):
-            try:
-                page.update(self._status)
-            except Exception:  # a picture that cannot be drawn must not leave the page standing still
-                log.exception("the page could not be updated")
-                self._end.wait(1.0)
+    def _update(self, page: Page) -> None:
+        page.update(self._status)

@@ -12,15 +12,15 @@ import io
 import json
 import logging
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection
-from pathlib import Path
+from types import MappingProxyType
 
 import rich
 import viser
 from aiohttp import web
 
+from hardware.teleop.browser import Place
 from hardware.teleop.browser.access import is_loopback
 from hardware.teleop.browser.auth_proxy import AuthProxy, Talk, overlay, with_overlays
 from hardware.teleop.browser.certificate import addresses, fingerprint, own_certificate, server_context
@@ -30,36 +30,13 @@ END = "/end"  # where pages find it
 
 
 async def serve_end(page: web.WebSocketResponse, sentence: str) -> None:
-    """Send the `sentence` that the page shows at the end, and wait for that.
-
-    Args:
-      page: the open websocket.
-      sentence: what is over, as ``"The recording is over."``
-    """
+    """Send the `sentence` that the page shows at the end, as ``"The recording is over."``, and wait for that."""
     await page.send_str(json.dumps({"over": sentence}))
     async for _ in page:  # a page has nothing to say here
         pass
 
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Address and certificate of a served page.
-
-    Attributes:
-      host: loopback, or an address of this machine (``0.0.0.0``: all), then with TLS.
-      port: 0 takes any that is free.
-      certificate, key: files to be used for TLS in place of a certificate of our own.
-      folder: where our own is kept; by default ``~/.config/robolearn``.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    certificate: Path | None = None
-    key: Path | None = None
-    folder: Path | None = None
 
 
 class GuardedViser:
@@ -86,16 +63,16 @@ class GuardedViser:
     def serve(
         self,
         place: Place,
-        overlays: Sequence[str],
-        sockets: Mapping[str, Talk],
+        *,
         risk: str,
+        own: str = "",
+        sockets: Mapping[str, Talk] = MappingProxyType({}),
         over: str = "The recording is over.",
     ) -> None:
         """Let in requests with the token.
 
         Args:
-          place: where.
-          overlays: pieces of HTML that are put into the page.
+          own: HTML that is put into the page, beside that of pictures which grow at a click.
           sockets: path → server of the websockets there, beside viser's own.
           risk: what a holder of the address can do; a sentence of the notice beyond loopback.
           over: what the page says when it has lost its program, or was closed.
@@ -107,17 +84,15 @@ class GuardedViser:
         if not is_loopback(place.host):
             certificate = place.certificate or own_certificate(place.folder)
             tls, proof = server_context(certificate, place.key), fingerprint(certificate)
-        html = with_overlays(_fetch(*self.address), *overlays, overlay("hardware.teleop.browser", "session_end.html"))
+        shared = (overlay("hardware.teleop.browser", f"{name}.html") for name in ("pictures", "session_end"))
         sockets = {**sockets, END: lambda socket: serve_end(socket, over)}
+        html = with_overlays(_fetch(*self.address), own, *shared)
         proxy = AuthProxy(html, self.address, host=place.host, port=place.port, tls=tls, sockets=sockets)
         proxy.open()
-        self._proxy = proxy
+        self._proxy, access = proxy, proxy.access
         everywhere = place.host in ("", "0.0.0.0", "::")
-        hosts = (addresses() or ["127.0.0.1"]) if everywhere else [place.host]
-        urls = [
-            f"{proxy.scheme}://{f'[{host}]' if ':' in host else host}:{proxy.port}/?token={proxy.token}"
-            for host in hosts
-        ]
+        names = [f"[{h}]" if ":" in h else h for h in ((addresses() if everywhere else [place.host]) or ["127.0.0.1"])]
+        urls = [f"{access.scheme}://{name}:{proxy.port}/?token={access.token}" for name in names]
         self.url = urls[0]
         lines = [f"Open {self.url}"]
         if proof:
@@ -128,7 +103,7 @@ class GuardedViser:
 
     def invitation(self) -> str:
         """The address to start a browser with: it counts once, see `access`; empty before `serve`."""
-        return "" if self._proxy is None else f"{self.url.partition('?')[0]}?token={self._proxy.invite()}"
+        return "" if self._proxy is None else f"{self.url.partition('?')[0]}?token={self._proxy.access.invite()}"
 
     def close(self) -> None:
         """Disconnect everybody, their pages say what is over; more than once is no fault."""
@@ -160,12 +135,9 @@ def _quiet() -> Iterator[None]:
 
 def _fetch(host: str, port: int, key: str) -> str:
     """viser's page, from viser itself."""
-    connection = HTTPConnection(host, port, timeout=10.0)
-    try:
+    with contextlib.closing(HTTPConnection(host, port, timeout=10.0)) as connection:
         connection.request("GET", "/", headers={HEADER: key})
         return connection.getresponse().read().decode()
-    finally:
-        connection.close()
 
 
 def _qr(url: str) -> str:

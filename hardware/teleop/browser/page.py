@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.guarded_viser import GuardedViser
-from hardware.teleop.browser.scene import Stage, Viewpoint
+from hardware.teleop.browser.scene import Array, Stage, Viewpoint, move
 from hardware.teleop.device import RECORDING, EpisodeEvent, Status
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
@@ -77,11 +77,8 @@ def mosaic(images: Sequence[NDArray[np.uint8]], *, large: bool = False) -> NDArr
     return out
 
 
-Array = NDArray[np.float64]
-
 CLIENT = "data-robolearn"  # where the overlay finds the key of its page
 IMAGE_EVERY = 2  # updates
-_MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
 
 
 class Page:
@@ -121,16 +118,12 @@ class Page:
         with self._lock:
             clients = list(self._clients.values())
         if target is not None:
-            self._mark(target[0])
+            move(self._marker, np.append(target[0], self._marker.wxyz))
         for client in clients:
             client.update(client.id == controller, target, opening, moves)
         if status is not None and self._updates % IMAGE_EVERY == 0:
             self._pictures.show(status.images, large=self._arbiter.enlarged)
         self._updates += 1
-
-    def close(self) -> None:
-        """Disconnect everybody."""
-        self.guarded.close()
 
     # ---------------------------------------------------------------------------------------------------------
 
@@ -147,10 +140,6 @@ class Page:
         self._arbiter.leave(handle.client_id)
         with self._lock:
             self._clients.pop(handle.client_id, None)
-
-    def _mark(self, position: Array) -> None:
-        if np.abs(self._marker.position - position).max() > _MOVED:
-            self._marker.position = position
 
 
 class _Client:
@@ -195,9 +184,7 @@ class _Client:
             self._slider.value = round(100 * opening)
         if target is not None and (moves != self._moves or not mine):
             self._moves = moves
-            position, wxyz = target[0], matrix_to_quat(target[1])
-            if max(np.abs(self._gizmo.position - position).max(), np.abs(self._gizmo.wxyz - wxyz).max()) > _MOVED:
-                self._gizmo.position, self._gizmo.wxyz = position, wxyz
+            move(self._gizmo, np.concatenate([target[0], matrix_to_quat(target[1])]))
 
 
 RED, GREY = "#d92d20", "#8a93a3"
@@ -238,10 +225,6 @@ class ViewPage:
             self._shown = self._line.content = html
         if pictures:
             self._pictures.show(status.images, large=True)
-
-    def close(self) -> None:
-        """Disconnect everybody; their pages say that it is over."""
-        self.guarded.close()
 
 
 def line(status: Status) -> str:

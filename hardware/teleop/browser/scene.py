@@ -19,6 +19,7 @@ from robolearn.core.se3 import quat_to_matrix
 from robots import RobotSpec
 from robots.geoms import geom_rgba, shape_of, visible_geoms
 
+Array = NDArray[np.float64]
 Rgba = tuple[float, float, float, float]
 
 ENDLESS_M = 10.0  # half edge of a plane without an end
@@ -64,6 +65,12 @@ ROOT = "/scene"
 _MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
 
 
+def move(handle: viser.SceneNodeHandle, pose: Array) -> None:
+    """Put it at `pose`: (7,) position [m] and quaternion wxyz."""
+    if np.abs(np.concatenate([handle.position, handle.wxyz]) - pose).max() > _MOVED:
+        handle.position, handle.wxyz = pose[:3], pose[3:]
+
+
 class SceneView:
     """Draws a scene under `ROOT` and moves it; draws it anew where other shapes come.
 
@@ -75,16 +82,14 @@ class SceneView:
         self._server = server
         self._shapes: tuple[Shape, ...] = ()
         self._nodes: list[viser.MeshHandle] = []
-        self._drawn: NDArray[np.float64] = np.zeros((0, 7))
 
     def show(self, scene: Scene) -> None:
         """Show it as it is now."""
         with self._server.atomic():
             if not self._same(scene):
                 self._draw(scene)
-            for i in np.flatnonzero((np.abs(scene.poses - self._drawn) > _MOVED).any(axis=1)):
-                self._nodes[i].position, self._nodes[i].wxyz = scene.poses[i, :3], scene.poses[i, 3:]
-                self._drawn[i] = scene.poses[i]
+            for node, pose in zip(self._nodes, scene.poses, strict=True):
+                move(node, pose)
 
     def _same(self, scene: Scene) -> bool:
         return len(self._shapes) == len(scene.shapes) and all(
@@ -94,13 +99,8 @@ class SceneView:
     def _draw(self, scene: Scene) -> None:
         for node in self._nodes:
             node.remove()
-        self._shapes, self._drawn = scene.shapes, np.full_like(scene.poses, np.inf)
+        self._shapes = scene.shapes
         self._nodes = [draw_mesh(self._server, f"{ROOT}/{s.name}", mesh_of(s), s.rgba) for s in scene.shapes]
-
-
-Array = NDArray[np.float64]
-
-_MOVED = 1e-5  # of a pose [m, 1]: less is not worth a message
 
 
 class ArmView:
@@ -119,7 +119,6 @@ class ArmView:
         self._joints = [int(self._model.joint(name).qposadr[0]) for name in robot.joints]
         self._fingers = [int(self._model.joint(name).qposadr[0]) for name in robot.gripper.joints]
         self._frames: dict[int, viser.FrameHandle] = {}
-        self._drawn: dict[int, Array] = {}
         for body in range(self._model.nbody):
             self._draw(body)
         self.move(np.asarray(robot.home), 1.0)
@@ -132,11 +131,7 @@ class ArmView:
         mujoco.mj_kinematics(self._model, self._data)
         with self._server.atomic():
             for body, frame in self._frames.items():
-                pose = np.concatenate([self._data.xpos[body], self._data.xquat[body]])
-                if body in self._drawn and np.abs(pose - self._drawn[body]).max() < _MOVED:
-                    continue
-                self._drawn[body] = pose
-                frame.position, frame.wxyz = pose[:3], pose[3:]
+                move(frame, np.concatenate([self._data.xpos[body], self._data.xquat[body]]))
 
     def pose(self, body: str) -> tuple[Array, Array]:
         """Pose of a drawn body: (3,) [m] and (4,) wxyz."""
@@ -163,9 +158,6 @@ def geom_mesh(model: mujoco.MjModel, geom: int) -> trimesh.Trimesh:
     pose[:3, :3], pose[:3, 3] = quat_to_matrix(model.geom_quat[geom]), model.geom_pos[geom]
     mesh.apply_transform(pose)
     return mesh
-
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

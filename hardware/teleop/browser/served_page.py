@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
+from hardware.teleop.browser import Place
 from robolearn.core.errors import BadInput
 
 if TYPE_CHECKING:
     from hardware.teleop.browser.guarded_viser import GuardedViser
+
+log = logging.getLogger(__name__)
 
 
 class GuardedPage(Protocol):
@@ -18,25 +21,36 @@ class GuardedPage(Protocol):
 
     guarded: GuardedViser
 
-    def close(self) -> None: ...
-
 
 P = TypeVar("P", bound=GuardedPage)
 
 
 class ServedPage(Generic[P]):
-    """Is there from `_serve` to `close`.
+    """Is there from `_open` to `close`.
 
     Attributes:
+      what: its name in messages.
+      update_hz: how often what it shows is refreshed [Hz]; at once where `_wake` is set.
       url: the address to open, with its token; empty before it is served.
       notice: what to print in a terminal then: addresses, fingerprint, QR code. Not for logs: has the token.
     """
 
+    what: ClassVar[str]
+    update_hz: ClassVar[float]
+
     def __init__(self) -> None:
         self.url = self.notice = ""
         self._page: P | None = None
-        self._end = threading.Event()
+        self._end, self._wake = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
+
+    def _make(self) -> tuple[P, Callable[[Place], None]]:
+        """The page, with the rest of `GuardedViser.serve`; here viser may be missing."""
+        raise NotImplementedError
+
+    def _update(self, page: P) -> None:
+        """Refresh the page; called by one thread."""
+        raise NotImplementedError
 
     def invitation(self) -> str:
         """See `GuardedViser.invitation`."""
@@ -45,37 +59,44 @@ class ServedPage(Generic[P]):
     def close(self) -> None:
         """Take the page away; more than once is no fault."""
         self._end.set()
+        self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=5.0)
         if self._page is not None:
-            self._page.close()
+            self._page.guarded.close()
         self._thread = self._page = None
 
-    def _serve(self, page: P, serve: Callable[[GuardedViser], None], refresh: Callable[[P], None], name: str) -> None:
-        """Let people in, and refresh the page until `_end` is set; closed where it cannot be served.
+    def _open(self, place: Place) -> None:
+        """Serve the page.
 
-        Args:
-          serve: calls `GuardedViser.serve`.
-          refresh: the work of the thread.
-          name: of the thread.
+        Raises:
+          BadInput: viser is not installed, or the address cannot be listened on.
         """
+        if self._page is not None:
+            return
         try:
-            serve(page.guarded)
+            page, serve = self._make()
+        except ImportError as error:
+            hint = "pip install 'robolearn[console]'"
+            raise BadInput(self.what, got=f"no {error.name}", expected="viser", hint=hint) from error
+        try:
+            serve(place)
         except BaseException:
-            page.close()
+            page.guarded.close()
             raise
         self._page, self.url, self.notice = page, page.guarded.url, page.guarded.notice
         self._end.clear()
-        self._thread = threading.Thread(target=refresh, args=(page,), name=name, daemon=True)
+        self._thread = threading.Thread(target=self._refresh, args=(page,), name=f"{self.what}-page", daemon=True)
         self._thread.start()
 
-
-@contextmanager
-def viser_needed(what: str) -> Iterator[None]:
-    """Within, what is imported may lack viser: then `BadInput` says how to get it."""
-    try:
-        yield
-    except ImportError as error:
-        raise BadInput(
-            what, got=f"no {error.name}", expected="viser", hint="pip install 'robolearn[console]'"
-        ) from error
+    def _refresh(self, page: P) -> None:
+        while True:
+            self._wake.wait(1.0 / self.update_hz)
+            self._wake.clear()
+            if self._end.is_set():
+                return
+            try:
+                self._update(page)
+            except Exception:  # a picture that cannot be drawn must not leave the page standing still
+                log.exception("the page could not be updated")
+                self._end.wait(1.0)

@@ -5,21 +5,22 @@ The window is an installed Chromium, Chrome or Edge without its bars, else the s
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import subprocess
 import sys
 import webbrowser
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from hardware.teleop.browser.served_page import ServedPage, viser_needed
+from hardware.teleop.browser import Place
+from hardware.teleop.browser.served_page import ServedPage
 from hardware.teleop.device import Status
 from robolearn.core.errors import BadInput
 from robots import RobotSpec
 
 if TYPE_CHECKING:
-    from hardware.teleop.browser.guarded_viser import GuardedViser
     from hardware.teleop.browser.page import ViewPage
 
 APPS = (
@@ -39,12 +40,9 @@ def check_window() -> None:
     """Raise `BadInput` where no window can be opened: there is no display, or no browser."""
     displays = ("DISPLAY", "WAYLAND_DISPLAY")
     if sys.platform not in ("darwin", "win32") and not any(os.environ.get(name) for name in displays):
-        raise BadInput(
-            "--view window",
-            got=f"no display ({' and '.join(displays)} are not set)",
-            expected="a desktop",
-            hint="--view browser prints an address for a browser that you open yourself",
-        )
+        got = f"no display ({' and '.join(displays)} are not set)"
+        hint = "--view browser prints an address for a browser that you open yourself"
+        raise BadInput("--view window", got=got, expected="a desktop", hint=hint)
     if _app() is None and _browser() is None:
         raise BadInput("--view window", got="no browser", available=APPS[:-1])
 
@@ -77,24 +75,24 @@ def _browser() -> webbrowser.BaseBrowser | None:
     return None if os.path.basename(getattr(found, "name", "")) in TEXT else found
 
 
-log = logging.getLogger(__name__)
-
-UPDATE_HZ = 10.0  # of what the page shows
 PICTURE_EVERY = 2  # updates
 
 
 class Viewer(ServedPage["ViewPage"]):
-    """Serves the page from `open` to `close`; while no browser has it open it draws nothing.
+    """A page to look at, from `open` to `close`; while no browser has it open it draws nothing.
 
     Args:
       robot: the arm to draw.
       over: what the page says at the end.
     """
 
+    what, update_hz = "view", 10.0
+
     def __init__(self, robot: RobotSpec, over: str = "The recording is over.") -> None:
         super().__init__()
         self._robot, self._over = robot, over
         self._status: Status | None = None
+        self._updates = 0
 
     def open(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Serve the page; on any free port where `port` is taken.
@@ -102,23 +100,12 @@ class Viewer(ServedPage["ViewPage"]):
         Raises:
           BadInput: viser is not installed, or the address cannot be listened on.
         """
-        with viser_needed("view"):
-            from hardware.teleop.browser.auth_proxy import overlay
-            from hardware.teleop.browser.guarded_viser import Place
-            from hardware.teleop.browser.page import ViewPage
-
-        def serve(guarded: GuardedViser) -> None:
-            overlays = [overlay("hardware.teleop.browser", "pictures.html")]
-            risk = "Whoever has this address can see the arm and its cameras."
-            try:
-                guarded.serve(Place(host, port), overlays, {}, risk, self._over)
-            except BadInput:
-                if port == 0:
-                    raise
-                # A page that is only looked at must not end the work.
-                guarded.serve(Place(host, 0), overlays, {}, risk, self._over)
-
-        self._serve(ViewPage(self._robot), serve, self._refresh, "view-page")
+        try:
+            self._open(Place(host, port))
+        except BadInput:
+            if port == 0:
+                raise
+            self._open(Place(host))  # a page that is only looked at must not end the work
 
     @property
     def watched(self) -> bool:
@@ -129,16 +116,14 @@ class Viewer(ServedPage["ViewPage"]):
         """Hand over to the page's thread; never waits."""
         self._status = status
 
-    # ---------------------------------------------------------------------------------------------------------
+    def _make(self) -> tuple[ViewPage, Callable[[Place], None]]:
+        from hardware.teleop.browser.page import ViewPage
 
-    def _refresh(self, page: ViewPage) -> None:
-        updates = 0
-        while not self._end.wait(1.0 / UPDATE_HZ):
-            status = self._status
-            try:
-                if status is not None and page.watched:
-                    page.update(status, pictures=updates % PICTURE_EVERY == 0)
-                    updates += 1
-            except Exception:  # a picture that cannot be drawn must not leave the page standing still
-                log.exception("the page could not be updated")
-                self._end.wait(1.0)
+        page, risk = ViewPage(self._robot), "Whoever has this address can see the arm and its cameras."
+        return page, partial(page.guarded.serve, risk=risk, over=self._over)
+
+    def _update(self, page: ViewPage) -> None:
+        status = self._status
+        if status is not None and page.watched:
+            page.update(status, pictures=self._updates % PICTURE_EVERY == 0)
+            self._updates += 1

@@ -15,7 +15,6 @@ import viser
 from aiohttp import WSMsgType, web
 from viser import uplot
 
-from hardware.teleop.browser.auth_proxy import overlay
 from hardware.teleop.browser.guarded_viser import GuardedViser
 from hardware.teleop.browser.page import Pictures
 from hardware.teleop.browser.scene import Stage
@@ -43,11 +42,6 @@ TITLES = {
     "latency_ms": ("Latency p99", "ms"),
 }
 SHARES = ("success", "intervention_rate")  # shown in per cent
-
-
-def overlays() -> list[str]:
-    """HTML on top of viser's page: STOP, and pictures that grow at a click."""
-    return [overlay("robolearn.hil.console", "stop.html"), overlay("hardware.teleop.browser", "pictures.html")]
 
 
 class ConsolePage:
@@ -102,10 +96,6 @@ class ConsolePage:
         self._pictures.show(status.images, large=True)
         if status.metrics is not None and self._curves.add(status.metrics):
             self._draw_curves()
-
-    def close(self) -> None:
-        """Disconnect everybody."""
-        self.guarded.close()
 
     # ---------------------------------------------------------------------------------------------------------
 

@@ -88,4 +88,4 @@ class Rig:
             if sample.action is not None:
                 goal, width = self.control.targets(self.q, None, sample.action[None])
                 self.q, self.width = self.q + SPEED * (goal - self.q), width
-            self.device.show(Status(self.state, "", self.episode, 5, 0, 0.0, self.q[0], {"front": image}))
+            self.device.show(Status(self.state, "", self.episode, 5, 0, 0.0, self.q[0], images={"front": image}))

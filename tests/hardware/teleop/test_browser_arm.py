@@ -20,7 +20,7 @@ from robots import ROBOTS
 def page() -> Iterator[Page]:
     page = Page(ControlArbiter(), ROBOTS["panda"])
     yield page
-    page.close()
+    page.guarded.close()
 
 
 @pytest.mark.parametrize("name", sorted(ROBOTS))

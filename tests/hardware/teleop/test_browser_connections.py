@@ -77,7 +77,7 @@ def impatient(
 def beating(proxy: AuthProxy) -> ClientConnection:
     """The websocket of heartbeats, as a page opens it."""
     address = f"127.0.0.1:{proxy.port}"
-    cookie = {"Cookie": session(proxy.port, proxy.token)}
+    cookie = {"Cookie": session(proxy.port, proxy.access.token)}
     return connect(f"ws://{address}{BEAT}", origin=f"http://{address}", additional_headers=cookie, proxy=None)  # type: ignore[arg-type]
 
 
@@ -113,7 +113,7 @@ def test_a_websocket_lasts_longer_than_a_request(impatient: Callable[..., AuthPr
 def test_connections_are_limited(impatient: Callable[..., AuthProxy], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth_proxy, "PATIENCE_S", 20.0)
     proxy = impatient()
-    cookie = session(proxy.port, proxy.token)
+    cookie = session(proxy.port, proxy.access.token)
     good = f"GET / HTTP/1.1\r\nHost: localhost:{proxy.port}\r\nCookie: {cookie}\r\n\r\n".encode()
 
     def served() -> bool:

@@ -16,6 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "hardware" / "teleop"))
 from browser_driver import Chromium, Tab
 
+from hardware.teleop.browser import Place
 from robolearn.core.scene import Scene, Shape
 from robolearn.hil.console import WebConsole
 from robolearn.hil.console.logic import CALM_S
@@ -48,7 +49,7 @@ def chromium() -> Iterator[Chromium]:
 
 @pytest.fixture
 def console() -> Iterator[WebConsole]:
-    with WebConsole(PANDA, port=0) as made:
+    with WebConsole(PANDA, place=Place(port=0)) as made:
         yield made
 
 
