@@ -6,7 +6,7 @@ whatever way it must (a thread, an event queue), keeps the newest report, and st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.scene import Scene
 
+Clock = Callable[[], float]  # steady seconds
 WAITING = "waiting"  # `Status.state`: for START
 RECORDING = "recording"
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TextIO
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.config import TeleopConfig
-from hardware.teleop.device import Device, EpisodeEvent, Sample
+from hardware.teleop.device import Clock, Device, EpisodeEvent, Sample
 from hardware.teleop.wrapped import Wrapped
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
@@ -135,9 +135,7 @@ class Recorded(Device):
 
     name = "recorded"
 
-    def __init__(
-        self, interface: Interface, config: RecordedConfig, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, interface: Interface, config: RecordedConfig, clock: Clock = time.monotonic) -> None:
         if config.path is None:
             raise BadInput("recorded", got="no log", expected="the path of one")
         self._lines = read_log(config.path, interface)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.teleop.config import TeleopConfig
-from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
+from hardware.teleop.device import RECORDING, WAITING, Clock, Device, EpisodeEvent, Sample, Status
 from robolearn.core.errors import BadInput
 from robolearn.core.protocols import Teleoperator
 from robolearn.core.specs import Interface
@@ -58,9 +58,7 @@ class Scripted(Device):
 
     name = "scripted"
 
-    def __init__(
-        self, interface: Interface, config: ScriptedConfig, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, interface: Interface, config: ScriptedConfig, clock: Clock = time.monotonic) -> None:
         if config.teleoperator is None or config.succeeded is None:
             raise BadInput("scripted", got="no script", expected="a teleoperator, and a test of success")
         if config.max_steps < 1:

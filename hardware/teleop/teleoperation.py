@@ -23,7 +23,7 @@ from hardware.observing.timing import Latencies, Silence
 from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, Phase
 from hardware.safety.states import SafetyState
 from hardware.teleop.arm_link import ArmLink, ArmRefused, Call, Report, Steps, finished
-from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
+from hardware.teleop.device import RECORDING, WAITING, Clock, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError
 from robots.stations import Contract
 
@@ -68,7 +68,7 @@ class Teleoperation:
         link: ArmLink,
         observer: Observer,
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self.contract, self.features = contract, tuple(features)
         self.device, self.episodes, self.link, self.observer = device, episodes, link, observer

@@ -23,10 +23,10 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, TextIO
 
-from hardware.teleop.device import EpisodeEvent, Status
+from hardware.teleop.device import Clock, EpisodeEvent, Status
 from robolearn.core.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Keys:
       gone: the terminal was hung up.
     """
 
-    def __init__(self, fd: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, fd: int | None = None, clock: Clock = time.monotonic) -> None:
         self._wanted, self._clock = fd, clock
         self._fd: int | None = None
         self._saved: list[Any] = []
@@ -224,7 +224,7 @@ def fitted(line: str, width: int) -> str:
 class StatusLine:
     """One line at the bottom of a terminal that is overwritten in place; nothing where there is no terminal."""
 
-    def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, out: TextIO | None = None, clock: Clock = time.monotonic) -> None:
         self._out = out if out is not None else sys.stderr
         self._clock = clock
         self._shown = ("", -REFRESH_S - 1.0)

@@ -17,13 +17,13 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
-from hardware.teleop.device import WAITING, Device, EpisodeEvent, Sample, Status
+from hardware.teleop.device import WAITING, Clock, Device, EpisodeEvent, Sample, Status
 from robolearn.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Clutch(Wrapped):
       clock: steady seconds.
     """
 
-    def __init__(self, device: Device, rest_s: float = REST_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, device: Device, rest_s: float = REST_S, clock: Clock = time.monotonic) -> None:
         super().__init__(device)
         self._rest_s, self._clock = rest_s, clock
         self._moved_at = -math.inf
@@ -116,7 +116,7 @@ class Reconnecting(Wrapped):
       clock: steady seconds.
     """
 
-    def __init__(self, device: Device, hardware: Hardware, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, device: Device, hardware: Hardware, clock: Clock = time.monotonic) -> None:
         super().__init__(device)
         self._hardware, self._clock = hardware, clock
         self._waits = False

@@ -11,10 +11,6 @@
 A query beside the token is dropped: viser would let a link choose another server for the page. The content security
 policy forbids it in the browser, too. Only GET requests without a body are served: there is nothing to send to the page
 but websocket messages, and a request whose length two parsers read differently (request smuggling) is refused whole.
-
-Whether a connection comes from a process of this user, by the kernel's own table of sockets.
-
-Warnings that any request can cause: the first at once, the others counted and reported now and then.
 """
 
 from __future__ import annotations
@@ -29,25 +25,27 @@ import secrets
 import socket
 import sys
 import time
-from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import web
 
+from hardware.teleop.device import Clock
+
+log = logging.getLogger(__name__)
+
 EVERY_S = 30.0
 
 
 class RareLog:
-    """Writes at most one line per `EVERY_S` to `log`.
+    """Writes at most one line per `EVERY_S` to `log`, for warnings that any request can cause; the others are counted.
 
     Args:
-      log: where to.
       clock: seconds that only grow.
     """
 
-    def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, log: logging.Logger, clock: Clock = time.monotonic) -> None:
         self._log, self._clock = log, clock
         self._told, self._untold = -math.inf, 0
 
@@ -67,11 +65,7 @@ _LOCAL, _REMOTE, _UID = 1, 2, 7  # columns
 
 
 def same_user(transport: asyncio.BaseTransport | None) -> bool:
-    """True if the other end is a socket of this machine and this user, or the system has no such table.
-
-    Args:
-      transport: of the connection, at the server's end.
-    """
+    """True if the other end is a socket of this machine and this user, or the system has no table of sockets."""
     if not TABLES[0].exists():
         return True
     if transport is None:
@@ -96,26 +90,15 @@ def _spelled(host: str, port: int) -> str:
     return f"{b''.join(words).hex().upper()}:{port:04X}"
 
 
-log = logging.getLogger(__name__)
-
 COOKIE = "robolearn"
 INVITED_S = 60.0  # a browser that has to start first takes seconds
 SERVER = {"Server": "robolearn"}  # instead of the names and versions of libraries
 
 # 'self' covers the websocket. Blobs and data are viser's workers, pictures and its environment map.
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob: data:",
-        "worker-src blob: data:",
-        "connect-src 'self' blob: data:",
-        "img-src 'self' blob: data:",
-        "style-src 'self' 'unsafe-inline'",
-        "font-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
+POLICY = (
+    "default-src 'none'; script-src 'self' 'unsafe-inline' 'wasm-unsafe-eval' blob: data:; worker-src blob: data:; "
+    "connect-src 'self' blob: data:; img-src 'self' blob: data:; style-src 'self' 'unsafe-inline'; font-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 
@@ -144,20 +127,11 @@ class Access:
     """
 
     def __init__(
-        self,
-        host: str,
-        *,
-        tls: bool,
-        page: bytes,
-        sockets: tuple[str, ...],
-        clock: Callable[[], float] = time.monotonic,
+        self, host: str, *, tls: bool, page: bytes, sockets: tuple[str, ...], clock: Clock = time.monotonic
     ) -> None:
         self._names = {"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"}
-        self._tls = tls
-        self._page = page
-        self._sockets = sockets
-        self.token = secrets.token_urlsafe(32)
-        self._session = secrets.token_urlsafe(32)
+        self._tls, self._page, self._sockets = tls, page, sockets
+        self.token, self._session = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self._clock, self._invitations = clock, dict[str, float]()
         self._log = RareLog(log)
 

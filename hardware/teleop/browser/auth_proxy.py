@@ -1,9 +1,8 @@
 """The reverse proxy in front of viser: it admits a request or refuses it, and passes on websocket messages.
 
 viser has no TLS, no token and no check of origins: it listens on loopback alone, and only this proxy has the key to it
-(`inner_port`).
-`access` has the checks. Beside viser's websocket it serves others that a page of ours has, as the dead-man's switch
-(`heartbeat`).
+(`behind`). `access` has the checks. Beside viser's websocket it serves others of our pages, as that of the dead-man's
+switch.
 """
 
 from __future__ import annotations
@@ -72,14 +71,10 @@ class AuthProxy:
             raise BadInput("page", got=f"host {host} without TLS", expected="TLS wherever others can reach it")
         self.access = Access(host, tls=tls is not None, page=page.encode(), sockets=("/", *sockets))
         self._limits = ConnectionLimits(CONNECTIONS, OF_ONE, PATIENCE_S)
-        self._behind = behind
-        self._host, self.port = host, port
-        self._tls = tls
-        self._talks = dict(sockets)
+        self._behind, self._host, self.port, self._tls, self._talks = behind, host, port, tls, dict(sockets)
         self._sockets: set[web.WebSocketResponse] = set()
         self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._stop: Callable[[], object] = lambda: None
 
     def open(self) -> None:
         """Listen.
@@ -95,19 +90,18 @@ class AuthProxy:
         except (OSError, OverflowError) as error:
             self._thread.join()
             self._thread = None
-            number = error.errno if isinstance(error, OSError) else None
-            got = f"{self._host}:{self.port} ({os.strerror(number) if number and number > 0 else error})"
+            number = getattr(error, "errno", None) or 0
+            got = f"{self._host}:{self.port} ({os.strerror(number) if number > 0 else error})"
             expected = "an address of this machine and a free port"
             raise BadInput("address of the page", got=got, expected=expected) from None
 
     def close(self) -> None:
         """Close every connection; more than once is no fault."""
-        if self._thread is None or self._loop is None or self._stop is None:
-            return
         with contextlib.suppress(RuntimeError):  # the loop has ended already
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=5.0)
-        self._thread = None
+            self._stop()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+            self._thread = None
 
     # --- the server ------------------------------------------------------------------------------------------
 
@@ -121,24 +115,18 @@ class AuthProxy:
                 listening.set_exception(error)
 
     async def _serve(self, listening: Future[int]) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        loop, end = asyncio.get_running_loop(), asyncio.Event()
+        self._stop = lambda: loop.call_soon_threadsafe(end.set)
         server = web.Server(self._handle)
-        options: dict[str, Any] = {
-            "access_log": None,
-            "logger": logging.Logger("proxy", level=logging.CRITICAL),  # refusals are ours to log
-            "max_line_size": LINE,
-            "max_field_size": LINE,
-            "max_headers": HEADERS,
-            "lingering_time": 0.0,
-        }
-        listener = await self._loop.create_server(
-            lambda: self._limits.guard(_Connection(server, loop=asyncio.get_running_loop(), **options), self._tls),
-            self._host,
-            self.port,
+        quiet = logging.Logger("proxy", level=logging.CRITICAL)  # refusals are ours to log
+        options: dict[str, Any] = {"access_log": None, "logger": quiet, "lingering_time": 0.0}
+        options |= {"max_line_size": LINE, "max_field_size": LINE, "max_headers": HEADERS}
+        listener = await loop.create_server(
+            lambda: self._limits.guard(_Connection(server, loop=loop, **options), self._tls), self._host, self.port
         )
         async with listener, aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._client:
             listening.set_result(listener.sockets[0].getsockname()[1])
-            await self._stop.wait()
+            await end.wait()
             listener.close()
             closing = (socket.close(code=aiohttp.WSCloseCode.GOING_AWAY) for socket in tuple(self._sockets))
             await asyncio.gather(*closing, return_exceptions=True)
@@ -203,14 +191,8 @@ class AuthProxy:
 class _Connection(web.RequestHandler):
     """Refusals that aiohttp makes by itself, of requests that it cannot read, in the form of ours."""
 
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        super().handle_error(request, status, exc, message)  # raises where part of an answer is sent already
+    def handle_error(self, request: web.BaseRequest, status: int = 500, *why: Any, **named: Any) -> web.StreamResponse:
+        super().handle_error(request, status, *why, **named)  # raises where part of an answer is sent already
         return _refusal(status)
 
 

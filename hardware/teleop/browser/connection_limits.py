@@ -21,16 +21,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import websockets.asyncio.server
-
-
-class _Open(NamedTuple):
-    """One connection: its origin, and the limits that will cut it."""
-
-    address: str
-    timer: asyncio.TimerHandle | None
 
 
 class ConnectionLimits:
@@ -44,7 +37,8 @@ class ConnectionLimits:
 
     def __init__(self, most: int, of_one: int, request_s: float) -> None:
         self.most, self.of_one, self.request_s = most, of_one, request_s
-        self._open: dict[object, _Open] = {}
+        # The socket of a connection → its origin, and the timer that will cut it.
+        self._open: dict[object, tuple[str, asyncio.TimerHandle | None]] = {}
 
     @property
     def open(self) -> int:
@@ -62,28 +56,28 @@ class ConnectionLimits:
 
     def enter(self, transport: asyncio.Transport) -> bool:
         """Count a new connection; False, and the connection is cut, where there are too many."""
-        address = _address(transport)
-        of_this = sum(connection.address == address for connection in self._open.values())
+        address = (transport.get_extra_info("peername") or "?")[0]  # who has gone already has no name
+        of_this = sum(other == address for other, _ in self._open.values())
         if len(self._open) >= self.most or of_this >= self.of_one:
             transport.abort()
             return False
-        self._open[_socket(transport)] = _Open(address, None)
+        self._open[_socket(transport)] = address, None
         self._set(_socket(transport), transport, self.request_s)
         return True
 
     def leave(self, transport: asyncio.BaseTransport) -> None:
         """The connection has ended."""
-        left = self._open.pop(_socket(transport), None)
-        if left is not None and left.timer is not None:
-            left.timer.cancel()
+        _, timer = self._open.pop(_socket(transport), ("", None))
+        if timer is not None:
+            timer.cancel()
 
     def _set(self, socket: object, transport: asyncio.BaseTransport, seconds: float | None) -> None:
-        before = self._open[socket]
-        if before.timer is not None:
-            before.timer.cancel()
+        address, before = self._open[socket]
+        if before is not None:
+            before.cancel()
         abort = cast(asyncio.Transport, transport).abort
         timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, abort)
-        self._open[socket] = before._replace(timer=timer)
+        self._open[socket] = address, timer
 
 
 class _Guarded(asyncio.Protocol):
@@ -151,11 +145,6 @@ class _Guarded(asyncio.Protocol):
 def _socket(transport: asyncio.BaseTransport) -> object:
     """The socket that a connection and the TLS on it share."""
     return transport.get_extra_info("socket")
-
-
-def _address(transport: asyncio.BaseTransport) -> str:
-    peer = transport.get_extra_info("peername")
-    return str(peer[0]) if peer else "?"  # who has gone already has no name
 
 
 HEADER = "X-Robolearn-Key"

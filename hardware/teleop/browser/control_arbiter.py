@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.device import EpisodeEvent
+from hardware.teleop.device import Clock, EpisodeEvent
 from robolearn.core.se3 import matrix_to_quat
 
 Array = NDArray[np.float64]
@@ -80,7 +80,7 @@ class ControlArbiter:
       clock: steady time [s].
     """
 
-    def __init__(self, heartbeat_s: float = 0.3, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, heartbeat_s: float = 0.3, clock: Clock = time.monotonic) -> None:
         self.heartbeat_s = heartbeat_s
         self._clock = clock
         self._lock = threading.RLock()
