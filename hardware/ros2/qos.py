@@ -7,13 +7,7 @@ reports within the lease that a process is gone, even one killed with SIGKILL.
 from __future__ import annotations
 
 from rclpy.duration import Duration
-from rclpy.qos import (
-    DurabilityPolicy,
-    HistoryPolicy,
-    LivelinessPolicy,
-    QoSProfile,
-    ReliabilityPolicy,
-)
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, LivelinessPolicy, QoSProfile, ReliabilityPolicy
 
 LEASE_S = 0.25  # a second line behind heartbeats: the middleware renews it at two thirds, late on a busy machine
 COMMAND_LEASE_S = 0.2

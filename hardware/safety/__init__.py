@@ -8,12 +8,4 @@ from hardware.safety.filter import SafetyFilter
 from hardware.safety.states import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
 from robots.limits import Limits
 
-__all__ = [
-    "ArmCommand",
-    "JointTarget",
-    "Limits",
-    "PoseTarget",
-    "SafetyFilter",
-    "SafetyRefused",
-    "SafetyState",
-]
+__all__ = ["ArmCommand", "JointTarget", "Limits", "PoseTarget", "SafetyFilter", "SafetyRefused", "SafetyState"]

@@ -59,11 +59,7 @@ class JointOrder:
 
 
 def first_set_point(
-    joints: Sequence[str],
-    measured: list[float],
-    lower: list[float],
-    upper: list[float],
-    geometry: Geometry,
+    joints: Sequence[str], measured: list[float], lower: list[float], upper: list[float], geometry: Geometry
 ) -> list[float]:
     """(n,) where the set-point begins [rad]: where the arm is measured, inside its limits.
 

@@ -207,14 +207,7 @@ def programs(deployment: Deployment) -> list[Program]:
     ]
     task, module = ("", ()) if simulation is None else (simulation.task, simulation.module)
     return found + arm_programs(
-        deployment.contract,
-        robot,
-        priority,
-        deployment.enclaves,
-        task,
-        deployment.seed,
-        module,
-        deployment.dry_run,
+        deployment.contract, robot, priority, deployment.enclaves, task, deployment.seed, module, deployment.dry_run
     )
 
 

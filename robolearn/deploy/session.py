@@ -183,12 +183,7 @@ class Arm(Protocol):
 
 
 def run_session(
-    switch: SafetySwitch,
-    arm: Arm,
-    episodes: int,
-    *,
-    limit_s: float,
-    alive: Callable[[], None],
+    switch: SafetySwitch, arm: Arm, episodes: int, *, limit_s: float, alive: Callable[[], None]
 ) -> Iterator[EpisodeResult]:
     """Run exactly `episodes` episodes, and yield each when it is judged: whatever ends them all, those before count.
 
