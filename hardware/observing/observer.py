@@ -297,11 +297,8 @@ class Observer:
         return ""
 
     def observation(self) -> dict[str, NDArray]:
-        """Feature → (1, …), as `robolearn.core.Observation` of one world.
-
-        Raises:
-          NotObserved: an input is not fresh or not valid.
-        """
+        """Feature → (1, …), as `robolearn.core.Observation` of one world. Raises `NotObserved`: an input is not fresh
+        or not valid."""
         if problem := self.problem():
             raise NotObserved(problem)
         q = self.joints.q

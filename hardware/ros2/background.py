@@ -75,11 +75,8 @@ class Background:
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
-    """Poll `condition` until it is true, and return what it returned.
-
-    Raises:
-      RobolearnError: it was not within `timeout_s`; names `what`.
-    """
+    """Poll `condition` until it is true, and return what it returned. Raises `RobolearnError`: it was not within
+    `timeout_s`; names `what`."""
     end = time.monotonic() + timeout_s
     while True:
         if found := condition():

@@ -27,11 +27,8 @@ LIMIT_S = 15.0
 
 
 def round_trips(limit_s: float = LIMIT_S) -> dict[str, object]:
-    """Start a second process, send it messages and wait until they come back.
-
-    Raises:
-      TimeoutError: no answer within `limit_s`; the message has whether the other process was seen at all.
-    """
+    """Start a second process, send it messages and wait until they come back. Raises `TimeoutError`: no answer within
+    `limit_s`; the message has whether the other process was seen at all."""
     name = f"{NAMESPACE}/doctor_{os.getpid()}"
     command = [sys.executable, "-P", "-m", "hardware.ros2.dds_check", "--echo", name]
     with Background() as background:

@@ -25,10 +25,7 @@ def prepare() -> None:
 
     The wheels do not set AMENT_PREFIX_PATH, where ROS looks for them. What got lost is sent again soon (`fastdds.xml`).
     Nodes find only those of their own machine by default: another robot on the same network must never receive our
-    commands by accident.
-
-    Raises:
-      BadInput: rclpy is not there.
+    commands by accident. Raises `BadInput`: rclpy is not there.
     """
     if importlib.util.find_spec("rclpy") is None:
         raise BadInput(
@@ -51,10 +48,8 @@ SEGMENT = 16 * 1024 * 1024  # bytes, as in the file
 def make_room_for_pictures(folder: Path = Path("/dev/shm")) -> bool:
     """Let this process and its children publish from a large segment; before the first node is made.
 
-    A file of profiles that the user has set stays, and nothing is done where `folder` has too little left.
-
-    Returns:
-      Whether large pictures will go through.
+    A file of profiles that the user has set stays, and nothing is done where `folder` has too little left. Returns
+    whether large pictures will go through.
     """
     if os.environ.get(PROFILES, OURS) != OURS:
         return True

@@ -44,11 +44,7 @@ _OLD_S = 0.1
 
 
 def parse(text: str) -> dict[str, str]:
-    """Place → fault.
-
-    Raises:
-      BadInput: there is no such fault.
-    """
+    """Place → fault. Raises `BadInput`: there is no such fault."""
     found: dict[str, str] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         where, _, what = part.partition(":")

@@ -115,10 +115,7 @@ TICK_S = 0.02
 
 def has_actions(contract: Contract) -> bool:
     """True where the gripper is reached by this node; emulators of drivers do without actions that are not installed.
-
-    Raises:
-      BadInput: those of a real arm are not installed.
-    """
+    Raises `BadInput`: those of a real arm are not installed."""
     if contract.gripper is None or contract.gripper.action is None:
         return False
     try:

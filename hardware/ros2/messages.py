@@ -42,11 +42,8 @@ TYPES: dict[str, Any] = {
 
 
 def message_type(name: str) -> Any:
-    """The message class of a contract's type, `package/msg/Name` or `package/Name`.
-
-    Raises:
-      BadInput: a type that no topic of a contract may have.
-    """
+    """The message class of a contract's type, `package/msg/Name` or `package/Name`. Raises `BadInput`: a type that no
+    topic of a contract may have."""
     package, _, rest = name.partition("/")
     full = f"{package}/msg/{rest.removeprefix('msg/')}"
     if full not in TYPES:
@@ -55,11 +52,8 @@ def message_type(name: str) -> Any:
 
 
 def installed_type(name: str) -> Any:
-    """The class `package/msg/Name` or `package/action/Name`, of any package that this Python finds.
-
-    Raises:
-      BadInput: it is not installed here.
-    """
+    """The class `package/msg/Name` or `package/action/Name`, of any package that this Python finds. Raises `BadInput`:
+    it is not installed here."""
     package, kind, rest = (*name.split("/", 2), "", "")[:3]
     try:
         return getattr(importlib.import_module(f"{package}.{kind}"), rest)
@@ -169,11 +163,8 @@ def wrench(values: Sequence[float] | Array, stamp: float, frame: str = "base") -
 
 
 def pick(message: JointState, names: Sequence[str]) -> Array:
-    """(n,) positions of `names`, in that order, whatever the order in the message.
-
-    Raises:
-      BadInput: one is missing, comes twice, or has no position.
-    """
+    """(n,) positions of `names`, in that order, whatever the order in the message. Raises `BadInput`: one is missing,
+    comes twice, or has no position."""
     have = list(message.name)
     if len(have) != len(message.position):
         raise BadInput("joint state", got=f"{len(message.position)} positions", expected=f"{len(have)}")

@@ -77,11 +77,8 @@ log = logging.getLogger(__name__)
 
 
 def with_installed_conditions(contract: Contract) -> Contract:
-    """The contract; of a simulated arm without the conditions whose message types are not installed here.
-
-    Raises:
-      BadInput: a type of a real arm is not installed.
-    """
+    """The contract; of a simulated arm without the conditions whose message types are not installed here. Raises
+    `BadInput`: a type of a real arm is not installed."""
     found = []
     for condition in contract.conditions:
         try:

@@ -31,11 +31,8 @@ ACKNOWLEDGE_S = 0.5  # a node that has done its work waits at most so long until
 
 
 def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
-    """Run one node as `host` does, and print errors; the exit code of the process.
-
-    Returns:
-      0 ended by a signal or done, 1 failed, 2 bad input.
-    """
+    """Run one node as `host` does, and print errors; the exit code of the process. Returns 0 ended by a signal or done,
+    1 failed, 2 bad input."""
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
     # MuJoCo brings PyOpenGL along, which says of every process that it lacks a module that is not needed here.
     logging.getLogger("OpenGL").setLevel(logging.WARNING)
@@ -180,10 +177,8 @@ def _end_with_parent(stop: _Stop) -> None:
 def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:
     """Flags as ROS parameters: `--contract sim --seed=3` → `--ros-args -p contract:=sim -p seed:=3`.
 
-    What is already behind `--ros-args` stays as it is.
-
-    Raises:
-      BadInput: a flag that is none of `names`, or one without a value.
+    What is already behind `--ros-args` stays as it is. Raises `BadInput`: a flag that is none of `names`, or one
+    without a value.
     """
     argv = list(argv)
     split = argv.index("--ros-args") if "--ros-args" in argv else len(argv)

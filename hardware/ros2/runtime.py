@@ -147,19 +147,11 @@ class Node(LifecycleNode):
 
     @property
     def parameters(self) -> Any:
-        """The values of all parameters, as the dataclass of `defaults`.
-
-        Raises:
-          BadInput: one cannot be converted.
-        """
+        """The values of all parameters, as the dataclass of `defaults`. Raises `BadInput`: one cannot be converted."""
         return dataclasses.replace(self.defaults, **{name: self.value(name) for name in self._defaults})
 
     def value(self, name: str) -> Any:
-        """Parameter `name`, in the type of its default.
-
-        Raises:
-          BadInput: it cannot be converted.
-        """
+        """Parameter `name`, in the type of its default. Raises `BadInput`: it cannot be converted."""
         default, got = self._defaults[name], self.get_parameter(name).value
         kind = type(default)
         if kind is bool and isinstance(got, str):
@@ -219,11 +211,7 @@ class Node(LifecycleNode):
     # --- lifecycle -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Configure and activate, if `autostart`.
-
-        Raises:
-          RobolearnError: one of them failed; the cause.
-        """
+        """Configure and activate, if `autostart`. Raises `RobolearnError`: one of them failed; the cause."""
         if self.hosted:
             realtime(self.value("realtime_priority"), self.other_threads)
         if not self.value("autostart"):

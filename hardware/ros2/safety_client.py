@@ -94,11 +94,7 @@ class SafetyClient:
 
     def wait_ready(self, timeout_s: float = 20.0, *, policy: bool = True) -> None:
         """Wait until the safety node answers and receives the dead-man's heartbeats, and, if `policy`, until that and
-        the streamer are ready.
-
-        Raises:
-          RobolearnError: not within the time; the message names what is missing.
-        """
+        the streamer are ready. Raises `RobolearnError`: not within the time; the message names what is missing."""
         end = time.monotonic() + timeout_s
 
         def left() -> float:
@@ -124,11 +120,8 @@ class SafetyClient:
                 raise RobolearnError(f"{error}: {getattr(self, name).get('reason') or 'it gives no reason'}") from None
 
     def arm(self, timeout_s: float = 10.0) -> None:
-        """Hold the dead-man and arm. What passes by itself within the time (a joint state late) is asked again.
-
-        Raises:
-          RobolearnError: the safety node refuses; its reason.
-        """
+        """Hold the dead-man and arm. What passes by itself within the time (a joint state late) is asked again. Raises
+        `RobolearnError`: the safety node refuses; its reason."""
         self.hold()
         end = time.monotonic() + timeout_s
         while True:
@@ -141,38 +134,22 @@ class SafetyClient:
             time.sleep(0.1)
 
     def disarm(self, timeout_s: float = 5.0) -> None:
-        """Brake to rest as planned, and wait for it.
-
-        Raises:
-          RobolearnError: refused, or not disarmed within the time.
-        """
+        """Brake to rest as planned, and wait for it. Raises `RobolearnError`: refused, or not disarmed in time."""
         self._must(topics.DISARM, timeout_s)
         self.wait_for(SafetyState.DISARMED, timeout_s)
 
     def reset(self, timeout_s: float = 5.0) -> None:
-        """Leave LATCHED.
-
-        Raises:
-          RobolearnError: refused, or not disarmed within the time.
-        """
+        """Leave LATCHED. Raises `RobolearnError`: refused, or not disarmed within the time."""
         self._must(topics.RESET, timeout_s)
         self.wait_for(SafetyState.DISARMED, timeout_s)
 
     def estop(self, timeout_s: float = 5.0) -> None:
-        """Stop at once.
-
-        Raises:
-          RobolearnError: the safety node does not answer.
-        """
+        """Stop at once. Raises `RobolearnError`: the safety node does not answer."""
         self._must(topics.ESTOP, timeout_s)
 
     def call(self, service: str, timeout_s: float = 5.0, *, at_once: bool = False) -> tuple[bool, str]:
-        """Call any Trigger service; True where it was done, and the message.
-
-        Raises:
-          SafetySilent: the safety node hangs.
-          RobolearnError: it is not there, or does not answer within the time.
-        """
+        """Call any Trigger service; True where it was done, and the message. Raises `SafetySilent`: the safety node
+        hangs; `RobolearnError`: it is not there, or does not answer within the time."""
         client = self._calls.get(service)
         if client is None:
             client = self._calls[service] = self.node.create_client(Trigger, service)
@@ -190,11 +167,8 @@ class SafetyClient:
         return bool(answer.success), str(answer.message)
 
     def wait_for(self, state: str, timeout_s: float = 5.0) -> SafetyReport:
-        """Wait for a state of the safety node.
-
-        Raises:
-          RobolearnError: it is not reached within the time; the message has the state and its reason.
-        """
+        """Wait for a state of the safety node. Raises `RobolearnError`: it is not reached within the time; the message
+        has the state and its reason."""
         try:
             wait_until(lambda: self._meanwhile(self.state == state), timeout_s, f"the safety node to be {state}")
         except SafetySilent:

@@ -53,11 +53,8 @@ class StationNode(Node):
         self._given = contract
 
     def station(self) -> Contract:
-        """The contract.
-
-        Raises:
-          BadInput: there is none of that name, it breaks the schema, or this node is in another namespace.
-        """
+        """The contract. Raises `BadInput`: there is none of that name, it breaks the schema, or this node is in another
+        namespace."""
         return self.placed(self._given or load_contract(self.value("contract"), self.station_namespace))
 
     @property
@@ -66,11 +63,8 @@ class StationNode(Node):
         return namespace_of_station(self.get_namespace())
 
     def placed(self, contract: Contract) -> Contract:
-        """`contract`, if this node is where its nodes are.
-
-        Raises:
-          BadInput: it is elsewhere, where it is not received.
-        """
+        """`contract`, if this node is where its nodes are. Raises `BadInput`: it is elsewhere, where it is not
+        received."""
         if contract.namespace != self.station_namespace:
             raise BadInput(
                 f"namespace of node {self.get_name()}",

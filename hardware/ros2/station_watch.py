@@ -124,11 +124,8 @@ class StationWatch:
 
 
 def watch(contract: Contract, seconds: float, domain: int | None = None) -> SeenStation:
-    """Watch a station for `seconds`, after one in which everybody finds each other.
-
-    Raises:
-      BadInput: `seconds` is not more than 0.
-    """
+    """Watch a station for `seconds`, after one in which everybody finds each other. Raises `BadInput`: `seconds` is not
+    more than 0."""
     if not seconds > 0:
         raise BadInput("--seconds", got=seconds, expected="more than 0")
     with Background(domain) as background:

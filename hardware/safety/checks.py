@@ -155,11 +155,8 @@ class Reach:
         self._chain, self._rest = robot.chain, np.asarray(robot.home)
 
     def joints(self, target: PoseTarget, start: list[float]) -> list[float]:
-        """Joint positions [rad] of a pose, near `start`.
-
-        Raises:
-          Refused: numbers that are not finite, shapes, a quaternion that is not one, or a pose that is not reached.
-        """
+        """Joint positions [rad] of a pose, near `start`. Raises `Refused`: numbers that are not finite, shapes, a
+        quaternion that is not one, or a pose that is not reached."""
         position = finite("target position", target.position)
         quat = finite("target quaternion", target.quaternion)
         if len(position) != 3 or len(quat) != 4:

@@ -19,11 +19,8 @@ from robots.spec import RobotSpec
 
 
 def check_parts(robot: RobotSpec, joints: tuple[str, ...], limits: Limits, period: float) -> None:
-    """Check that the parts fit together.
-
-    Raises:
-      BadInput: the sizes do not agree, limits are looser than the robot's, or the period is not in (0, 0.05] s.
-    """
+    """Check that the parts fit together. Raises `BadInput`: the sizes do not agree, limits are looser than the robot's,
+    or the period is not in (0, 0.05] s."""
     if len(joints) != robot.chain.n or limits.n != robot.chain.n:
         raise BadInput("joints", got=f"{len(joints)} names, {limits.n} limits", expected=f"{robot.chain.n} of each")
     if not 0.0 < period <= 0.05:

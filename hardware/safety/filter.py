@@ -114,12 +114,8 @@ class SafetyFilter:
 
     def arm(self, opening: float | None = None) -> None:
         """DISARMED → ARMED: hold still until the first target comes: the arm where it is measured, the gripper at
-        `opening` [m], where that is known.
-
-        Raises:
-          SafetyRefused: latched or braking; dead-man not held; no fresh joint state; not measured at rest for a while;
-            outside the limits.
-        """
+        `opening` [m], where that is known. Raises `SafetyRefused`: latched or braking; dead-man not held; no fresh
+        joint state; not measured at rest for a while; outside the limits."""
         if self.state is SafetyState.ARMED:
             return
         try:
@@ -152,11 +148,7 @@ class SafetyFilter:
             self._machine.fault(reason)
 
     def reset(self) -> None:
-        """LATCHED → DISARMED.
-
-        Raises:
-          SafetyRefused: ARMED or still BRAKING.
-        """
+        """LATCHED → DISARMED. Raises `SafetyRefused`: ARMED or still BRAKING."""
         self._machine.reset()
 
     def stop(self, reason: str, stage: str = "stop") -> None:
@@ -219,11 +211,7 @@ class SafetyFilter:
             self._refuse(error)
 
     def step(self) -> ArmCommand | None:
-        """Move the set-point by one period.
-
-        Returns:
-          What to send to the controller; None when DISARMED or LATCHED.
-        """
+        """Move the set-point by one period. Returns what to send to the controller; None when DISARMED or LATCHED."""
         begun = time.perf_counter()
         command = self._step() if self.state in (SafetyState.ARMED, SafetyState.BRAKING) else None
         if command is not None:

@@ -99,11 +99,8 @@ def _support(points, first, end, frame, x, y, z):
 
 @borrowing()
 def _nearest(s, size, v):
-    """Nearest point of the simplex to the origin into `v`; keeps the corners that it needs, in front.
-
-    Returns:
-      How many those are; 4: the origin is inside.
-    """
+    """Nearest point of the simplex to the origin into `v`; keeps the corners that it needs, in front. Returns how many
+    those are; 4: the origin is inside."""
     if size == 1:
         v[0], v[1], v[2] = s[0, 0], s[0, 1], s[0, 2]
         return 1

@@ -42,11 +42,8 @@ class JointOrder:
         self._index: list[int] = []
 
     def pick(self, names: tuple[str, ...], positions: ArrayLike) -> list[float]:
-        """(n,) positions [rad] in the order of `joints`.
-
-        Raises:
-          Refused: a joint is missing, a value is not finite, or there are not as many values as names.
-        """
+        """(n,) positions [rad] in the order of `joints`. Raises `Refused`: a joint is missing, a value is not finite,
+        or there are not as many values as names."""
         if names != self._names:
             missing = [name for name in self.joints if name not in names]
             if missing:
@@ -155,11 +152,8 @@ class MeasuredArm:
         self._problem = "none has arrived"
 
     def take(self, names: Sequence[str], positions: ArrayLike, now: float, *, armed: bool) -> None:
-        """A joint state arrived at the time `now` [s]; while `armed` it is no sample of an arm at rest.
-
-        Raises:
-          Refused: it cannot be used.
-        """
+        """A joint state arrived at the time `now` [s]; while `armed` it is no sample of an arm at rest. Raises
+        `Refused`: it cannot be used."""
         try:
             self.positions = self._order.pick(tuple(names), positions)
         except Exception as error:
@@ -176,21 +170,14 @@ class MeasuredArm:
             self._rest.add(self.positions, now)
 
     def fresh(self, now: float) -> list[float]:
-        """(n,) newest positions [rad].
-
-        Raises:
-          Refused: they are stale.
-        """
+        """(n,) newest positions [rad]. Raises `Refused`: they are stale."""
         checks.fresh("joint state", "the joint state", now - self.at, self._timeout)
         assert self.positions is not None
         return self.positions
 
     def at_rest(self, now: float) -> list[float]:
-        """(n,) positions [rad] where the arm rests.
-
-        Raises:
-          Refused: the newest joint state cannot be used or is stale, or the arm has not been at rest for long enough.
-        """
+        """(n,) positions [rad] where the arm rests. Raises `Refused`: the newest joint state cannot be used or is
+        stale, or the arm has not been at rest for long enough."""
         if self._problem:
             raise Refused("joint state", f"no joint state that can be used: {self._problem}")
         positions = self.fresh(now)

@@ -100,11 +100,7 @@ class StateMachine:
         self._after = SafetyState.LATCHED  # where BRAKING leads
 
     def arm(self) -> None:
-        """DISARMED → ARMED.
-
-        Raises:
-          SafetyRefused: LATCHED or BRAKING.
-        """
+        """DISARMED → ARMED. Raises `SafetyRefused`: LATCHED or BRAKING."""
         if self.state is SafetyState.LATCHED:
             raise SafetyRefused(f"latched ({self.reason}): reset first, then arm")
         if self.state is SafetyState.BRAKING:
@@ -147,11 +143,7 @@ class StateMachine:
             self._go(self._after, self.reason)
 
     def reset(self) -> None:
-        """LATCHED → DISARMED; nothing to do in DISARMED.
-
-        Raises:
-          SafetyRefused: ARMED or BRAKING.
-        """
+        """LATCHED → DISARMED; nothing to do in DISARMED. Raises `SafetyRefused`: ARMED or BRAKING."""
         if self.state is SafetyState.ARMED:
             raise SafetyRefused("armed: there is nothing to reset; disarm to stop")
         if self.state is SafetyState.BRAKING:

@@ -254,11 +254,7 @@ class SafetySupervisor:
         return self._operators.unauthorised(caller)
 
     def arm(self) -> None:
-        """DISARMED → ARMED.
-
-        Raises:
-          SafetyRefused: see `SafetyFilter.arm`.
-        """
+        """DISARMED → ARMED. Raises `SafetyRefused`: see `SafetyFilter.arm`."""
         self._streaming, self._answered, self._set_point = False, True, None
         self._stuck.begin()
         self.arming += 1

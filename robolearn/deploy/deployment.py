@@ -157,11 +157,8 @@ def deploy(
 
 
 def checked(deployment: Deployment) -> Deployment:
-    """`deployment` with the words that its policy is told; nothing is started or asked for.
-
-    Raises:
-      BadInput: there is no such device, or the policy does not fit the arm, its words or its goals.
-    """
+    """`deployment` with the words that its policy is told; nothing is started or asked for. Raises `BadInput`: there is
+    no such device, or the policy does not fit the arm, its words or its goals."""
     from policies.storage.loading import check_goals_given, check_policy, check_words, needed_by
 
     if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway

@@ -197,11 +197,8 @@ LAST_DOMAIN = 232  # of DDS: each domain has UDP ports of its own
 
 
 def choose_domain(domain: int | None, simulated: bool) -> None:
-    """Set ROS_DOMAIN_ID: as asked for, else as it is, else one that is likely to be free for a simulated arm.
-
-    Raises:
-      BadInput: there is no such domain.
-    """
+    """Set ROS_DOMAIN_ID: as asked for, else as it is, else one that is likely to be free for a simulated arm. Raises
+    `BadInput`: there is no such domain."""
     check_domain(domain)
     if domain is not None:
         os.environ["ROS_DOMAIN_ID"] = str(domain)

@@ -108,11 +108,8 @@ class Contract:
         return Interface(observation, action, self.control_hz, self.robot.name, self.action_kind)
 
     def with_objects(self, names: Iterable[str]) -> Contract:
-        """This contract for a task whose privileged vector has the components `names`.
-
-        Raises:
-          BadInput: names are given and the station has no `objects` topic.
-        """
+        """This contract for a task whose privileged vector has the components `names`. Raises `BadInput`: names are
+        given and the station has no `objects` topic."""
         names = tuple(names)
         if names and self.objects is None:
             raise BadInput(
@@ -121,11 +118,7 @@ class Contract:
         return dataclasses.replace(self, object_names=names)
 
     def with_cameras(self, names: Iterable[str]) -> Contract:
-        """This contract with some of its cameras only.
-
-        Raises:
-          BadInput: it has no camera of that name.
-        """
+        """This contract with some of its cameras only. Raises `BadInput`: it has no camera of that name."""
         names = tuple(names)
         for name in names:
             if name not in self.cameras:

@@ -41,11 +41,8 @@ MILLIMETRE = 1e-3
 
 
 def picture(message: Any, camera: Camera) -> NDArray[np.uint8]:
-    """(H, W, 3) rgb of a sensor_msgs Image or CompressedImage, cut and resized as `camera` has it.
-
-    Raises:
-      BadInput: see `raw_picture`, or a crop beyond its edges.
-    """
+    """(H, W, 3) rgb of a sensor_msgs Image or CompressedImage, cut and resized as `camera` has it. Raises `BadInput`:
+    see `raw_picture`, or a crop beyond its edges."""
     import cv2
 
     rgb = raw_picture(message, camera.depth)
@@ -59,19 +56,13 @@ def picture(message: Any, camera: Camera) -> NDArray[np.uint8]:
 
 def raw_picture(message: Any, depth: tuple[float, float] | None = None) -> NDArray[np.uint8]:
     """(H, W, 3) rgb of a sensor_msgs Image or CompressedImage as it is; of a depth image, by the range `depth` [m].
-
-    Raises:
-      BadInput: an encoding that is not read, data that is no picture, or a depth image without a range.
-    """
+    Raises `BadInput`: an encoding that is not read, data that is no picture, or a depth image without a range."""
     return _raw(message, depth) if hasattr(message, "encoding") else _compressed(message)
 
 
 def crop_of(camera: Camera, raw: tuple[int, int]) -> tuple[int, int, int, int]:
-    """(top, left, height, width) that `camera` cuts out of pictures of the size `raw` = (height, width) [px].
-
-    Raises:
-      BadInput: it is beyond their edges.
-    """
+    """(top, left, height, width) that `camera` cuts out of pictures of the size `raw` = (height, width) [px]. Raises
+    `BadInput`: it is beyond their edges."""
     height, width = raw
     if camera.crop is None:
         return 0, 0, height, width

@@ -38,12 +38,8 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path) -> Any:
-    """The content of the file `path`.
-
-    Raises:
-      BadInput: it is no YAML, or larger or deeper than a contract; the message is one line and names the line.
-      OSError: it cannot be read.
-    """
+    """The content of the file `path`. Raises `BadInput`: it is no YAML, or larger or deeper than a contract; the
+    message is one line and names the line; `OSError`: it cannot be read."""
     with path.open("rb") as file:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
