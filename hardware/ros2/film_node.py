@@ -13,17 +13,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.node_parameters import FilmParameters
 from hardware.observing.observer import JointReader
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_joints
+from hardware.ros2.runtime import Node
 from hardware.ros2.scene import MarkerArray, read_scene
-from hardware.ros2.station_node import StationNode, StationOptions
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.scene import Scene
 from robots.stations import Contract
@@ -66,21 +65,19 @@ Write = Callable[[Path, Iterable[Picture], float], object]
 """write(path, pictures, pictures per second) until there are no more."""
 
 
-class FilmNode(StationNode):
+class FilmNode(Node):
     """The node `film`. Parameters: `contract`, `task` (of the simulated arm), `out`.
 
     Args:
       make_drawer: contract and task → the drawer.
       write: writes the film.
-      station: see `StationNode`.
+      station: see `Node`.
     """
 
     stop_limit_s = 170.0
 
-    def __init__(
-        self, make_drawer: Callable[[Contract, str], Drawer], write: Write, **station: Unpack[StationOptions]
-    ) -> None:
-        super().__init__("film", FilmParameters(), **station)
+    def __init__(self, make_drawer: Callable[[Contract, str], Drawer], write: Write, **station: Any) -> None:
+        super().__init__("film", **station)
         self._make_drawer, self._write = make_drawer, write
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
@@ -93,14 +90,13 @@ class FilmNode(StationNode):
         self._frames: queue.SimpleQueue[Callable[[], Seen] | None] = queue.SimpleQueue()
         self._newest: dict[str, Any] = {}
         self._most, self._lost, self._sees = BEHIND[c.simulated], 0, False
-        self._inputs: list[Callable[[], None]] = []
         if c.simulated:
-            self._inputs = hear_joints(self, c, self._on_joints)
-            self._inputs.append(self.poll(MarkerArray, topics.SIM_SCENE, self._on_scene, qos.latched()))
+            hear_joints(self, c, self._on_joints)
+            self.hear(MarkerArray, topics.SIM_SCENE, self._on_scene, qos.latched())
         else:
             for name, camera in c.cameras.items():
                 kind = messages.message_type(camera.type)
-                self._inputs.append(self.poll(kind, camera.topic, self._on_image(name), qos.sensor(2)))
+                self.hear(kind, camera.topic, self._on_image(name), qos.sensor(2))
         self._thread = threading.Thread(target=self._film, name="film", daemon=True)
         self._thread.start()
         self.beat(1.0 / c.control_hz, self._tick)
@@ -131,8 +127,7 @@ class FilmNode(StationNode):
         if self._failure is not None:
             self.done = True
             return
-        for take in self._inputs:
-            take()
+        self.take_all()
         seen = self._look()
         if seen is None:
             return

@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any
 
 from rclpy.action.client import ActionClient
 from rclpy.subscription import MessageInfo
@@ -25,11 +25,10 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hardware.execution.gripper_goals import GripperGoals
-from hardware.node_parameters import GripperParameters
 from hardware.observing.observer import JointReader
 from hardware.ros2 import messages, qos
 from hardware.ros2.observation_inputs import hear_joints
-from hardware.ros2.station_node import StationNode, StationOptions
+from hardware.ros2.runtime import Node
 from robolearn.core import BadInput
 from robots.stations import FRANKA_GRASP, Contract, GripperAction
 
@@ -127,11 +126,11 @@ def has_actions(contract: Contract) -> bool:
     return True
 
 
-class GripperNode(StationNode):
-    """Openings in, goals out. Args: see `StationNode`."""
+class GripperNode(Node):
+    """Openings in, goals out. Args: see `Node`."""
 
-    def __init__(self, **station: Unpack[StationOptions]) -> None:
-        super().__init__("gripper", GripperParameters(), **station)
+    def __init__(self, **station: Any) -> None:
+        super().__init__("gripper", **station)
 
     def configure(self) -> None:
         contract = self.contract = self.station()
@@ -146,7 +145,7 @@ class GripperNode(StationNode):
         self._topic = contract.gripper.topic
         self._goals = GripperGoals(contract.robot.gripper.max_width)
         self._reader = JointReader(contract)
-        self._joints = hear_joints(self, contract, self._on_joints)
+        hear_joints(self, contract, self._on_joints)
         kind, name = self._action.type, self._action.name
         if kind == FRANKA_GRASP:
             self._actions[False] = ActionClient(
@@ -155,7 +154,7 @@ class GripperNode(StationNode):
             self._actions[True] = ActionClient(self, messages.installed_type(kind), f"{name}/grasp")
         else:
             self._actions[False] = self._actions[True] = ActionClient(self, messages.installed_type(kind), name)
-        self._take: Callable[[], None] | None = None  # the openings that have come; None: not listening
+        self._listens = False  # to openings
         self._goal: ActionGoal | None = None  # under way
         self._refused = 0
 
@@ -174,24 +173,23 @@ class GripperNode(StationNode):
         self._stop_listening()
 
     def cleanup(self) -> None:
-        for subscription in list(self.subscriptions):
-            self.destroy_subscription(subscription)
+        self.unhear(*(topic for topic, _ in self._inputs))
         for client in {id(one): one for one in self._actions.values()}.values():
             client.destroy()
 
     def _look(self) -> None:
         there = all(client.server_is_ready() for client in self._actions.values())
-        if there and self._take is None:
-            self._take = self.poll(Float64MultiArray, self._topic, self._on_opening, qos.CONTROLLER)
-        elif not there and self._take is not None:
+        if there and not self._listens:
+            self._listens = True
+            self.hear(Float64MultiArray, self._topic, self._on_opening, qos.CONTROLLER)
+        elif not there and self._listens:
             log.error("the gripper's action servers are gone")
             self._stop_listening()
 
     def _stop_listening(self) -> None:
         """The safety node does not arm an arm whose gripper has no listener."""
-        self._take = None
-        for subscription in [one for one in self.subscriptions if one.topic_name == self._topic]:
-            self.destroy_subscription(subscription)
+        self._listens = False
+        self.unhear(self._topic)
         self._give_up()
 
     def _give_up(self) -> None:
@@ -209,9 +207,8 @@ class GripperNode(StationNode):
         self._goals.want(values[0] if self.contract.gripper_takes_opening else self.contract.gripper_width(values))
 
     def _tick(self) -> None:
-        for take in (*self._joints, *([self._take] if self._take else [])):
-            take()
-        if self._take is None:
+        self.take_all()
+        if not self._listens:
             return
         if self._goal is not None and self._goal.silent:
             log.error("the gripper's driver does not answer: its goal of %.3f m is given up", self._goals.goal)

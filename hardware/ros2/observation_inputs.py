@@ -22,35 +22,33 @@ from robolearn.core import BadInput
 from robots.stations import Camera, Condition, Contract
 
 
-def hear_joints(
-    node: Node, contract: Contract, callback: Callable[[JointState, MessageInfo], None]
-) -> list[Callable[[], None]]:
-    """Subscriptions to the joints of arm and gripper, which may come on two topics; see `Node.poll`."""
-    heard = [contract.joint_states, *([contract.gripper_states] if contract.gripper_states else [])]
-    return [node.poll(JointState, topic.topic, callback, qos.sensor()) for topic in heard]
+def hear_joints(node: Node, contract: Contract, callback: Callable[[JointState, MessageInfo], None]) -> None:
+    """Hear the joints of arm and gripper, which may come on two topics; see `Node.hear`."""
+    for topic in (contract.joint_states, contract.gripper_states):
+        if topic is not None:
+            node.hear(JointState, topic.topic, callback, qos.sensor())
 
 
 class ObservationInputs:
     """The subscriptions of `node` to what `features` are made of.
 
     Attributes:
-      inputs: take what has arrived from each of them.
       stamp: of the newest joint state, as it was sent: a chunk or target made from it carries the same.
     """
 
     def __init__(self, node: Node, contract: Contract, observer: Observer, features: Collection[str]) -> None:
         self._observer = observer
         self.stamp = Time()
-        self.inputs = hear_joints(node, contract, self._on_joints)
+        hear_joints(node, contract, self._on_joints)
         if "objects" in features and contract.objects is not None:
-            self.inputs.append(node.poll(JointState, contract.objects.topic, self._on_objects, qos.sensor()))
+            node.hear(JointState, contract.objects.topic, self._on_objects, qos.sensor())
         if observer.contact is not None and contract.contact is not None:
             kind = messages.message_type(contract.contact.type)
-            self.inputs.append(node.poll(kind, contract.contact.topic, self._on_contact, qos.sensor()))
+            node.hear(kind, contract.contact.topic, self._on_contact, qos.sensor())
         for name, camera in contract.cameras.items():
             if f"images.{name}" in features:
                 kind = messages.message_type(camera.type)
-                self.inputs.append(node.poll(kind, camera.topic, self._on_image(name, camera), qos.sensor(2)))
+                node.hear(kind, camera.topic, self._on_image(name, camera), qos.sensor(2))
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
         if self._observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
@@ -92,17 +90,15 @@ def with_installed_conditions(contract: Contract) -> Contract:
     return dataclasses.replace(contract, conditions=tuple(found))
 
 
-def hear_conditions(
-    contract: Contract, hear: Callable[..., Callable[[], None]], heard: Callable[[str, float], None]
-) -> list[Callable[[], None]]:
+def hear_conditions(contract: Contract, hear: Callable[..., None], heard: Callable[[str, float], None]) -> None:
     """Subscribe to all of them by `hear` (type, topic, callback, QoS); `heard` receives their names and values."""
 
-    def subscribe(one: Condition) -> Callable[[], None]:
+    def subscribe(one: Condition) -> None:
         def callback(message: Any, info: Any) -> None:
             # A field that is not there is no number, which permits nothing.
             heard(one.name, float(getattr(message, one.field, "nan")))
 
-        profile = qos.latched() if one.latched else qos.sensor()
-        return hear(messages.installed_type(one.type), one.topic, callback, profile)
+        hear(messages.installed_type(one.type), one.topic, callback, qos.latched() if one.latched else qos.sensor())
 
-    return [subscribe(condition) for condition in contract.conditions]
+    for condition in contract.conditions:
+        subscribe(condition)

@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -35,7 +35,7 @@ from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import ObservationInputs
-from hardware.ros2.station_node import StationNode, StationOptions
+from hardware.ros2.runtime import Node
 from robolearn.core import BadInput, Interface, Observation, Policy, RobolearnError, bind_policy
 
 log = logging.getLogger(__name__)
@@ -57,16 +57,16 @@ class _Request:
     acts: bool  # else the policy only takes it into its history
 
 
-class PolicyNode(StationNode):
+class PolicyNode(Node):
     """Runs a policy on observations and publishes its action chunks.
 
     Args:
       load: opens the policy that the parameter `policy` names, with the values of `PolicyOpening`.
-      station: see `StationNode`.
+      station: see `Node`.
     """
 
-    def __init__(self, load: Callable[..., Policy], **station: Unpack[StationOptions]) -> None:
-        super().__init__("policy", PolicyParameters(), **station)
+    def __init__(self, load: Callable[..., Policy], **station: Any) -> None:
+        super().__init__("policy", **station)
         self._load = load
         self._slot: queue.Queue[_Request | None] = queue.Queue(1)
         self._worker: threading.Thread | None = None
@@ -101,10 +101,7 @@ class PolicyNode(StationNode):
         self._alive_publisher = self.create_publisher(Empty, topics.POLICY_ALIVE, qos.ALIVE)
         self._alive_at = -math.inf
         self._observation_inputs = ObservationInputs(self, contract, self.observer, needed.observation)
-        self._inputs = [
-            self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
-            *self._observation_inputs.inputs,
-        ]
+        self.hear(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
         self.beat(LOOK_S, self._tick)
         self.every(0.5, self._report)
         # Inference holds the interpreter for up to 5 ms by default; joint states must not wait that long.
@@ -133,8 +130,7 @@ class PolicyNode(StationNode):
             self.policy.begin(np.ones(1, dtype=bool))
 
     def _tick(self) -> None:
-        for take in self._inputs:
-            take()
+        self.take_all()
         now = time.monotonic()
         if now - self._alive_at >= ALIVE_S:
             self._alive_at = now

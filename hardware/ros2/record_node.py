@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from rclpy.subscription import MessageInfo
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.node_parameters import RecordParameters, TeleopParameters
+from hardware.node_parameters import TeleopParameters
 from hardware.observing.observer import Observer
 from hardware.recording import Recording, Session, StorageThread
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import step_back
-from hardware.ros2.station_node import StationOptions
 from hardware.ros2.teleop_node import TeleopNode
 
 
@@ -28,7 +27,7 @@ class RecordNode(TeleopNode):
       defaults: its parameters.
       name: of the node.
       make: of the recording, `Recording` or a class derived from it.
-      station: see `StationNode`.
+      station: see `Node`.
 
     Attributes:
       recording: the logic, once configured.
@@ -42,9 +41,9 @@ class RecordNode(TeleopNode):
         defaults: TeleopParameters | None = None,
         make: Callable[..., Recording] = Recording,
         name: str = "record",
-        **station: Unpack[StationOptions],
+        **station: Any,
     ) -> None:
-        super().__init__(name=name, defaults=defaults or RecordParameters(), **station)
+        super().__init__(name=name, defaults=defaults, **station)
         self._make_session, self._make = make_session, make
         self.recording: Recording | None = None
         self.monitor: dict[str, Any] = {}
@@ -67,7 +66,7 @@ class RecordNode(TeleopNode):
     def configure(self) -> None:
         super().configure()
         assert self.recording is not None
-        self.inputs.append(self.poll(JointTrajectory, topics.ACCEPTED, self._on_accepted, qos.ACCEPTED))
+        self.hear(JointTrajectory, topics.ACCEPTED, self._on_accepted, qos.ACCEPTED)
         if self.recording.session.simulated:
             self.create_subscription(String, topics.SIM_EPISODE, self._on_episode, qos.latched(10))
             self.create_subscription(String, topics.SIM_MONITOR, self._on_monitor, qos.latched())

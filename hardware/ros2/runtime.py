@@ -1,7 +1,8 @@
-"""The base class of our nodes: lifecycle nodes that configure and activate themselves, with fixed parameters.
+"""The base class of our nodes: lifecycle nodes of a station that configure and activate themselves.
 
-A node with work to finish before it ends (the safety node brakes) overrides `begin_stop` and `stopped`. Nodes
-log through `logging`: rclpy's loggers look their caller up, which can take 0.1 s the first time.
+Parameters are fixed while a node is configured; the contract is one, or comes from the program. A node with work to
+finish before it ends (the safety node brakes) overrides `begin_stop` and `stopped`. Nodes log through `logging`:
+rclpy's loggers look their caller up, which can take 0.1 s the first time.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ import dataclasses
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
+import rclpy.node
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock
@@ -25,10 +27,13 @@ from rclpy.qos import QoSProfile
 from rclpy.subscription import MessageInfo, Subscription
 from rclpy.timer import Timer
 
-from hardware.node_parameters import NodeParameters
-from hardware.ros2.topics import NAMESPACE
+from hardware.node_parameters import NODES, NodeParameters
+from hardware.ros2.topics import NAMESPACE, namespace_of_nodes, namespace_of_station
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.machine import own_schedule, set_schedule, threads
+from robots.stations import Contract, load_contract
+
+log = logging.getLogger(__name__)
 
 
 def realtime(priority: int, other_threads: Collection[int] = ()) -> bool:
@@ -68,8 +73,6 @@ def _background(priority: int) -> int:
     return max(1, priority // 2)
 
 
-log = logging.getLogger(__name__)
-
 Value = bool | int | float | str
 STEADY = ClockType.STEADY_TIME
 
@@ -78,8 +81,9 @@ class Node(LifecycleNode):
     """A lifecycle node whose parameters are fixed while it is configured.
 
     Args:
-      name: node name; its namespace is `/robolearn` unless remapped.
-      defaults: its parameters; a default also fixes the type.
+      name: node name; its namespace is that of the station's nodes unless remapped.
+      defaults: its parameters, by default those of `NODES`; a default also fixes the type.
+      contract: the station, in place of the parameter `contract`.
       context: the rclpy context, for several in one process.
       overrides: parameter values from the program, below those of the command line.
 
@@ -93,23 +97,27 @@ class Node(LifecycleNode):
     def __init__(
         self,
         name: str,
-        defaults: NodeParameters,
+        defaults: NodeParameters | None = None,
         *,
+        contract: Contract | None = None,
         context: Context | None = None,
-        namespace: str = NAMESPACE,
         overrides: Mapping[str, Value] | None = None,
     ) -> None:
-        super().__init__(name, namespace=namespace, context=context)
+        self.defaults = defaults or NODES[name]()
+        self._defaults, given = vars(self.defaults), dict(overrides or {})
+        asked = {**self._defaults, **given}["contract"]
+        with nullcontext(contract.namespace) if contract else _asked_for(name, str(asked), context) as station:
+            super().__init__(name, namespace=namespace_of_nodes(station), context=context)
+        self._given = contract
         self._steady = Clock(clock_type=STEADY)
-        self.defaults, self._defaults = defaults, vars(defaults)
         self._fixed = False
         self.active = self.done = False
+        self._inputs: list[tuple[str, Callable[[], None]]] = []  # topic → takes what has come there
         self.other_threads: frozenset[int] = frozenset()  # threads that were there before the node
         self.hosted = False  # by `spin`
         self.heart: tuple[float, Callable[[], None]] | None = None
         self.failure: Exception | None = None
         self.error: RobolearnError | None = None
-        given = dict(overrides or {})
         for key in given:
             if key not in self._defaults:
                 raise BadInput(f"parameter of {name}", got=key, available=self._defaults)
@@ -117,6 +125,20 @@ class Node(LifecycleNode):
             # Dynamic, because `-p policy:=2024` arrives as an integer; `value` converts.
             self.declare_parameter(key, given.get(key, value), ParameterDescriptor(dynamic_typing=True))
         self.add_on_set_parameters_callback(self._on_set_parameters)
+
+    def station(self) -> Contract:
+        """The contract. Raises `BadInput`: there is none of that name, it breaks the schema, or this node is in another
+        namespace."""
+        here = namespace_of_station(self.get_namespace())
+        return self.placed(self._given or load_contract(self.value("contract"), here))
+
+    def placed(self, contract: Contract) -> Contract:
+        """`contract`, if this node is where its nodes are. Raises `BadInput`: it is elsewhere, where it is not
+        received."""
+        if contract.namespace != namespace_of_station(self.get_namespace()):
+            expected = f"{namespace_of_nodes(contract.namespace)}, as contract {contract.name} has it"
+            raise BadInput(f"namespace of node {self.get_name()}", got=self.get_namespace(), expected=expected)
+        return contract
 
     # --- for subclasses ------------------------------------------------------------------------------------
 
@@ -191,6 +213,28 @@ class Node(LifecycleNode):
 
         return take
 
+    def hear(
+        self,
+        kind: Any,
+        topic: str,
+        callback: Callable[[Any, MessageInfo], None],
+        profile: QoSProfile,
+        events: SubscriptionEventCallbacks | None = None,
+    ) -> None:
+        """A subscription whose messages wait for `take_all`; see `poll`."""
+        self._inputs.append((topic, self.poll(kind, topic, callback, profile, events)))
+
+    def take_all(self) -> None:
+        """Call back with what has come on all topics that are heard."""
+        for _, take in self._inputs:
+            take()
+
+    def unhear(self, *topics: str) -> None:
+        """No more messages of these topics, which are absolute."""
+        self._inputs = [(topic, take) for topic, take in self._inputs if topic not in topics]
+        for subscription in [one for one in self.subscriptions if one.topic_name in topics]:
+            self.destroy_subscription(subscription)
+
     def beat(self, period_s: float, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back once a period, by `spin` itself or elsewhere by a timer. Returns a function that ends it.
 
@@ -221,7 +265,7 @@ class Node(LifecycleNode):
                 raise self.failure or RobolearnError(f"{self.get_name()} did not start")
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._fixed = True
+        self._fixed, self._inputs = True, []
         done = self._attempt(self.configure)
         if done != TransitionCallbackReturn.SUCCESS:
             self._fixed = False
@@ -272,3 +316,30 @@ class _Unasked(ReentrantCallbackGroup):
 
     def can_execute(self, entity: Any) -> bool:
         return not isinstance(entity, Subscription)
+
+
+@contextmanager
+def _asked_for(name: str, contract: str, context: Context | None) -> Iterator[str]:
+    """The namespace of the contract that the parameter `contract` of the node that is made inside names.
+
+    The parameter is known once the node is there, and then the node cannot be moved any more: so one that does nothing
+    is there before. It goes when the other has come: a process whose last node goes takes its DDS participant down,
+    which then is made twice, and Fast DDS has crashed in that. A contract that cannot be read is refused later.
+    """
+    scout = rclpy.node.Node(
+        name,
+        namespace=NAMESPACE,
+        context=context,
+        start_parameter_services=False,
+        enable_rosout=False,
+        automatically_declare_parameters_from_overrides=True,
+    )
+    try:
+        robot = scout.get_parameter("contract").value if scout.has_parameter("contract") else contract
+        try:
+            namespace = load_contract(str(robot)).namespace
+        except BadInput:
+            namespace = ""
+        yield namespace
+    finally:
+        scout.destroy_node()

@@ -15,7 +15,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
@@ -30,12 +30,11 @@ from trajectory_msgs.msg import JointTrajectory
 
 from hardware.execution.horizon import Horizon
 from hardware.execution.setpoints import GRIPPER
-from hardware.node_parameters import SafetyParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.controller_messages import ControllerMessages
 from hardware.ros2.observation_inputs import hear_conditions, with_installed_conditions
+from hardware.ros2.runtime import Node
 from hardware.ros2.senders import Callers, comparable, same_program
-from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
 from robolearn.core import BadInput
@@ -48,11 +47,11 @@ JOINTS, POSES = "joints", "poses"  # what targets are
 GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
 
 
-class SafetyNode(StationNode):
-    """Filters targets, publishes commands. Args: see `StationNode`."""
+class SafetyNode(Node):
+    """Filters targets, publishes commands. Args: see `Node`."""
 
-    def __init__(self, **station: Unpack[StationOptions]) -> None:
-        super().__init__("safety", SafetyParameters(), **station)
+    def __init__(self, **station: Any) -> None:
+        super().__init__("safety", **station)
 
     def configure(self) -> None:
         contract = with_installed_conditions(self.station())
@@ -92,21 +91,19 @@ class SafetyNode(StationNode):
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
         supervisor = self.supervisor
-        self._inputs = [
-            self._hear(JointState, contract.joint_states.topic, self._on_joints, qos.sensor(JOINT_STATES)),
-            self._hear(
-                Bool,
-                topics.DEADMAN,
-                lambda message, info: supervisor.deadman(message.data, messages.publisher(info)),
-                qos.DEADMAN_HEARD,
-                liveliness=lambda event: supervisor.operators_alive(event.alive_count),
-            ),
-            *self._hear_targets(self.value("targets")),
-        ]
+        self._watch(JointState, contract.joint_states.topic, self._on_joints, qos.sensor(JOINT_STATES))
+        self._watch(
+            Bool,
+            topics.DEADMAN,
+            lambda message, info: supervisor.deadman(message.data, messages.publisher(info)),
+            qos.DEADMAN_HEARD,
+            liveliness=lambda event: supervisor.operators_alive(event.alive_count),
+        )
+        self._hear_targets(self.value("targets"))
         if (contact := contract.contact) is not None:
             kind = messages.message_type(contact.type)
-            self._inputs.append(self._hear(kind, contact.topic, self._on_contact, qos.sensor(JOINT_STATES)))
-        self._inputs += hear_conditions(contract, self._hear, supervisor.condition)
+            self._watch(kind, contact.topic, self._on_contact, qos.sensor(JOINT_STATES))
+        hear_conditions(contract, self._watch, supervisor.condition)
         for name, act, done in (
             (topics.DISARM, self._filter.disarm, "braking, then disarmed"),
             (topics.ESTOP, self._filter.estop, "emergency stop"),
@@ -118,7 +115,7 @@ class SafetyNode(StationNode):
         self.every(1.0 / STATE_HZ, self._publish_state)
         self._looking = self.every(0.5, self._look_around)
 
-    def _hear_targets(self, what: str) -> list[Callable[[], None]]:
+    def _hear_targets(self, what: str) -> None:
         kinds = {
             JOINTS: (JointTrajectory, topics.TARGET, self._on_target),
             POSES: (PoseStamped, topics.TARGET_POSE, self._on_pose),
@@ -128,7 +125,9 @@ class SafetyNode(StationNode):
         kind, topic, callback = kinds[what]
         self._targets = self.resolve_topic_name(topic)
         self._target_opening: float | None = None
-        heard = self._hear(
+        if what == POSES:  # first: an opening that was sent with a pose is taken with it
+            self._watch(Float64, topics.TARGET_OPENING, self._on_opening, qos.CONTROLLER)
+        self._watch(
             kind,
             topic,
             callback,
@@ -136,10 +135,6 @@ class SafetyNode(StationNode):
             deadline=lambda event: self.supervisor.deadline_missed(),
             liveliness=lambda event: self.supervisor.streamers_alive(event.alive_count, self._targets),
         )
-        if what == JOINTS:
-            return [heard]
-        # First: an opening that was sent with a pose is taken with it.
-        return [self._hear(Float64, topics.TARGET_OPENING, self._on_opening, qos.CONTROLLER), heard]
 
     def deactivate(self) -> None:
         self._filter.disarm()
@@ -215,8 +210,7 @@ class SafetyNode(StationNode):
 
     def _unauthorised(self, callers: Callers) -> str:
         """The reason for which the caller may neither arm nor reset, or nothing."""
-        for take in self._inputs:
-            take()
+        self.take_all()
         if not self._comparable:
             return ""
         caller = callers.caller()
@@ -253,8 +247,7 @@ class SafetyNode(StationNode):
     def _tick(self) -> None:
         if not self.supervisor.due():
             return
-        for take in self._inputs:
-            take()
+        self.take_all()
         armed = self._filter.state is SafetyState.ARMED
         if armed and any(self.count_publishers(topic) > self._most for topic in self._command_topics):
             self._look_around()
@@ -367,20 +360,13 @@ class SafetyNode(StationNode):
         events = PublisherEventCallbacks(incompatible_qos=self._on_mismatch)
         return self.create_publisher(messages.message_type(kind), topic, qos.COMMAND, event_callbacks=events)
 
-    def _hear(
-        self,
-        kind: Any,
-        topic: str,
-        callback: Callable[[Any, MessageInfo], None],
-        profile: QoSProfile,
-        deadline: Callable[[Any], None] | None = None,
-        liveliness: Callable[[Any], None] | None = None,
-    ) -> Callable[[], None]:
-        events = SubscriptionEventCallbacks(
-            incompatible_qos=self._on_mismatch, deadline=deadline, liveliness=liveliness
-        )
+    def _watch(
+        self, kind: Any, topic: str, callback: Callable[[Any, MessageInfo], None], profile: QoSProfile, **events: Any
+    ) -> None:
+        """Hear a topic whose QoS has to match; `events` are called back, see `SubscriptionEventCallbacks`."""
         self._watched.append(topic)
-        return self.poll(kind, topic, callback, profile, events)
+        callbacks = SubscriptionEventCallbacks(incompatible_qos=self._on_mismatch, **events)
+        self.hear(kind, topic, callback, profile, callbacks)
 
 
 def _endpoint(info: Any) -> str:

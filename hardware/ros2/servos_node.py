@@ -12,16 +12,15 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
-from hardware.node_parameters import ServosParameters
 from hardware.ros2 import messages, qos
-from hardware.ros2.station_node import StationNode, StationOptions
+from hardware.ros2.runtime import Node
 from hardware.servos import Reading, ServoBus, ServoDriver
 from robolearn.core import BadInput
 from robots.stations import Contract, Servos
@@ -31,16 +30,16 @@ log = logging.getLogger(__name__)
 COMMANDS = 10  # that wait for a tick; the newest counts
 
 
-class ServosNode(StationNode):
+class ServosNode(Node):
     """One arm.
 
     Args:
       make_bus: the contract and its servos → their bus, not yet open.
-      station: see `StationNode`.
+      station: see `Node`.
     """
 
-    def __init__(self, make_bus: Callable[[Contract, Servos], ServoBus], **station: Unpack[StationOptions]) -> None:
-        super().__init__("servos", ServosParameters(), **station)
+    def __init__(self, make_bus: Callable[[Contract, Servos], ServoBus], **station: Any) -> None:
+        super().__init__("servos", **station)
         self._make_bus = make_bus
         self.driver: ServoDriver | None = None
 
@@ -65,7 +64,7 @@ class ServosNode(StationNode):
         self.driver = driver
         self._states = self.create_publisher(JointState, c.joint_states.topic, qos.sensor())
         profile = qos.stream(lease_s=None, depth=COMMANDS)
-        self._take = self.poll(Float64MultiArray, c.command.topic, self._on_command, profile)
+        self.hear(Float64MultiArray, c.command.topic, self._on_command, profile)
         log.info("%s at %s: %s", c.name, servos.port, "limp" if self.value("limp") else "holds")
 
     def activate(self) -> None:
@@ -76,8 +75,7 @@ class ServosNode(StationNode):
 
     def cleanup(self) -> None:
         self.destroy_publisher(self._states)
-        for subscription in [s for s in self.subscriptions if s.topic_name == self.contract.command.topic]:
-            self.destroy_subscription(subscription)
+        self.unhear(self.contract.command.topic)
         self._end()
 
     def begin_stop(self, reason: str) -> None:
@@ -99,7 +97,7 @@ class ServosNode(StationNode):
     def _tick(self) -> None:
         if self.driver is None or self.driver.ended:
             return
-        self._take()
+        self.take_all()
         reading = self.driver.tick()
         if reading is not None:
             self._states.publish(self._message(reading))

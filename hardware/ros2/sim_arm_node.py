@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, Unpack
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +24,11 @@ from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
-from hardware.node_parameters import SimArmParameters
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos, topics
-from hardware.ros2.runtime import step_back
+from hardware.ros2.runtime import Node, step_back
 from hardware.ros2.scene import MarkerArray, SceneMarkers
 from hardware.ros2.senders import sent_at
-from hardware.ros2.station_node import StationNode, StationOptions
 from robolearn.core.errors import BadInput, RobolearnError
 from robolearn.core.scene import Scene
 from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, WRENCH, Contract
@@ -97,20 +95,20 @@ class ArmWorld(Protocol):
         ...
 
 
-class SimArmNode(StationNode):
+class SimArmNode(Node):
     """The node `sim_arm`.
 
     A parameter of its own that may be set at any time: `fault`, see `hardware.ros2.faults`.
 
     Args:
       make_world: contract, task and seed → the world, in its first episode.
-      station: see `StationNode`.
+      station: see `Node`.
     """
 
     commands: tuple[str, ...] = (FLOATS, TRAJECTORY)  # types of command that are followed
 
-    def __init__(self, make_world: Callable[[Contract, str, int], ArmWorld], **station: Unpack[StationOptions]) -> None:
-        super().__init__("sim_arm", SimArmParameters(), **station)
+    def __init__(self, make_world: Callable[[Contract, str, int], ArmWorld], **station: Any) -> None:
+        super().__init__("sim_arm", **station)
         self._make_world = make_world
         self._filming: threading.Thread | None = None
         self._no_pictures: Exception | None = None
@@ -157,7 +155,6 @@ class SimArmNode(StationNode):
         self._scenes = self.create_publisher(MarkerArray, topics.SIM_SCENE, qos.latched())
         self._markers = SceneMarkers(c.frames.base)
         kind = messages.message_type(c.command.type)
-        self._inputs: dict[str, Callable[[], None]] = {}  # topic → takes what has come there
         self.listen(kind, c.command.topic, self._on_command)
         if c.gripper is not None:
             self.listen(messages.message_type(c.gripper.type), c.gripper.topic, self._on_gripper)
@@ -180,7 +177,7 @@ class SimArmNode(StationNode):
         self.destroy_timer(self._summing)
 
     def cleanup(self) -> None:
-        self._stop_listening(set(self._inputs))
+        self.unhear(*(topic for topic, _ in self._inputs))
         self.destroy_service(self._service)
         for publisher in (
             self._joint_states,
@@ -210,8 +207,7 @@ class SimArmNode(StationNode):
     # --- time ----------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        for take in self._inputs.values():
-            take()
+        self.take_all()
         if self._no_pictures is not None and not self._filmed.is_set():
             raise self._no_pictures  # a machine that cannot draw at all
         now = time.monotonic()
@@ -303,17 +299,12 @@ class SimArmNode(StationNode):
 
     def listen(self, kind: Any, topic: str, callback: Callable[[Any, Any], None]) -> None:
         """Take what comes on a topic of the contract, at each tick."""
-        self._inputs[topic] = self.poll(kind, topic, callback, COMMANDS)
-
-    def _stop_listening(self, names: set[str]) -> None:
-        self._inputs = {topic: take for topic, take in self._inputs.items() if topic not in names}
-        for subscription in [one for one in self.subscriptions if one.topic_name in names]:
-            self.destroy_subscription(subscription)
+        self.hear(kind, topic, callback, COMMANDS)
 
     def _hear_no_openings(self) -> None:
         """The gripper is moved by actions, as an emulator of its driver has them."""
         if self.contract.gripper is not None:
-            self._stop_listening({self.contract.gripper.topic})
+            self.unhear(self.contract.gripper.topic)
 
     def _positions(self, message: Any, joints: tuple[str, ...]) -> list[float]:
         """Set-points in the order of `joints`; empty where their names are ambiguous."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any, Unpack
+from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.event_handler import SubscriptionEventCallbacks
@@ -17,16 +17,16 @@ from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
 from hardware.node_parameters import StreamerParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_joints
-from hardware.ros2.station_node import StationNode, StationOptions
+from hardware.ros2.runtime import Node
 
 log = logging.getLogger(__name__)
 
 
-class StreamerNode(StationNode):
-    """Streams action chunks. Args: see `StationNode`."""
+class StreamerNode(Node):
+    """Streams action chunks. Args: see `Node`."""
 
-    def __init__(self, **station: Unpack[StationOptions]) -> None:
-        super().__init__("streamer", StreamerParameters(), **station)
+    def __init__(self, **station: Any) -> None:
+        super().__init__("streamer", **station)
 
     def configure(self) -> None:
         contract = self.station()
@@ -43,12 +43,10 @@ class StreamerNode(StationNode):
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
         events = SubscriptionEventCallbacks(liveliness=self._on_liveliness, incompatible_qos=self._on_incompatible)
-        self._inputs = [
-            *hear_joints(self, contract, self._on_joints),
-            self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
-            self.poll(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events),
-            self.poll(Empty, topics.POLICY_ALIVE, lambda message, info: self.streamer.heartbeat(), qos.ALIVE),
-        ]
+        hear_joints(self, contract, self._on_joints)
+        self.hear(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
+        self.hear(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events)
+        self.hear(Empty, topics.POLICY_ALIVE, lambda message, info: self.streamer.heartbeat(), qos.ALIVE)
         self.beat(1.0 / contract.stream_hz, self._tick)
         self.every(0.5, self._report)
 
@@ -82,8 +80,7 @@ class StreamerNode(StationNode):
         log.error(self.streamer.last_stop)
 
     def _tick(self) -> None:
-        for take in self._inputs:
-            take()
+        self.take_all()
         self.streamer.tick()
 
     def _send(self, what: StreamTarget | StreamStop) -> None:

@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 from diagnostic_msgs.msg import DiagnosticArray
@@ -27,9 +27,8 @@ from hardware.recording.episodes import EpisodeLifecycle
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.messages import SafetyReport
 from hardware.ros2.observation_inputs import ObservationInputs
-from hardware.ros2.runtime import step_back
+from hardware.ros2.runtime import Node, step_back
 from hardware.ros2.scene import MarkerArray, read_scene
-from hardware.ros2.station_node import StationNode, StationOptions
 from hardware.teleop.device import Device
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
@@ -64,13 +63,13 @@ class TriggerCall:
         self._client.remove_pending_request(self._future)
 
 
-class TeleopNode(StationNode):
+class TeleopNode(Node):
     """An operator moves the arm. It is the `ArmLink` of its session.
 
     Args:
       make_device: contract and the parameter `device` → the device, open; the node closes it.
       name, defaults: of the node that it is the base of.
-      station: see `StationNode`.
+      station: see `Node`.
 
     Attributes:
       session: the logic, once configured.
@@ -85,9 +84,9 @@ class TeleopNode(StationNode):
         *,
         name: str = "teleop",
         defaults: TeleopParameters | None = None,
-        **station: Unpack[StationOptions],
+        **station: Any,
     ) -> None:
-        super().__init__(name, defaults or TeleopParameters(), **station)
+        super().__init__(name, defaults, **station)
         self._make_device = make_device
         self.interrupted = False
         self.device: Device | None = None
@@ -124,10 +123,7 @@ class TeleopNode(StationNode):
         for name in (topics.ARM, topics.DISARM, topics.RESET):
             self._client(name)
         self._observation_inputs = ObservationInputs(self, contract, session.observer, features)
-        self.inputs = [
-            self.poll(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched()),
-            *self._observation_inputs.inputs,
-        ]
+        self.hear(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
         # The screen's thread takes it: the control loop has nothing to do with it.
         self._scene: Scene | None = None
         self._take_scene: Callable[[], None] = lambda: None
@@ -219,8 +215,7 @@ class TeleopNode(StationNode):
     def _tick(self) -> None:
         assert self.session is not None
         try:
-            for take in self.inputs:
-                take()
+            self.take_all()
             self.session.tick()
         except (RobolearnError, OSError) as error:  # others are reported with their traces
             self.on_fault(error)

@@ -35,7 +35,7 @@ class Arm(Node):
 
     def configure(self) -> None:
         self._states = self.create_publisher(JointState, self.contract.joint_states.topic, qos.sensor())
-        self._inputs = self._listen(qos.stream(lease_s=None, depth=100))  # every command, even when it is held up
+        self._taken = self._listen(qos.stream(lease_s=None, depth=100))  # every command, even when it is held up
         self.beat(0.005, self._tick)
 
     def _listen(self, deep: QoSProfile) -> list[Callable[[], None]]:
@@ -61,7 +61,7 @@ class Arm(Node):
         self.width = message.data[0]
 
     def _tick(self) -> None:
-        for take in self._inputs:
+        for take in self._taken:
             take()
         self._speak()
 

@@ -28,11 +28,11 @@ from hardware.ros2.film_node import FilmNode
 from hardware.ros2.permissions import permissions, policy_xml
 from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.record_node import RecordNode
+from hardware.ros2.runtime import Node
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.shot_taker import ShotTaker
 from hardware.ros2.sim_arm_node import SimArmNode
-from hardware.ros2.station_node import StationNode
 from hardware.ros2.station_watch import StationWatch
 from hardware.ros2.streamer_node import StreamerNode
 from hardware.ros2.teleop_node import TeleopNode
@@ -219,7 +219,7 @@ def test_every_node_of_ours_has_permissions() -> None:
     found = set()
     for module in pkgutil.iter_modules(hardware.ros2.__path__, "hardware.ros2."):
         for name, kind in vars(importlib.import_module(module.name)).items():
-            if isinstance(kind, type) and issubclass(kind, StationNode) and kind is not StationNode:
+            if isinstance(kind, type) and issubclass(kind, Node) and kind is not Node:
                 found.add(name.removesuffix("Node").lower().replace("simarm", "sim_arm"))
     assert found <= {node for name in contract_names() for node in permissions(load_contract(name))}, found
 

@@ -11,7 +11,7 @@ import yaml
 from rclpy.context import Context
 
 from hardware.node_parameters import NodeParameters
-from hardware.ros2.station_node import StationNode
+from hardware.ros2.runtime import Node
 from robots.stations import CONTRACTS
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 8
@@ -34,7 +34,7 @@ def test_it_is_where_its_contract_says(
 
     monkeypatch.setattr(rclpy.node.Node, "destroy_node", counted)
     try:
-        node = StationNode("probe", NodeParameters(), context=context)
+        node = Node("probe", NodeParameters(), context=context)
         assert node.get_namespace() == place
         # The one that read the parameter went after this one came: else the process had left the domain in between,
         # and Fast DDS, asked to make at once what it takes down, has crashed.
