@@ -31,9 +31,10 @@ class NodeParameters:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PolicyOpening:
-    """Options of opening a policy."""
+class PolicyParameters(NodeParameters):
+    """Of the node `policy`."""
 
+    policy: str = param("", "folder of the policy: a run or its checkpoint; or FILE.onnx, or lerobot:FOLDER")
     device: str = param("auto", "where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>")
     backend: str = param("torch", "what computes its decisions: torch, compile or onnx")
     precision: str = param("float32", "in which: float32, bfloat16 (torch, compile) or int8 (onnx)")
@@ -42,13 +43,6 @@ class PolicyOpening:
     goal_choice: str = param("nearest", "which demonstration of that set: nearest (by its start) or drawn by seed")
     denoise_steps: int = param(0, "K, denoising steps; 0: as trained")
     guidance: float = param(-1.0, "w of a policy that was trained with a goal; below 0: as trained")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyParameters(PolicyOpening, NodeParameters):
-    """Of the node `policy`."""
-
-    policy: str = param("", "folder of the policy: a run or its checkpoint; or FILE.onnx, or lerobot:FOLDER")
     objects: str = param(
         "", "names of privileged components, with commas, where neither policy nor contract states them"
     )

@@ -30,7 +30,7 @@ from rclpy.subscription import MessageInfo
 from std_msgs.msg import Empty, String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.node_parameters import PolicyOpening, PolicyParameters, parameter_names
+from hardware.node_parameters import PolicyParameters
 from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies
 from hardware.ros2 import messages, qos, topics
@@ -61,11 +61,11 @@ class PolicyNode(Node):
     """Runs a policy on observations and publishes its action chunks.
 
     Args:
-      load: opens the policy that the parameter `policy` names, with the values of `PolicyOpening`.
+      load: opens the policy that the parameters name.
       station: see `Node`.
     """
 
-    def __init__(self, load: Callable[..., Policy], **station: Any) -> None:
+    def __init__(self, load: Callable[[PolicyParameters], Policy], **station: Any) -> None:
         super().__init__("policy", **station)
         self._load = load
         self._slot: queue.Queue[_Request | None] = queue.Queue(1)
@@ -76,7 +76,7 @@ class PolicyNode(Node):
         p: PolicyParameters = self.parameters
         if p.delay_steps and not contract.simulated:
             raise BadInput("delay_steps", got=p.delay_steps, expected=f"0 on {contract.name}, a real arm")
-        self.policy = self._load(p.policy, **{name: getattr(p, name) for name in parameter_names(PolicyOpening)})
+        self.policy = self._load(p)
         if (objects := self.policy.interface.observation.get("objects")) is not None:
             contract = contract.with_objects(objects.names or [n for n in p.objects.split(",") if n])
         contract = contract.with_picture_sizes(self.policy.interface.observation)

@@ -159,28 +159,27 @@ class Deploy(Command):
 
     def _deployment(self, contract: Contract, simulation: Simulation | None, goals: str) -> Deployment:
         """The deployment; refused before anything is started where there is no terminal to ask on."""
+        from hardware.node_parameters import PolicyParameters
         from robolearn.core import BadInput
         from robolearn.deploy import Deployment
         from robolearn.deploy.deployment import checked
 
-        deployment = Deployment(
+        shared = ("words", "goal_choice", "seed", "backend", "precision", "delay_steps", "realtime_priority")
+        policy = PolicyParameters(
+            **{name: getattr(self, name) for name in shared},
             policy=str(self.policy),
-            robot=self.robot,
+            contract=self.robot,
+            goals=goals,
+            device=self.device if self.backend == "torch" else backend_device(self.backend, self.device),
+            denoise_steps=self.denoise_steps or PolicyParameters.denoise_steps,
+            guidance=PolicyParameters.guidance if self.guidance is None else float(self.guidance),
+        )
+        deployment = Deployment(
+            policy=policy,
             contract=contract,
             episodes=self.episodes,
-            seed=self.seed,
-            words=self.words,
-            goals=goals,
-            goal_choice=self.goal_choice,
-            denoise_steps=self.denoise_steps,
-            guidance=self.guidance,
             limit_s=self.seconds,
-            device=self.device if self.backend == "torch" else backend_device(self.backend, self.device),
-            backend=self.backend,
-            precision=self.precision,
-            delay_steps=self.delay_steps,
             dry_run=self.dry_run,
-            realtime_priority=self.realtime_priority,
             simulation=simulation,
             enclaves=self.enclaves,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -10,10 +9,12 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hardware.node_parameters import PolicyParameters
 from robolearn.core import RobolearnError
 from robolearn.core.machine import resolve_device
 from robolearn.deploy.processes import (
@@ -62,41 +63,21 @@ class Deployment:
     """A deployment: policy, station, episodes.
 
     Attributes:
-      policy: as `policies.storage.loading.open_policy` takes it.
-      robot: name or file of the contract, for the nodes.
-      contract: the same, read, with the components of the task's privileged vector in simulation.
+      policy: parameters of the policy node; its contract and priority are those of all nodes, its seed is that of the
+        simulated arm, too.
+      contract: the station, read, with the components of the task's privileged vector in simulation.
       episodes: number of them.
-      seed: of starts and of the policy's noise.
-      words: prompt of a policy that was trained with words.
-      goals, goal_choice: of a policy that was trained with a goal; see
-      `policies.wrappers.goals.stored_goals`. denoise_steps, guidance: of its sampler, None as it was stored.
       limit_s: longest episode of a real arm [s].
-      device: where the policy's tensors live: ``auto``, ``cpu``, ``cuda`` or ``cuda:<index>``.
-      backend, precision: what computes its decisions; see `policies.storage.backends`.
-      delay_steps: control steps by which each of its decisions is late on purpose, in simulation.
       dry_run: nothing is published to the controller.
-      realtime_priority: of the nodes (SCHED_FIFO), where this machine permits it; 0: none.
       simulation: the simulated arm, or None for a real one.
       enclaves: every node runs in its enclave of `robolearn permissions`.
     """
 
-    policy: str
-    robot: str
+    policy: PolicyParameters
     contract: Contract
     episodes: int
-    seed: int
-    words: str = ""
-    goals: str = ""
-    goal_choice: str = "nearest"
-    denoise_steps: int | None = None
-    guidance: float | None = None
     limit_s: float
-    device: str = "auto"
-    backend: str = "torch"
-    precision: str = "float32"
-    delay_steps: int = 0
     dry_run: bool = False
-    realtime_priority: int = 0
     simulation: Simulation | None = None
     enclaves: bool = False
 
@@ -161,51 +142,36 @@ def checked(deployment: Deployment) -> Deployment:
     no such device, or the policy does not fit the arm, its words or its goals."""
     from policies.storage.loading import check_goals_given, check_policy, check_words, needed_by
 
-    if deployment.device != "auto":  # torch takes a second to import; the policy node needs it anyway
-        resolve_device(deployment.device)
-    what = f"policy {deployment.policy} on {deployment.contract.name}"
+    policy = deployment.policy
+    if policy.device != "auto":  # torch takes a second to import; the policy node needs it anyway
+        resolve_device(policy.device)
+    what = f"policy {policy.policy} on {deployment.contract.name}"
     # Nodes do the same by themselves: a station's pictures are resized to what the policy has learned from.
-    contract = deployment.contract.with_picture_sizes(needed_by(deployment.policy).observation)
-    check_policy(deployment.policy, contract.interface, what=what, simulated=contract.simulated)
+    contract = deployment.contract.with_picture_sizes(needed_by(policy.policy).observation)
+    check_policy(policy.policy, contract.interface, what=what, simulated=contract.simulated)
     usual = "" if deployment.simulation is None else deployment.simulation.prompt
-    words = check_words(deployment.policy, deployment.words, usual, what=what)
-    check_goals_given(deployment.policy, bool(deployment.goals), what=what)
-    return dataclasses.replace(deployment, words=words)
+    words = check_words(policy.policy, policy.words, usual, what=what)
+    check_goals_given(policy.policy, bool(policy.goals), what=what)
+    return replace(deployment, policy=replace(policy, words=words))
 
 
 def programs(deployment: Deployment) -> list[Program]:
     """The nodes of a deployment, in the order in which they end: what asks for motion first, the arm last."""
-    robot, priority, simulation = deployment.robot, deployment.realtime_priority, deployment.simulation
+    policy, contract, simulation = deployment.policy, deployment.contract, deployment.simulation
+    robot, priority = policy.contract, policy.realtime_priority
     # A simulated arm may stand still for a moment on a busy machine: nothing falls.
     grace: dict[str, Any] = {} if simulation is None else {"grace_ms": SIM_GRACE_MS}
     # Policies of LeRobot store no names of the components of their observation.
-    names = deployment.contract.object_names
-    objects = {"objects": ",".join(names)} if names else {}
-    policy: dict[str, Any] = {
-        "policy": deployment.policy,
-        "seed": deployment.seed,
-        "device": deployment.device,
-        "backend": deployment.backend,
-        "precision": deployment.precision,
-        **({"words": deployment.words} if deployment.words else {}),
-        **({"goals": deployment.goals, "goal_choice": deployment.goal_choice} if deployment.goals else {}),
-        **({} if deployment.denoise_steps is None else {"denoise_steps": deployment.denoise_steps}),
-        **({} if deployment.guidance is None else {"guidance": float(deployment.guidance)}),
-        **({"delay_steps": deployment.delay_steps} if deployment.delay_steps else {}),
-        **objects,
-    }
-
-    def secured(node: str) -> tuple[str, ...]:
-        return enclave(deployment.contract, node, deployment.enclaves)
-
-    found = [
-        node_program("policy", robot, priority, secured=secured("policy"), **policy),
-        node_program("streamer", robot, priority, secured=secured("streamer"), **grace),
-    ]
+    asked = replace(policy, objects=",".join(contract.object_names))
+    own = [one for one in fields(asked) if one.name not in ("contract", "realtime_priority")]
+    flags = {one.name: v for one in own if (v := getattr(asked, one.name)) != one.default or one.name == "device"}
+    secured = partial(enclave, contract, wanted=deployment.enclaves)
     task, module = ("", ()) if simulation is None else (simulation.task, simulation.module)
-    return found + arm_programs(
-        deployment.contract, robot, priority, deployment.enclaves, task, deployment.seed, module, deployment.dry_run
-    )
+    return [
+        node_program("policy", robot, priority, secured=secured("policy"), **flags),
+        node_program("streamer", robot, priority, secured=secured("streamer"), **grace),
+        *arm_programs(contract, robot, priority, deployment.enclaves, task, policy.seed, module, deployment.dry_run),
+    ]
 
 
 def _run(
@@ -229,7 +195,7 @@ def _run(
     try:
         with nodes, SafetyClient(station=contract.namespace, args=ours) as client:
             if may_be_realtime():
-                realtime(deployment.realtime_priority)  # the dead-man's heartbeat must be on time
+                realtime(deployment.policy.realtime_priority)  # the dead-man's heartbeat must be on time
             wait_ready(client, nodes, simulated=simulation is not None)
             end = time.monotonic() + WATCHED_S
             while not watched() and time.monotonic() < end:
@@ -301,7 +267,7 @@ def _result(
 
     return {
         "robot": deployment.contract.name,
-        "policy": deployment.policy,
+        "policy": deployment.policy.policy,
         "task": None if deployment.simulation is None else deployment.simulation.task,
         "dry_run": deployment.dry_run,
         "asked": deployment.episodes,

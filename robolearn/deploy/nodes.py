@@ -12,15 +12,17 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, NoReturn
 
-from hardware.node_parameters import NODES, parameter_names
+from hardware.node_parameters import NODES, PolicyParameters, parameter_names
 from robolearn.core import BadInput, Policy, RobolearnError
 
 
 def main(name: str, argv: Sequence[str] | None = None) -> int:
     """Run the node `name`, one of `MAKERS`; the exit code."""
-    return run_node(MAKERS[name], parameter_names(NODES[name]), argv)
+    make = MAKERS[name]
+    return run_node(lambda: make(import_module(f"hardware.ros2.{name}_node")), parameter_names(NODES[name]), argv)
 
 
 def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[str] | None) -> int:
@@ -46,33 +48,10 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _policy_node() -> Any:
-    from hardware.ros2.policy_node import PolicyNode
-
-    return PolicyNode(load)
-
-
-def load(
-    path: str,
-    device: str,
-    words: str = "",
-    backend: str = "torch",
-    precision: str = "float32",
-    goals: str = "",
-    goal_choice: str = "nearest",
-    denoise_steps: int = 0,
-    guidance: float = -1.0,
-) -> Policy:
-    """The policy at `path`, on `device` (``auto``, ``cpu``, …), for one arm, told `words` and `goals`.
-
-    Args:
-      goals: as `policies.wrappers.goals.stored_goals` takes it; none for a policy without goals.
-      denoise_steps, guidance: of the sampler; 0 and less than 0 for those that the policy was stored with.
-
-    Raises:
-      BadInput: there is no such policy, or it does not take what it is given.
-    """
-    if not path:
+def load(p: PolicyParameters) -> Policy:
+    """The policy that the parameters name, for one arm, with its words and goals. Raises `BadInput`: there is no such
+    policy, or it does not take what it is given."""
+    if not p.policy:
         expected = "a run, a checkpoint folder, FILE.onnx or lerobot:FOLDER"
         raise BadInput("parameter policy", got="nothing", expected=expected)
     import torch
@@ -83,50 +62,29 @@ def load(
     from policies.wrappers.prompted import set_goals, set_prompt
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
-    check_backend(backend, precision)
-    sampling = {"steps": denoise_steps or None, "guidance": guidance if guidance >= 0 else None}
-    policy = open_policy(path, backend_device(backend, device), backend, precision, sampling)
-    set_prompt(policy, words, what=f"policy {path}")
-    set_goals(
-        policy,
-        (lambda interface: stored_goals(goals, interface, goal_choice)) if goals else None,
-        what=f"policy {path}",
-    )
+    check_backend(p.backend, p.precision)
+    sampling = {"steps": p.denoise_steps or None, "guidance": p.guidance if p.guidance >= 0 else None}
+    policy = open_policy(p.policy, backend_device(p.backend, p.device), p.backend, p.precision, sampling)
+    set_prompt(policy, p.words, what=f"policy {p.policy}")
+    goals = (lambda interface: stored_goals(p.goals, interface, p.goal_choice)) if p.goals else None
+    set_goals(policy, goals, what=f"policy {p.policy}")
     return policy
 
 
-def _streamer_node() -> Any:
-    from hardware.ros2.streamer_node import StreamerNode
-
-    return StreamerNode()
-
-
-def _safety_node() -> Any:
-    from hardware.ros2.safety_node import SafetyNode
-
-    return SafetyNode()
-
-
-def _gripper_node() -> Any:
-    from hardware.ros2.gripper_node import GripperNode
-
-    return GripperNode()
-
-
-def _servos_node() -> Any:
-    from hardware.ros2.servos_node import ServosNode
+def _servos() -> Any:
     from hardware.servos.lerobot_bus import lerobot_bus
 
-    return ServosNode(lerobot_bus)
+    return lerobot_bus
 
 
-MAKERS: dict[str, Callable[[], Any]] = {
-    "policy": _policy_node,
-    "streamer": _streamer_node,
-    "safety": _safety_node,
-    "gripper": _gripper_node,
-    "servos": _servos_node,
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "policy": lambda module: module.PolicyNode(load),
+    "streamer": lambda module: module.StreamerNode(),
+    "safety": lambda module: module.SafetyNode(),
+    "gripper": lambda module: module.GripperNode(),
+    "servos": lambda module: module.ServosNode(_servos()),
 }
+"""Name → makes the node out of the module `hardware.ros2.<name>_node`, imported when it is started, as it needs ROS."""
 
 if __name__ == "__main__":
     # `python -m robolearn.deploy.nodes safety --contract sim`: where the scripts are not installed.

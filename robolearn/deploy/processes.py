@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -284,10 +285,7 @@ def arm_programs(
       module: of its simulation, with its first arguments; empty: it runs elsewhere.
       dry_run: nothing is sent to the arm.
     """
-
-    def secured(node: str) -> tuple[str, ...]:
-        return enclave(contract, node, enclaves)
-
+    secured = partial(enclave, contract, wanted=enclaves)
     programs = [node_program("safety", robot, priority, secured=secured("safety"), dry_run=str(dry_run).lower())]
     if not dry_run:
         programs += gripper_program(contract, robot, secured("gripper"))

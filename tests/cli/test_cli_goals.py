@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hardware.node_parameters import PolicyParameters
 from policies.storage.loading import stated_by
 from policies.wrappers.goals import EpisodeGoals, load_goals, save_goals
 from policies.wrappers.prompted import PromptedPolicy
@@ -123,7 +124,11 @@ def test_goals_for_an_arm_are_a_file_of_episodes(tmp_path: Path, aimed: Path, sh
     save_goals(goals, tmp_path / "goals.safetensors")
     np.testing.assert_array_equal(load_goals(tmp_path / "goals.safetensors", interface).ends["goal.objects"],
                                   goals.ends["goal.objects"])  # fmt: skip
-    policy = load(str(aimed), "cpu", goals=str(tmp_path / "goals.safetensors"), denoise_steps=2, guidance=1.5)
+    policy = load(
+        PolicyParameters(
+            policy=str(aimed), device="cpu", goals=str(tmp_path / "goals.safetensors"), denoise_steps=2, guidance=1.5
+        )
+    )
     assert isinstance(policy, PromptedPolicy)
     assert (policy.policy.net.config.steps, policy.policy.net.config.guidance) == (2, 1.5)  # type: ignore[attr-defined]
     policy.reset(0)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from hardware.node_parameters import PolicyParameters
 from robolearn.core import BadInput, RobolearnError
 from robolearn.deploy import Deployment, NodeDied, Simulation, deployment
 from robolearn.deploy.deployment import programs, wait_ready
@@ -32,8 +33,10 @@ def station(simulated: bool, **changes: Any) -> Deployment:
     if simulated:
         contract = contract.with_objects(("cube_x", "cube_y"))
         simulation = Simulation("lift", ("my.arm", "--fast"), 25.0)
-    settings = {"policy": "runs/bc", "episodes": 3, "seed": 7, "limit_s": 30.0, "simulation": simulation, **changes}
-    return Deployment(robot=contract.name, contract=contract, **settings)
+    settings: dict[str, Any] = {"policy": "runs/bc", "seed": 7, "contract": contract.name, **changes}
+    deploys = {name: settings.pop(name) for name in ("dry_run", "enclaves") if name in settings}
+    policy = PolicyParameters(**settings)
+    return Deployment(policy=policy, contract=contract, episodes=3, limit_s=30.0, simulation=simulation, **deploys)
 
 
 def flags(command: tuple[str, ...]) -> dict[str, str]:
@@ -55,7 +58,7 @@ def test_the_nodes_of_a_simulated_arm_in_the_order_in_which_they_end() -> None:
 
 
 def test_the_policy_node_is_told_goals_and_how_to_sample() -> None:
-    told = {"goals": "data/set", "goal_choice": "drawn", "denoise_steps": 3, "guidance": 2}
+    told = {"goals": "data/set", "goal_choice": "drawn", "denoise_steps": 3, "guidance": 2.0}
     asked = flags(programs(station(True, **told))[0].command)
     wanted = {"--goals": "data/set", "--goal-choice": "drawn", "--denoise-steps": "3", "--guidance": "2.0"}
     assert {key: asked.get(key) for key in wanted} == wanted
@@ -103,16 +106,16 @@ def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, 
     with pytest.raises(BadInput, match="device: got tpu; available: auto, cpu"):
         deployment.deploy(station(True, device="tpu"), Person(), domain=None, logs=tmp_path, quiet=True)
     with pytest.raises(BadInput, match="device: got tpu; available: auto, cpu"):
-        load("runs/bc", "tpu")
+        load(PolicyParameters(policy="runs/bc", device="tpu"))
 
 
 def test_the_policy_node_opens_its_policy_where_it_was_asked_to(monkeypatch) -> None:
     from policies.storage import loading
 
     monkeypatch.setattr(loading, "open_policy", lambda *where: where)
-    assert load("runs/bc", "cpu")[:2] == ("runs/bc", "cpu")
+    assert load(PolicyParameters(policy="runs/bc", device="cpu"))[:2] == ("runs/bc", "cpu")
     with pytest.raises(BadInput, match="parameter policy: got nothing"):
-        load("", "cpu")
+        load(PolicyParameters(device="cpu"))
 
 
 # --- the nodes come up ---------------------------------------------------------------------------------------
