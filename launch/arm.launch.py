@@ -6,24 +6,21 @@ What streams targets to the filter is theirs: the streamer those of a policy, te
 from pathlib import Path
 from runpy import run_path
 
-from launch import LaunchDescription
 from launch.conditions import IfCondition, UnlessCondition
 from launch.substitutions import EqualsSubstitution, LaunchConfiguration, OrSubstitution
 
-LAUNCHING = run_path(str(Path(__file__).with_name("launching.py")))
 
-
-def generate_launch_description() -> LaunchDescription:
+def generate_launch_description():
     """The safety node, what passes openings on to a gripper that knows only actions, for ``robot:=sim`` the arm."""
+    launching = run_path(str(Path(__file__).with_name("launching.py")))
+    started, described = launching["Started"], launching["described"]
     simulated = EqualsSubstitution(LaunchConfiguration("robot"), "sim")
     # Never restarted: whoever looks why it ended also looks at the arm.
-    safety = LAUNCHING["Started"]("safety", ends="the safety node has ended, and nothing may move without it")
+    safety = started("safety", ends="the safety node has ended, and nothing may move without it")
     # Whether the gripper knows only actions stands in the contract, which is not read here.
-    gripper = LAUNCHING["Started"](
+    gripper = started(
         "gripper",
         fixed={"if_needed": True, "realtime_priority": 0},  # nobody waits for it: the filter's cores stay free
         condition=UnlessCondition(OrSubstitution(simulated, LaunchConfiguration("dry_run"))),
     )
-    return LAUNCHING["described"](
-        __file__, safety, gripper, include="sim_arm.launch.py", include_if=IfCondition(simulated)
-    )
+    return described(__file__, safety, gripper, include="sim_arm.launch.py", include_if=IfCondition(simulated))

@@ -3,13 +3,10 @@
 from pathlib import Path
 from runpy import run_path
 
-from launch import LaunchDescription
 
-LAUNCHING = run_path(str(Path(__file__).with_name("launching.py")))
-
-
-def generate_launch_description() -> LaunchDescription:
+def generate_launch_description():
     """The policy node, the streamer and the arm behind its safety filter."""
-    policy = LAUNCHING["Started"]("policy", ends="the policy node has ended")
-    streamer = LAUNCHING["Started"]("streamer")
-    return LAUNCHING["described"](__file__, policy, streamer, include="arm.launch.py", required=["policy"])
+    launching = run_path(str(Path(__file__).with_name("launching.py")))
+    started, described = launching["Started"], launching["described"]
+    policy, streamer = started("policy", ends="the policy node has ended"), started("streamer")
+    return described(__file__, policy, streamer, include="arm.launch.py", required=["policy"])

@@ -3,18 +3,11 @@
 from pathlib import Path
 from runpy import run_path
 
-from launch import LaunchDescription
 
-LAUNCHING = run_path(str(Path(__file__).with_name("launching.py")))
-
-
-def generate_launch_description() -> LaunchDescription:
+def generate_launch_description():
     """The actor, which starts its learner, and the arm behind its safety filter."""
-    actor = LAUNCHING["Started"]("hil", renamed=LAUNCHING["TELEOP"], ends="the loop has ended")
-    return LAUNCHING["described"](
-        __file__,
-        actor,
-        include="arm.launch.py",
-        required=["policy", "out"],
-        aliases={"device": ("teleop", "the former name of teleop")},
-    )
+    launching = run_path(str(Path(__file__).with_name("launching.py")))
+    started, described = launching["Started"], launching["described"]
+    actor = started("hil", renamed=launching["TELEOP"], ends="the loop has ended")
+    required, former = ["policy", "out"], launching["FORMER"]
+    return described(__file__, actor, include="arm.launch.py", required=required, aliases=former)

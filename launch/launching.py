@@ -23,6 +23,7 @@ from launch_ros.parameter_descriptions import ParameterValue
 NAMESPACE = "of our nodes: left/robolearn for a contract with the namespace left"
 ARGUMENTS = {"contract": "robot"}  # parameter → what launch files and commands call it
 TELEOP = {"device": "teleop"}  # the same, of nodes that an operator's device belongs to
+FORMER = {"device": ("teleop", "the former name of teleop")}  # aliases of their arguments
 
 
 def node_parameters() -> ModuleType:

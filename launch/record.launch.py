@@ -3,18 +3,11 @@
 from pathlib import Path
 from runpy import run_path
 
-from launch import LaunchDescription
 
-LAUNCHING = run_path(str(Path(__file__).with_name("launching.py")))
-
-
-def generate_launch_description() -> LaunchDescription:
+def generate_launch_description():
     """The recorder and the arm behind its safety filter."""
-    recorder = LAUNCHING["Started"]("record", renamed=LAUNCHING["TELEOP"], ends="the recording has ended")
-    return LAUNCHING["described"](
-        __file__,
-        recorder,
-        include="arm.launch.py",
-        required=["out"],
-        aliases={"device": ("teleop", "the former name of teleop"), "words": ("task", "the former name of task")},
-    )
+    launching = run_path(str(Path(__file__).with_name("launching.py")))
+    started, described = launching["Started"], launching["described"]
+    recorder = started("record", renamed=launching["TELEOP"], ends="the recording has ended")
+    former = {**launching["FORMER"], "words": ("task", "the former name of task")}
+    return described(__file__, recorder, include="arm.launch.py", required=["out"], aliases=former)

@@ -3,13 +3,11 @@
 from pathlib import Path
 from runpy import run_path
 
-from launch import LaunchDescription
 
-LAUNCHING = run_path(str(Path(__file__).with_name("launching.py")))
-
-
-def generate_launch_description() -> LaunchDescription:
+def generate_launch_description():
     """One node: the MuJoCo arm and its task in real time."""
-    arm = LAUNCHING["Started"]("sim_arm", renamed={"task": "sim_task"}, fixed={"contract": "sim"})
+    launching = run_path(str(Path(__file__).with_name("launching.py")))
+    started, described = launching["Started"], launching["described"]
+    arm = started("sim_arm", renamed={"task": "sim_task"}, fixed={"contract": "sim"})
     # Where `task` is a task in words, as for record, the task of the arm is `sim_task`.
-    return LAUNCHING["described"](__file__, arm, aliases={"task": ("sim_task", "task of the simulated arm")})
+    return described(__file__, arm, aliases={"task": ("sim_task", "task of the simulated arm")})

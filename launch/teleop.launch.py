@@ -3,14 +3,10 @@
 from pathlib import Path
 from runpy import run_path
 
-from launch import LaunchDescription
 
-LAUNCHING = run_path(str(Path(__file__).with_name("launching.py")))
-
-
-def generate_launch_description() -> LaunchDescription:
+def generate_launch_description():
     """The teleoperator's node and the arm behind its safety filter."""
-    teleop = LAUNCHING["Started"]("teleop", renamed=LAUNCHING["TELEOP"], ends="teleoperation has ended")
-    return LAUNCHING["described"](
-        __file__, teleop, include="arm.launch.py", aliases={"device": ("teleop", "the former name of teleop")}
-    )
+    launching = run_path(str(Path(__file__).with_name("launching.py")))
+    started, described = launching["Started"], launching["described"]
+    teleop = started("teleop", renamed=launching["TELEOP"], ends="teleoperation has ended")
+    return described(__file__, teleop, include="arm.launch.py", aliases=launching["FORMER"])
