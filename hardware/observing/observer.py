@@ -27,6 +27,23 @@ from robots.stations.parts import WRENCH_NAMES
 Array = NDArray[np.float64]
 
 
+def pick(
+    freshness: Freshness, names: Sequence[str], values: Sequence[float] | Array, wanted: Sequence[str], what: str = ""
+) -> Array | None:
+    """(n,) values of `wanted` in a message; None, and the fault of `freshness`, where it is not whole or not finite."""
+    index = {name: i for i, name in enumerate(names)}
+    if len(values) != len(names) or len(index) != len(names):
+        freshness.fault = f"{len(names)} names and {len(values)} values, or a name twice"
+    elif missing := [name for name in wanted if name not in index]:
+        freshness.fault = f"no {what}{missing[0]!r} among {', '.join(names) or 'no names'}"
+    else:
+        found = np.array([values[index[name]] for name in wanted], dtype=np.float64)
+        if np.isfinite(found).all():
+            return found
+        freshness.fault = "not finite"
+    return None
+
+
 class ContactReader:
     """External torques of the joints, or the wrench at the tool, out of messages.
 
@@ -65,21 +82,15 @@ class ContactReader:
         """Take a message in, with positions [rad] with raw torques; True where it is whole and newer than the last."""
         if not self.concerns(names):
             return False
-        index = {name: i for i, name in enumerate(names)}
-        missing = [name for name in self._names if name not in index]
-        if missing or len(index) != len(values):
-            got = f"{len(values)} values for {', '.join(names) or 'no names'}"
-            self.freshness.fault = f"no {missing[0]!r}: {got}" if missing else got
-            return False
-        found = np.array([values[index[name]] for name in self._names], dtype=np.float64)
-        if not np.isfinite(found).all():
-            self.freshness.fault = "not finite"
+        found = pick(self.freshness, names, values, self._names)
+        if found is None:
             return False
         if self._gravity is not None:
             if len(positions) != len(values):
                 self.freshness.fault = f"{len(positions)} positions beside {len(values)} torques"
                 return False
-            q = np.array([positions[index[name]] for name in self._names], dtype=np.float64)
+            index = [list(names).index(name) for name in self._names]
+            q = np.array([positions[i] for i in index], dtype=np.float64)
             if not np.isfinite(q).all():
                 self.freshness.fault = "positions that are not finite"
                 return False
@@ -110,8 +121,6 @@ class ContactReader:
         return f"{self.name}: {self._parts[i]} {sizes[i]:.1f} {self._units[i]}, allowed {self._sensing.most[i]:g}"
 
 
-Array = NDArray[np.float64]
-
 MOVED_RAD = 0.05  # a joint that went this far has changed every camera's picture
 GRIPPER_AGES = 10.0  # a gripper with a publisher of its own may be so many times as old as the arm's joints
 BLACK = 8  # of 255: a picture without anything brighter shows nothing
@@ -137,27 +146,14 @@ class JointReader:
 
     def update(self, names: Sequence[str], positions: Sequence[float] | Array, stamp: float) -> bool:
         """Take a message in; True where it is the arm's, whole and newer than the last."""
-        index = {name: i for i, name in enumerate(names)}
-        missing = [name for name in self.contract.joints if name not in index]
-        others = len(missing) == len(self.contract.joints)
-        if len(positions) != len(names) or len(index) != len(names):
-            if not others:
-                self.freshness.fault = f"{len(names)} names and {len(positions)} positions, or a name twice"
+        if len(positions) == len(names) == len(set(names)):
+            for name, position in zip(names, positions, strict=True):
+                if name in self._gripper:
+                    self._gripper[name], self._gripper_heard[name] = float(position), self.freshness.clock()
+        if not any(name in names for name in self.contract.joints):
             return False
-        for name in self._gripper:
-            if name in index:
-                self._gripper[name] = float(positions[index[name]])
-                self._gripper_heard[name] = self.freshness.clock()
-        if others:
-            return False
-        if missing:
-            self.freshness.fault = f"no joint {missing[0]!r} among {', '.join(names)}"
-            return False
-        q = np.array([positions[index[name]] for name in self.contract.joints], dtype=np.float64)
-        if not np.isfinite(q).all():
-            self.freshness.fault = "not finite"
-            return False
-        if not self.freshness.update(stamp):
+        q = pick(self.freshness, names, positions, self.contract.joints, "joint ")
+        if q is None or not self.freshness.update(stamp):
             return False
         self.q = q
         return True
@@ -228,16 +224,8 @@ class Observer:
         freshness = self._objects
         if freshness is None:
             return False
-        index = {name: i for i, name in enumerate(names)}
-        missing = [name for name in self.contract.object_names if name not in index]
-        if len(names) != len(values) or missing:
-            freshness.fault = f"no {missing[0]!r} among {', '.join(names)}" if missing else "more names than values"
-            return False
-        found = np.array([values[index[name]] for name in self.contract.object_names], dtype=np.float64)
-        if not np.isfinite(found).all():
-            freshness.fault = "not finite"
-            return False
-        if not freshness.update(stamp):
+        found = pick(freshness, names, values, self.contract.object_names)
+        if found is None or not freshness.update(stamp):
             return False
         self._object_values = found
         return True
@@ -283,12 +271,9 @@ class Observer:
 
     def problem(self) -> str:
         """The problem of the first input that is not fresh or not valid, or nothing."""
-        if problem := self.joints.problem():
-            return problem
-        if self._objects is not None and (problem := self._objects.problem()):
-            return problem
-        if self.contact is not None and (problem := self.contact.problem()):
-            return problem
+        for one in (self.joints, self._objects, self.contact):
+            if one is not None and (problem := one.problem()):
+                return problem
         for picture in self._pictures.values():
             if problem := picture.freshness.problem():
                 return problem

@@ -140,8 +140,8 @@ def test_a_gripper_that_speaks_for_itself_is_missed_when_it_is_silent(contract: 
     ("names", "values", "why"),
     [
         (slice(1, None), 6, "no joint 'panda_joint1'"),
-        (slice(None), 6, "7 names and 6 positions"),
-        (slice(None), 8, "7 names and 8 positions"),
+        (slice(None), 6, "7 names and 6 values"),
+        (slice(None), 8, "7 names and 8 values"),
         (slice(None), "nan", "not finite"),
         ("twice", 7, "a name twice"),
     ],

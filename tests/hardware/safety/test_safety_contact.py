@@ -171,7 +171,7 @@ def test_an_e_stop_while_the_arm_gives_way_is_an_e_stop() -> None:
     ("spoil", "why"),
     [
         (lambda felt: np.full(7, np.nan), "contact on /felt: not finite"),
-        (lambda felt: felt[:5], "contact on /felt: 5 values for"),
+        (lambda felt: felt[:5], "contact on /felt: 7 names and 5 values"),
         (lambda felt: -MOST[4] * 1.1 * np.eye(7)[4], "contact on /felt: panda_joint5 8.8 Nm, allowed 8"),
     ],
 )
