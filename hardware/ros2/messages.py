@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,32 +23,25 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from hardware.execution.horizon import Point
-from hardware.safety.states import SafetyState
+from hardware.safety.states import ArmCommand, SafetyState
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
+from robots.stations import Contract
 from robots.stations.parts import WRENCH_NAMES
 from robots.stations.pictures import picture as picture  # beside its inverses
+from robots.stations.values import FLOATS, POSE, TYPES
 
 Array = NDArray[np.float64]
-
-TYPES: dict[str, Any] = {
-    "sensor_msgs/msg/JointState": JointState,
-    "sensor_msgs/msg/Image": Image,
-    "sensor_msgs/msg/CompressedImage": CompressedImage,
-    "std_msgs/msg/Float64MultiArray": Float64MultiArray,
-    "trajectory_msgs/msg/JointTrajectory": JointTrajectory,
-    "geometry_msgs/msg/PoseStamped": PoseStamped,
-}
+Values = Sequence[float] | Array
 
 
 def message_type(name: str) -> Any:
-    """The message class of a contract's type, `package/msg/Name` or `package/Name`. Raises `BadInput`: a type that no
-    topic of a contract may have."""
-    package, _, rest = name.partition("/")
-    full = f"{package}/msg/{rest.removeprefix('msg/')}"
-    if full not in TYPES:
-        raise BadInput("message type", got=name, available=TYPES)
-    return TYPES[full]
+    """The message class of a contract's type, `package/msg/Name`. Raises `BadInput`: a type that no topic of a contract
+    may have."""
+    known = {one: None for role, types in TYPES.items() if role != "gripper.action" for one in types}
+    if name not in known:
+        raise BadInput("message type", got=name, available=known)
+    return installed_type(name)
 
 
 def installed_type(name: str) -> Any:
@@ -113,21 +106,18 @@ def publisher(info: Mapping[str, Any]) -> bytes | None:
 
 
 def joint_state(
-    names: Sequence[str],
-    positions: Sequence[float] | Array,
-    stamp: float,
-    velocities: Sequence[float] | Array = (),
-    efforts: Sequence[float] = (),
+    names: Sequence[str], positions: Values, stamp: float, velocities: Values = (), efforts: Values = ()
 ) -> JointState:
     """Names and positions (and velocities, and efforts) as a JointState."""
     message = JointState(
-        name=list(names),
-        position=[float(x) for x in positions],
-        velocity=[float(x) for x in velocities],
-        effort=[float(x) for x in efforts],
+        name=list(names), position=_floats(positions), velocity=_floats(velocities), effort=_floats(efforts)
     )
     message.header.stamp = to_stamp(stamp)
     return message
+
+
+def _floats(values: Values) -> list[float]:
+    return np.asarray(values, dtype=np.float64).tolist()
 
 
 def named(message: JointState) -> tuple[tuple[str, ...], Array]:
@@ -146,14 +136,7 @@ def felt(message: JointState | WrenchStamped) -> tuple[tuple[str, ...], Array, A
     return tuple(names), effort, positions
 
 
-def external_torques(names: Sequence[str], torques: Sequence[float] | Array, stamp: float) -> JointState:
-    """Names and external torques [Nm] as a JointState."""
-    message = JointState(name=list(names), effort=[float(x) for x in torques])
-    message.header.stamp = to_stamp(stamp)
-    return message
-
-
-def wrench(values: Sequence[float] | Array, stamp: float, frame: str = "base") -> WrenchStamped:
+def wrench(values: Values, stamp: float, frame: str = "base") -> WrenchStamped:
     """Force [N] and moment [Nm], (6,)."""
     message = WrenchStamped()
     message.header.stamp, message.header.frame_id = to_stamp(stamp), frame
@@ -180,15 +163,20 @@ def pick(message: JointState, names: Sequence[str]) -> Array:
 # --- chunks and targets --------------------------------------------------------------------------------------
 
 
-def chunk(names: Sequence[str], actions: NDArray, stamp: Time, period_s: float) -> JointTrajectory:
-    """Actions (T, Da) of an observation taken at `stamp`, one every `period_s`."""
+def _trajectory(names: Sequence[str], stamp: Time, points: Iterable[tuple[Values, Values, float]]) -> JointTrajectory:
+    """Of points: positions, velocities, time from start [s]."""
     message = JointTrajectory(joint_names=list(names))
     message.header.stamp = stamp
     message.points = [
-        JointTrajectoryPoint(positions=[float(x) for x in row], time_from_start=to_duration(i * period_s))
-        for i, row in enumerate(np.asarray(actions, dtype=np.float64))
+        JointTrajectoryPoint(positions=_floats(q), velocities=_floats(v), time_from_start=to_duration(t))
+        for q, v, t in points
     ]
     return message
+
+
+def chunk(names: Sequence[str], actions: NDArray, stamp: Time, period_s: float) -> JointTrajectory:
+    """Actions (T, Da) of an observation taken at `stamp`, one every `period_s`."""
+    return _trajectory(names, stamp, ((row, (), i * period_s) for i, row in enumerate(actions)))
 
 
 def read_chunk(message: JointTrajectory) -> tuple[float, tuple[str, ...], Any, Array]:
@@ -199,12 +187,9 @@ def read_chunk(message: JointTrajectory) -> tuple[float, tuple[str, ...], Any, A
     return seconds(message.header.stamp), tuple(message.joint_names), np.array(rows) if even else rows, times
 
 
-def target(names: Sequence[str], positions: Sequence[float] | Array, stamp: Time) -> JointTrajectory:
+def target(names: Sequence[str], positions: Values, stamp: Time) -> JointTrajectory:
     """One set-point per joint, made from the observation of `stamp`."""
-    message = JointTrajectory(joint_names=list(names))
-    message.header.stamp = stamp
-    message.points = [JointTrajectoryPoint(positions=[float(x) for x in positions])]
-    return message
+    return _trajectory(names, stamp, [(positions, (), 0.0)])
 
 
 def stop(reason: str) -> JointTrajectory:
@@ -214,28 +199,15 @@ def stop(reason: str) -> JointTrajectory:
     return message
 
 
-def trajectory(names: Sequence[str], positions: Sequence[float] | Array, reach_s: float) -> JointTrajectory:
+def trajectory(names: Sequence[str], positions: Values, reach_s: float) -> JointTrajectory:
     """A trajectory of one point, to be reached in `reach_s` from now (its stamp is 0, which means now)."""
-    message = JointTrajectory(joint_names=list(names))
-    point = JointTrajectoryPoint(positions=[float(x) for x in positions], time_from_start=to_duration(reach_s))
-    message.points = [point]
-    return message
+    return _trajectory(names, Time(), [(positions, (), reach_s)])
 
 
 def points(names: Sequence[str], due: Sequence[Point]) -> JointTrajectory:
     """A trajectory of set-points of `names`, in order, that are due at their times of the ROS clock."""
-    message = JointTrajectory(joint_names=list(names))
     begin = due[0].at
-    message.header.stamp = to_stamp(begin)
-    message.points = [
-        JointTrajectoryPoint(
-            positions=point.positions.tolist(),
-            velocities=point.velocities.tolist(),
-            time_from_start=to_duration(point.at - begin),
-        )
-        for point in due
-    ]
-    return message
+    return _trajectory(names, to_stamp(begin), ((p.positions, p.velocities, p.at - begin) for p in due))
 
 
 def pose(position: Array, quaternion: Array, stamp: Time, frame: str = "base") -> PoseStamped:
@@ -339,3 +311,46 @@ def trigger(response: Trigger.Response, done: bool, message: str) -> Trigger.Res
 def text(value: str) -> String:
     """A String message."""
     return String(data=value)
+
+
+# --- a command of the safety filter --------------------------------------------------------------------------
+
+
+class ControllerMessages:
+    """A command of the safety filter as the messages that the controllers of `contract` take.
+
+    Args:
+      now: the stamp of a message that has one, read when it is made.
+    """
+
+    def __init__(self, contract: Contract, now: Callable[[], Time]) -> None:
+        self._contract, self._period, self._now = contract, 1.0 / contract.stream_hz, now
+
+    def command(self, command: ArmCommand) -> Any:
+        """For the arm's controller."""
+        contract = self._contract
+        if contract.command.type == FLOATS:
+            data = command.positions.tolist()
+            if contract.gripper_in_command:
+                assert command.gripper is not None  # or it would not be armed
+                data += contract.gripper_joint_positions(command.gripper)
+            return Float64MultiArray(data=data)
+        if contract.command.type == POSE:
+            # Its frame is the robot's base; impedance controllers of the contracts take it without a transform.
+            return pose(*command.pose, self._now(), contract.frames.base)
+        return trajectory(contract.joints, command.positions, self._period)
+
+    def posture(self, command: ArmCommand, stamp: Time) -> JointState:
+        """For the nullspace of a Cartesian controller, beside the command of the same `stamp`."""
+        message = joint_state(self._contract.joints, command.positions, 0.0, command.velocities)
+        message.header.stamp = stamp
+        return message
+
+    def gripper(self, width: float) -> Any:
+        """For the gripper's controller: an opening of `width` [m]."""
+        contract = self._contract
+        assert contract.gripper is not None
+        values = contract.gripper_values(width)
+        if contract.gripper.type == FLOATS:
+            return Float64MultiArray(data=list(values))
+        return trajectory(contract.gripper_joints, values, self._period)

@@ -31,7 +31,6 @@ from trajectory_msgs.msg import JointTrajectory
 from hardware.execution.horizon import Horizon
 from hardware.execution.setpoints import GRIPPER
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.controller_messages import ControllerMessages
 from hardware.ros2.observation_inputs import hear_conditions, with_installed_conditions
 from hardware.ros2.runtime import Node
 from hardware.ros2.senders import Callers, comparable, same_program
@@ -74,7 +73,7 @@ class SafetyNode(Node):
         self._problems: list[str] = []  # endpoints whose QoS does not match ours
         self._mismatch = False  # whether an event reported one
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
-        self._messages = ControllerMessages(contract, lambda: self.get_clock().now().to_msg())
+        self._messages = messages.ControllerMessages(contract, lambda: self.get_clock().now().to_msg())
         self._horizon = Horizon(self._period, contract.horizon_s) if contract.horizon_s else None
         self._others = ""  # who else publishes to the controller
         posture = () if contract.posture is None else (contract.posture.topic,)

@@ -259,7 +259,7 @@ class SimArmNode(Node):
             jacobian = c.robot.chain.jacobian(q[None])[0]
             self._feels.publish(messages.wrench(np.linalg.lstsq(jacobian.T, torques)[0], at))
         else:
-            self._feels.publish(messages.external_torques(names, torques, at))
+            self._feels.publish(messages.joint_state(names, (), at, efforts=torques))
 
     def _publish_arm(self, sample: faults.Sample) -> None:
         self._send("joint_states", self._joint_states, sample)

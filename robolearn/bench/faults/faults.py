@@ -153,7 +153,8 @@ def _elsewhere(station: FaultStation) -> JointState:
 
 
 def _nothing_felt(station: FaultStation) -> JointState:
-    return messages.external_torques(station.contract.joints, np.zeros(len(station.contract.joints)), time.time())
+    joints = station.contract.joints
+    return messages.joint_state(joints, (), time.time(), efforts=np.zeros(len(joints)))
 
 
 def _chunk(station: FaultStation) -> JointTrajectory:
