@@ -19,7 +19,7 @@ import rclpy
 from rclpy.utilities import get_rmw_implementation_identifier
 from std_msgs.msg import String
 
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from hardware.ros2.topics import NAMESPACE
 
 ROUNDS = 20

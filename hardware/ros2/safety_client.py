@@ -17,8 +17,8 @@ from std_srvs.srv import Trigger
 
 from hardware.observing.timing import SafetySilent, Silence
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.messages import SafetyReport
+from hardware.ros2.process import Background, wait_until
 from hardware.safety.states import SafetyState
 from robolearn.core import RobolearnError
 

@@ -13,7 +13,7 @@ from sensor_msgs.msg import JointState
 
 from hardware.calibration import Board, Shot
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from robolearn.core import BadInput
 from robots.stations import Contract
 from robots.stations.pictures import raw_picture

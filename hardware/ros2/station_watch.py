@@ -16,7 +16,7 @@ from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
 from sensor_msgs.msg import CameraInfo, JointState
 
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from hardware.station import Endpoint, JointSample, LensSample, PictureSample, SeenStation, SeenTopic
 from hardware.station.findings import SAFETY_STATE
 from hardware.station.seen import StationSample

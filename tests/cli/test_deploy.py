@@ -27,7 +27,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.node_parameters import NodeParameters
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.background import Background, wait_until
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.runtime import Node
 from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter, SafetyState

@@ -22,8 +22,8 @@ from untrained import make_policy
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.film_node import FilmNode
+from hardware.ros2.process import Background, wait_until
 from robolearn.cli.film import make_drawer, write
 from robots.stations import CONTRACTS, load_contract
 

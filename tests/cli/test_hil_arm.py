@@ -30,7 +30,7 @@ from teaching import Terminal, hil_run, records, runs_of, until
 from untrained import make_constant
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from hardware.safety import SafetyFilter
 from robolearn.bench.emulators.rehearsal import rehearsal
 from robolearn.data.replay import End, ReplayStep

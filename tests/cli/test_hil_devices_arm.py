@@ -25,7 +25,7 @@ from emulated_devices import Hands
 from teaching import Terminal, rotation, runs_of, until
 from untrained import make_constant
 
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from hardware.safety import SafetyFilter
 from robolearn.bench.emulators.rehearsal import rehearsal
 from robolearn.data.replay import ReplayStep

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 from hardware.observing.timing import SafetySilent
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from hardware.ros2.safety_client import SafetyClient
 from robolearn.cli.main import main
 from robolearn.core import RobolearnError

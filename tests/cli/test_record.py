@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import ROOT, WAIT_S, Running
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.ros2.background import wait_until
+from hardware.ros2.process import wait_until
 from hardware.safety import SafetyFilter
 from robolearn.core import BadInput
 from robolearn.data.reading.reader import Dataset

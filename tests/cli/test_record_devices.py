@@ -16,7 +16,7 @@ from arm_listener import Listener
 from emulated_devices import Hands
 from teaching import Terminal, until
 
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 
 pytestmark = [pytest.mark.realtime, pytest.mark.long]
 

@@ -29,7 +29,7 @@ from arm_listener import Listener
 from browser_driver import SWITCH, Chromium, Hands
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig

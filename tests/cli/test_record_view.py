@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "hardware" / "teleop"))
 from browser_driver import Chromium
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from robolearn.data.reading.reader import Dataset
 
 pytestmark = pytest.mark.realtime

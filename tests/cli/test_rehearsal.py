@@ -25,8 +25,8 @@ from untrained import make_policy
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.permissions import policy_xml
+from hardware.ros2.process import Background, wait_until
 from hardware.safety import SafetyFilter
 from robolearn.bench.emulators.rehearsal import rehearsal
 from robolearn.core import BadInput

@@ -17,8 +17,8 @@ from rclpy.qos import QoSProfile
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.node_parameters import NodeParameters
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import Background
 from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.process import Background
 from hardware.ros2.runtime import Node
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode

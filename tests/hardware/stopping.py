@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hardware.ros2.background import wait_until
+from hardware.ros2.process import wait_until
 from robots.stations import Contract
 
 Commands = Sequence[tuple[float, Any]]

@@ -14,8 +14,8 @@ from rclpy.node import Node
 from test_msgs.action import Fibonacci
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.gripper_node import ANSWER_S, ActionGoal
+from hardware.ros2.process import Background, wait_until
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
 

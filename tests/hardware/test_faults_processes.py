@@ -19,7 +19,7 @@ from rclpy.parameter import Parameter
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.background import Background, wait_until
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.runtime import realtime
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.senders import sent_at

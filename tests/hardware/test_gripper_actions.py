@@ -18,8 +18,8 @@ import driver_messages
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.execution.gripper_goals import AGAIN_S, GripperGoals
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.gripper_node import GripperNode
+from hardware.ros2.process import Background, wait_until
 from robolearn.bench.emulators.grippers import FrankaHand, GripperController
 from robots.stations import CONTRACTS, Contract, load_contract
 

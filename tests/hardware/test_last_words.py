@@ -16,8 +16,7 @@ import pytest
 from rclpy.duration import Duration
 
 from hardware.ros2 import process
-from hardware.ros2.background import wait_until
-from hardware.ros2.process import ACKNOWLEDGE_S
+from hardware.ros2.process import ACKNOWLEDGE_S, wait_until
 
 pytestmark = pytest.mark.realtime
 

@@ -23,10 +23,10 @@ import hardware.ros2
 from hardware.calibration import Board
 from hardware.recording import Session
 from hardware.ros2 import topics
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.film_node import FilmNode
 from hardware.ros2.permissions import permissions, policy_xml
 from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.record_node import RecordNode
 from hardware.ros2.runtime import Node
 from hardware.ros2.safety_client import SafetyClient

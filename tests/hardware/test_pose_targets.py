@@ -19,8 +19,8 @@ from rclpy.node import Node as PlainNode
 from std_msgs.msg import Float64
 
 from hardware.ros2 import qos, topics
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.permissions import policy_xml
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
 from robolearn.core import BadInput

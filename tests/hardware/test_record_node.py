@@ -20,7 +20,7 @@ from hardware.recording import Session, stamp_names
 from hardware.recording import recording as recording_module
 from hardware.recording.episodes import Phase
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import wait_until
+from hardware.ros2.process import wait_until
 from hardware.ros2.record_node import RecordNode
 from hardware.ros2.teleop_node import TeleopNode
 from hardware.teleop.device import EpisodeEvent as E

@@ -23,8 +23,8 @@ from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode

@@ -23,8 +23,8 @@ from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import CompressedImage, Image
 
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from robolearn.core import ActionChunk, Observation
 from robolearn.core.se3 import quat_to_matrix

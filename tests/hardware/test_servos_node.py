@@ -17,8 +17,8 @@ from std_msgs.msg import Float64MultiArray
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.permissions import permissions
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.servos_node import ServosNode
 from hardware.safety.supervisor import SafetySupervisor
 from robolearn.core import BadInput

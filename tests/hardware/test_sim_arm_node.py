@@ -20,7 +20,7 @@ from std_srvs.srv import Trigger
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import faults, messages, qos, topics
-from hardware.ros2.background import Background, wait_until
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.bench.emulators.node import make_world
 from robolearn.core import BadInput

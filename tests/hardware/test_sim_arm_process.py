@@ -14,7 +14,7 @@ from rclpy.node import Node
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import environment, messages, qos
-from hardware.ros2.background import Background, wait_until
+from hardware.ros2.process import Background, wait_until
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
 WAIT_S = 30.0

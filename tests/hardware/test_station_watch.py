@@ -17,7 +17,7 @@ from rclpy.parameter import Parameter
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.bench.emulators.node import make_world
 from robolearn.cli.main import main

@@ -18,8 +18,8 @@ from rclpy.context import Context
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import topics
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
 from hardware.ros2.streamer_node import StreamerNode

@@ -19,7 +19,7 @@ import pytest
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.node_parameters import HilParameters
-from hardware.ros2.background import Background, wait_until
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter
 from policies.normalize import Normalizer

@@ -26,8 +26,8 @@ from std_msgs.msg import Float64MultiArray
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import Background, wait_until
 from hardware.ros2.policy_node import PolicyNode
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.senders import sent_at
 from robolearn.core import ActionChunk, Observation, Policy

@@ -34,7 +34,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.node_parameters import NodeParameters
 from hardware.observing.observer import NotObserved, Observer
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from hardware.ros2.runtime import Node
 from hardware.teleop.gamepad import CONFIG
 from hardware.teleop.mapping import curve

@@ -26,7 +26,7 @@ from running import WAIT_S, Running
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.background import Background, wait_until
+from hardware.ros2.process import Background, wait_until
 from hardware.safety import SafetyFilter
 from robolearn.cli.main import main
 from robots.stations import CONTRACTS, load_contract

@@ -18,7 +18,7 @@ from std_msgs.msg import String
 from hardware.observing.monitor import LimitMonitor
 from hardware.observing.timing import SafetySilent
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.background import Background, wait_until
+from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.senders import sent_at
 from hardware.safety.states import SafetyState

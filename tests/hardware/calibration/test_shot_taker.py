@@ -17,7 +17,7 @@ from rclpy.node import Node
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.calibration import Board, Shot, read_shots
 from hardware.ros2 import messages, qos
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from robolearn.cli.main import main
 from robots import FR3
 from robots.stations import CONTRACTS

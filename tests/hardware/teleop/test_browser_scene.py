@@ -23,7 +23,7 @@ from browser_driver import Chromium, Tab
 from browser_rig import Rig
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
-from hardware.ros2.background import Background
+from hardware.ros2.process import Background
 from hardware.ros2.sim_arm_node import SimArmNode
 from hardware.ros2.teleop_node import TeleopNode
 from hardware.teleop.browser import BrowserConfig
