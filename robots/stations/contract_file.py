@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     StrictBool,
     StrictFloat,
@@ -55,7 +54,6 @@ from robots.stations.values import (
     Share,
     Word,
     bad_input,
-    known_keys,
     one_of,
     per_joint,
     refuse,
@@ -64,7 +62,6 @@ from robots.stations.values import (
     unique,
     within,
 )
-from robots.tool import Tool
 
 CONTRACTS = Path(__file__).parent
 CONTROL_HZ = (1.0, 100.0)
@@ -82,6 +79,13 @@ def _named(conditions: Any) -> Any:
         if isinstance(one, dict) and "name" in one:
             raise refuse(got="name", available=[one.name for one in fields(Condition)][1:], what="unknown key")
     return {key: {**one, "name": str(key)} if isinstance(one, dict) else one for key, one in conditions.items()}
+
+
+def _remember(robot: str, info: ValidationInfo) -> str:
+    """The parts that follow are checked by this robot."""
+    assert isinstance(info.context, dict)
+    info.context["robot"] = ROBOTS[robot]
+    return robot
 
 
 @section
@@ -147,7 +151,7 @@ class LimitsForm:
 class ContractFile:
     """The whole file."""
 
-    robot: Annotated[str, one_of(ROBOTS)]
+    robot: Annotated[str, one_of(ROBOTS), AfterValidator(_remember)]
     action_kind: Annotated[str, one_of(CONTROLS)]
     control_hz: Annotated[StrictFloat, within(*CONTROL_HZ)]
     stream_hz: StrictFloat
@@ -208,18 +212,6 @@ class ContractFile:
         return cameras
 
 
-class RobotKey(BaseModel):
-    """The arm alone: how many joints the other parts must have depends on it."""
-
-    robot: Annotated[str, one_of(ROBOTS)]
-
-    @model_validator(mode="before")
-    @classmethod
-    def _robot_alone(cls, data: Any) -> Any:
-        found = known_keys(data, (one.name for one in fields(ContractFile)))
-        return {name: value for name, value in found.items() if name == "robot"}
-
-
 _FILE = TypeAdapter(ContractFile)
 
 
@@ -245,54 +237,37 @@ def load_contract(name_or_path: str | Path, namespace: str = "") -> Contract:
         raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
     data = read_yaml(path)
     try:
-        robot = ROBOTS[RobotKey.model_validate(data).robot]
-        file = _FILE.validate_python(data, context={"robot": robot})
+        file = _FILE.validate_python(data, context={})
     except ValidationError as error:
         raise bad_input(error, path.name) from error
-    return _contract(file, robot, path, file.namespace or namespace)
+    return _contract(file, path, file.namespace or namespace)
 
 
-def _contract(given: ContractFile, robot: RobotSpec, path: Path, namespace: str) -> Contract:
+def _contract(given: ContractFile, path: Path, namespace: str) -> Contract:
     """The contract of a checked file; `BadInput` where its parts do not fit together."""
+    robot, gripper = ROBOTS[given.robot], given.gripper
     if given.tool is not None:
-        robot = replace(robot, tool=_tool(given.tool, path.name))
-    gripper = given.gripper
-    contract = Contract(
-        name=given.name or path.stem,
-        robot=robot,
-        action_kind=given.action_kind,
-        control_hz=given.control_hz,
-        stream_hz=given.stream_hz,
-        joints=given.joints,
-        joint_states=given.joint_states,
-        command=given.command,
-        gripper_joints=() if gripper is None else gripper.joints,
-        gripper_range=_gripper_range(gripper, robot, path.name),
-        gripper=None if gripper is None else gripper.commanded(),
-        gripper_states=None if gripper is None else gripper.states,
-        gripper_in_command=gripper is not None and gripper.in_command,
-        servos=given.servos,
-        driver=given.driver,
-        conditions=tuple(given.conditions.values()),
-        objects=given.objects,
-        contact=given.contact,
-        cameras=given.cameras,
-        limits=_limits(given.limits, robot, path.name),
-        namespace=namespace,
-        frames=given.frames,
-        simulated=given.simulated,
-        path=str(path),
-    )
-    contract = _resolved(contract)
+        try:
+            robot = replace(robot, tool=given.tool.tool())
+        except BadInput as error:
+            raise BadInput(f"{path.name}: {error}") from error
+    shared = {one.name for one in fields(Contract)} & {one.name for one in fields(ContractFile)}
+    values = {name: getattr(given, name) for name in shared} | {
+        "name": given.name or path.stem,
+        "robot": robot,
+        "gripper_joints": () if gripper is None else gripper.joints,
+        "gripper_range": _gripper_range(gripper, robot, path.name),
+        "gripper": None if gripper is None else gripper.commanded(),
+        "gripper_states": None if gripper is None else gripper.states,
+        "gripper_in_command": gripper is not None and gripper.in_command,
+        "conditions": tuple(given.conditions.values()),
+        "limits": _limits(given.limits, robot, path.name),
+        "namespace": namespace,
+        "path": str(path),
+    }
+    contract = _resolved(Contract(**values))
     _check_unique(contract, path.name)
     return contract
-
-
-def _tool(form: ToolForm, file: str) -> Tool:
-    try:
-        return form.tool()
-    except BadInput as error:
-        raise BadInput(f"{file}: {error}") from error
 
 
 def _resolved(contract: Contract) -> Contract:

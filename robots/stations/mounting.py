@@ -21,6 +21,7 @@ from robots.stations.values import (
     Word,
     edge,
     entries,
+    must,
     one_of,
     read_by,
     refuse,
@@ -46,13 +47,6 @@ def _crop(value: Any) -> Any:
     return tuple([*value[:2], *(edge(length) for length in value[2:])])
 
 
-def _depth(value: tuple[float, float]) -> tuple[float, float]:
-    near, far = value
-    if not DEPTH[0] <= near < far <= DEPTH[1]:
-        raise refuse(f"[near, far] with {DEPTH[0]:g} <= near < far <= {DEPTH[1]:g} m")
-    return value
-
-
 def _distortion(value: Any) -> Any:
     if not isinstance(value, list) or len(value) not in DISTORTIONS:
         raise refuse(
@@ -61,17 +55,15 @@ def _distortion(value: Any) -> Any:
     return value
 
 
-def _parent(value: Any) -> Any:
-    """A camera is mounted on the base or on the flange."""
-    if value not in ("base", "flange"):
-        raise refuse(available=("base", "flange"))
-    return value
-
-
 Size = Annotated[tuple[Edge, Edge], BeforeValidator(lambda value: entries(value, 2))]
 Crop = Annotated[tuple[int, int, int, int] | str | None, PlainValidator(_crop)]
 Distances = Annotated[
-    tuple[StrictFloat, StrictFloat], BeforeValidator(lambda value: entries(value, 2)), AfterValidator(_depth)
+    tuple[StrictFloat, StrictFloat],
+    BeforeValidator(lambda value: entries(value, 2)),
+    must(
+        lambda value: DEPTH[0] <= value[0] < value[1] <= DEPTH[1],
+        f"[near, far] with {DEPTH[0]:g} <= near < far <= {DEPTH[1]:g} m",
+    ),
 ]
 _Angle = Annotated[StrictFloat, within(*ANGLE)]
 Angles = Annotated[tuple[_Angle, _Angle, _Angle], BeforeValidator(lambda value: entries(value, 3))]
@@ -143,7 +135,7 @@ class ToolForm:
 class CameraPoseForm(PoseForm):
     """`CameraPose` as `robolearn calibrate` writes it."""
 
-    parent: Annotated[str, BeforeValidator(_parent)] = field(kw_only=True)
+    parent: Annotated[str, one_of(("base", "flange"))] = field(kw_only=True)
 
     def record(self) -> CameraPose:
         """The pose itself."""

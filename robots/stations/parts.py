@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -33,6 +32,8 @@ from robots.stations.values import (
     Share,
     TopicName,
     Word,
+    matching,
+    must,
     one_of,
     refuse,
     robot_of,
@@ -44,34 +45,6 @@ from robots.stations.values import (
 HORIZON_S = (0.0, 0.1)  # silence means stop: not that much later
 POSE_JOINTS = 6  # that a pose settles
 WRENCH_NAMES = ("fx", "fy", "fz", "mx", "my", "mz")
-
-_MESSAGE = re.compile(r"[a-z][a-z0-9_]*/msg/[A-Z][A-Za-z0-9]*")
-
-
-def _message_name(text: str) -> str:
-    if not _MESSAGE.fullmatch(text):
-        raise refuse("a message type such as std_msgs/msg/Bool")
-    return text
-
-
-def _identifier(text: str) -> str:
-    if not text.isidentifier() or text.startswith("_"):
-        raise refuse("the name of a field")
-    return text
-
-
-def _port(text: str) -> str:
-    if not text.startswith("/dev/"):
-        raise refuse("a serial port such as /dev/ttyACM0")
-    return text
-
-
-def _calibration(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", text):  # it becomes the name of a file
-        raise refuse("the --robot.id that lerobot-calibrate was given")
-    return text
-
-
 Horizon = Annotated[StrictFloat, within(*HORIZON_S)]
 # --- topics ------------------------------------------------------------------------------------------------
 
@@ -203,8 +176,8 @@ class Condition:
 
     name: str
     topic: TopicName
-    type: Annotated[Word, AfterValidator(_message_name)]
-    field: Annotated[Word, AfterValidator(_identifier)] = "data"
+    type: Annotated[Word, matching("[a-z][a-z0-9_]*/msg/[A-Z][A-Za-z0-9]*", "a message type such as std_msgs/msg/Bool")]
+    field: Annotated[Word, matching(r"[^\W\d_]\w*", "the name of a field")] = "data"
     latched: StrictBool = False
     max_age_s: Age = 0.5
     allowed: tuple[StrictInt, ...] = ()
@@ -277,7 +250,7 @@ class Gripper(Topic):
 class GripperForm:
     """The gripper; without a topic it is measured and not commanded, unless its joints are in the arm's command."""
 
-    joints: Annotated[tuple[Word, ...], AfterValidator(unique)]
+    joints: Annotated[tuple[Word, ...], AfterValidator(unique), must(bool, "at least one joint")]
     topic: TopicName | None = None
     type: Annotated[str, one_of(TYPES["gripper"])] | None = None
     states: JointStates | None = None
@@ -287,13 +260,6 @@ class GripperForm:
     in_command: StrictBool = False
     closed: GripperPosition | None = None
     open: GripperPosition | None = None
-
-    @field_validator("joints")
-    @classmethod
-    def _check_joints(cls, joints: tuple[str, ...]) -> tuple[str, ...]:
-        if not joints:
-            raise refuse("at least one joint")
-        return joints
 
     @field_validator("unit", mode="before")
     @classmethod
@@ -331,8 +297,11 @@ class Servos:
       calibration: LeRobot's ``id``, which names its calibration file.
     """
 
-    port: Annotated[Word, AfterValidator(_port)]
-    calibration: Annotated[Word, AfterValidator(_calibration)]
+    port: Annotated[Word, matching("(?s)/dev/.*", "a serial port such as /dev/ttyACM0")]
+    # It becomes the name of a file.
+    calibration: Annotated[
+        Word, matching("[A-Za-z0-9][A-Za-z0-9_.-]*", "the --robot.id that lerobot-calibrate was given")
+    ]
 
     @model_validator(mode="after")
     def _check_robot(self, info: ValidationInfo) -> Servos:

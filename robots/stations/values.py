@@ -7,7 +7,7 @@ known key with nothing behind it (all of its lines commented out) counts as abse
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
@@ -54,7 +54,6 @@ IMAGE_EDGE = (8, 4096)  # [px]
 GRIPPER_JOINT = (-10.0, 10.0)  # [rad or m]
 WORKSPACE = (-10.0, 10.0)  # [m]
 
-_TOPIC = re.compile(r"/?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*")
 _OURS = "robolearn"  # type of the errors that carry the words of a `BadInput` in their context
 _EXPECTED = {
     "string_type": "a word",
@@ -100,13 +99,23 @@ def _short(value: object) -> str:
 # --- values ------------------------------------------------------------------------------------------------
 
 
-def within(low: float, high: float) -> AfterValidator:
-    def check(value: float) -> float:
-        if not low <= value <= high:  # NaN fails this too
-            raise refuse(f"{low:g} to {high:g}")
+def must(holds: Callable[[Any], Any], expected: str) -> AfterValidator:
+    """Refuses a value for which `holds` is false."""
+
+    def check(value: Any) -> Any:
+        if not holds(value):
+            raise refuse(expected)
         return value
 
     return AfterValidator(check)
+
+
+def within(low: float, high: float) -> AfterValidator:
+    return must(lambda value: low <= value <= high, f"{low:g} to {high:g}")  # NaN fails this too
+
+
+def matching(pattern: str, expected: str) -> AfterValidator:
+    return must(re.compile(pattern).fullmatch, expected)
 
 
 def one_of(available: Collection[str]) -> BeforeValidator:
@@ -134,24 +143,6 @@ def unique(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def ros_name(text: str) -> str:
-    if not _TOPIC.fullmatch(text):
-        raise refuse("a ROS topic name such as joint_states, or /joint_states whatever the namespace")
-    return text
-
-
-def _namespace(text: str) -> str:
-    if not _TOPIC.fullmatch(text):
-        raise refuse("a ROS namespace such as left")
-    return "/" + text.removeprefix("/")
-
-
-def positive(value: float) -> float:
-    if not value > 0:
-        raise refuse("more than 0")
-    return value
-
-
 def edge(value: Any) -> int:
     low, high = IMAGE_EDGE
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -164,15 +155,23 @@ def per_joint(value: Any, info: ValidationInfo) -> Any:
 
 
 def robot_of(info: ValidationInfo) -> RobotSpec:
-    return (info.context or {})["robot"]
+    """The file's robot, which is its first key: how many joints the other parts must have depends on it."""
+    if "robot" not in (context := info.context or {}):
+        raise refuse("the key 'robot'")
+    return context["robot"]
 
 
 Word = Annotated[StrictStr, Field(min_length=1)]
-Namespace = Annotated[Word, AfterValidator(_namespace)]
-TopicName = Annotated[Word, AfterValidator(ros_name)]
+_NAME = "/?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*"
+Namespace = Annotated[
+    Word, matching(_NAME, "a ROS namespace such as left"), AfterValidator(lambda text: "/" + text.removeprefix("/"))
+]
+TopicName = Annotated[
+    Word, matching(_NAME, "a ROS topic name such as joint_states, or /joint_states whatever the namespace")
+]
 Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 Age = Annotated[StrictFloat, within(*MAX_AGE_S)]
-Share = Annotated[Finite, AfterValidator(positive)]
+Share = Annotated[Finite, must(lambda value: value > 0, "more than 0")]
 GripperPosition = Annotated[StrictFloat, within(*GRIPPER_JOINT)]
 Edge = Annotated[int, BeforeValidator(edge)]
 PerJoint = Annotated[tuple[Finite, ...], BeforeValidator(per_joint)]
