@@ -37,6 +37,7 @@ from hardware.ros2.senders import Callers, comparable, same_program
 from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
 from robolearn.core import BadInput
+from robots.stations import Topic
 
 log = logging.getLogger(__name__)
 
@@ -74,19 +75,12 @@ class SafetyNode(Node):
         self._mismatch = False  # whether an event reported one
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
         self._messages = messages.ControllerMessages(contract, lambda: self.get_clock().now().to_msg())
-        self._horizon = Horizon(self._period, contract.horizon_s) if contract.horizon_s else None
+        self._horizon = Horizon(self._period, contract.command.horizon_s) if contract.command.horizon_s else None
         self._others = ""  # who else publishes to the controller
-        posture = () if contract.posture is None else (contract.posture.topic,)
-        self._command_topics = (contract.command.topic, *posture)
-        self._command_publisher: Any = None
-        self._posture_publisher: Any = None
-        self._gripper_publisher: Any = None
-        if not self._dry_run:
-            self._command_publisher = self._controller(contract.command.topic, contract.command.type)
-            if contract.posture is not None:
-                self._posture_publisher = self._controller(contract.posture.topic, contract.posture.type)
-            if contract.gripper is not None:
-                self._gripper_publisher = self._controller(contract.gripper.topic, contract.gripper.type)
+        posture = contract.command.posture
+        self._command_topics = (contract.command.topic, *((posture.topic,) if posture else ()))
+        self._command_publisher = self._controller(contract.command)
+        self._posture_publisher, self._gripper_publisher = self._controller(posture), self._controller(contract.gripper)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
         supervisor = self.supervisor
@@ -103,11 +97,8 @@ class SafetyNode(Node):
             kind = messages.message_type(contact.type)
             self._watch(kind, contact.topic, self._on_contact, qos.sensor(JOINT_STATES))
         hear_conditions(contract, self._watch, supervisor.condition)
-        for name, act, done in (
-            (topics.DISARM, self._filter.disarm, "braking, then disarmed"),
-            (topics.ESTOP, self._filter.estop, "emergency stop"),
-        ):
-            self.create_service(Trigger, name, self._service(act, done))
+        self.create_service(Trigger, topics.DISARM, self._service(self._filter.disarm, "braking, then disarmed"))
+        self.create_service(Trigger, topics.ESTOP, self._service(self._filter.estop, "emergency stop"))
         self._arming = Callers(self, self.create_service(Trigger, topics.ARM, self._arm))
         self._resetting = Callers(self, self.create_service(Trigger, topics.RESET, self._reset))
         self.beat(self._period, self._tick)
@@ -337,11 +328,8 @@ class SafetyNode(Node):
         own = self.get_fully_qualified_name()
         # All profiles as the middleware reports them: what is left at its default reads differently before.
         for topic in self._watched:
-            publishers, subscribers = (
-                self.get_publishers_info_by_topic(topic),
-                self.get_subscriptions_info_by_topic(topic),
-            )
-            for publisher, subscriber in itertools.product(publishers, subscribers):
+            publishers = self.get_publishers_info_by_topic(topic)
+            for publisher, subscriber in itertools.product(publishers, self.get_subscriptions_info_by_topic(topic)):
                 names = _endpoint(publisher), _endpoint(subscriber)
                 match, why = qos_check_compatible(publisher.qos_profile, subscriber.qos_profile)
                 if match == QoSCompatibility.ERROR and own in names:
@@ -354,10 +342,13 @@ class SafetyNode(Node):
         log.error("; ".join(self._problems))
         self._filter.stop("; ".join(self._problems))
 
-    def _controller(self, topic: str, kind: str) -> Any:
-        self._watched.append(topic)
+    def _controller(self, to: Topic | None) -> Any:
+        """The publisher to a topic of a controller; None: nothing is sent there."""
+        if to is None or self._dry_run:
+            return None
+        self._watched.append(to.topic)
         events = PublisherEventCallbacks(incompatible_qos=self._on_mismatch)
-        return self.create_publisher(messages.message_type(kind), topic, qos.COMMAND, event_callbacks=events)
+        return self.create_publisher(messages.message_type(to.type), to.topic, qos.COMMAND, event_callbacks=events)
 
     def _watch(
         self, kind: Any, topic: str, callback: Callable[[Any, MessageInfo], None], profile: QoSProfile, **events: Any

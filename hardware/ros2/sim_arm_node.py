@@ -291,7 +291,7 @@ class SimArmNode(Node):
     def _on_gripper(self, message: Any, info: Any) -> None:
         c = self.contract
         values = self._positions(message, c.gripper_joints)
-        opening = c.gripper is not None and c.gripper.type == FLOATS and c.gripper.unit == "opening"
+        opening = c.gripper_takes_opening
         if len(values) != (1 if opening else len(c.gripper_joints)):
             self._refuse(f"gripper command of {len(values)} values")
             return

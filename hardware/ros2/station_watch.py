@@ -45,8 +45,8 @@ class StationWatch:
         self._roles: dict[str, Topic] = dict(contract.topics)
         if contract.objects is not None:
             self._roles["objects"] = contract.objects
-        if contract.posture is not None:
-            self._roles["command.posture"] = contract.posture
+        if contract.command.posture is not None:
+            self._roles["command.posture"] = contract.command.posture
         lenses = {f"info.{name}": Topic(camera.info, INFO) for name, camera in contract.cameras.items() if camera.info}
         self._roles.update(lenses)
         self._roles[SAFETY_STATE] = Topic(f"{nodes}/{topics.SAFETY_STATE}", "diagnostic_msgs/msg/DiagnosticArray")

@@ -53,7 +53,7 @@ class SafetyFilter:
       period: time between two steps [s]; a step moves the set-point by exactly one period, or starts it from rest where
         it comes too late.
       clock: steady time [s].
-      horizon: how far ahead of the arm set-points are sent [s], see `Contract.horizon_s`.
+      horizon: how far ahead of the arm set-points are sent [s], see `CommandTopic.horizon_s`.
 
     Raises:
       BadInput: the parts do not fit together, see `check_parts`.

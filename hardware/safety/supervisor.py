@@ -57,7 +57,7 @@ class SafetySupervisor:
         self.contract = contract
         self.period = 1.0 / contract.stream_hz
         self.filter = SafetyFilter(
-            contract.robot, contract.joints, contract.limits, self.period, clock, contract.horizon_s
+            contract.robot, contract.joints, contract.limits, self.period, clock, contract.command.horizon_s
         )
         self.arming = self.commands = self.skipped = 0
         self.latency = Latencies()

@@ -110,8 +110,8 @@ def check_station(contract: Contract, seen: SeenStation) -> dict[str, list[Findi
         "Arm": [*judge.joint_states()],
         "Controller": [*judge.command("arm controller", "command", contract.command)],
     }
-    if contract.posture is not None:
-        found["Controller"] += judge.command("posture controller", "command.posture", contract.posture)
+    if contract.command.posture is not None:
+        found["Controller"] += judge.command("posture controller", "command.posture", contract.command.posture)
     if isinstance(contract.gripper, Gripper):
         found["Gripper"] = [*judge.command("gripper controller", "gripper", contract.gripper)]
     if contract.cameras:

@@ -84,16 +84,6 @@ class Contract:
     path: str = ""
 
     @property
-    def horizon_s(self) -> float:
-        """Time by which set-points are sent ahead of the arm [s]."""
-        return self.command.horizon_s
-
-    @property
-    def posture(self) -> Topic | None:
-        """Topic of the joints of a commanded pose, or None."""
-        return self.command.posture
-
-    @property
     def interface(self) -> Interface:
         """Interface to policies, in the words of the simulated worlds."""
         observation = {"proprio": proprio_spec(self.robot)}

@@ -17,17 +17,15 @@ from robots.stations.mounting import Camera
 
 # encoding → (type of a sample, samples a pixel, what they are)
 ENCODINGS: dict[str, tuple[str, int, str]] = {
-    "rgb8": ("u1", 3, "rgb"),
-    "bgr8": ("u1", 3, "bgr"),
-    "rgba8": ("u1", 4, "rgb"),
-    "bgra8": ("u1", 4, "bgr"),
+    **{
+        f"{order}{alpha}{bits}": (f"u{bits // 8}", 3 + len(alpha), order)
+        for order in ("rgb", "bgr")
+        for alpha in ("", "a")
+        for bits in (8, 16)
+    },
     "mono8": ("u1", 1, "mono"),
     "8UC1": ("u1", 1, "mono"),
     "8UC3": ("u1", 3, "bgr"),
-    "rgb16": ("u2", 3, "rgb"),
-    "bgr16": ("u2", 3, "bgr"),
-    "rgba16": ("u2", 4, "rgb"),
-    "bgra16": ("u2", 4, "bgr"),
     "mono16": ("u2", 1, "mono"),
     "uyvy": ("u1", 2, "UYVY"),
     "yuv422": ("u1", 2, "UYVY"),  # its older name
@@ -122,9 +120,8 @@ def _grey(mono: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _depth_picture(encoding: str, samples: NDArray[Any], depth: tuple[float, float] | None) -> NDArray[np.uint8]:
     if depth is None:
-        raise BadInput(
-            "image encoding", got=f"{encoding}, a depth image", expected="depth: [near, far] in the contract"
-        )
+        got = f"{encoding}, a depth image"
+        raise BadInput("image encoding", got=got, expected="depth: [near, far] in the contract")
     metres = samples.astype(np.float64)
     if encoding == "16UC1":
         metres = metres * MILLIMETRE

@@ -45,7 +45,7 @@ def test_what_can_be_rehearsed(tmp_path: Path) -> None:
         real = load_contract("fr3")
         assert contract.simulated and contract.name == "fr3-rehearsal" and contract.objects is not None
         assert (contract.command, contract.joint_states) == (real.command, real.joint_states)
-        assert contract.horizon_s == real.horizon_s and not real.simulated
+        assert contract.command.horizon_s == real.command.horizon_s and not real.simulated
     assert not Path(robot).exists()
     with rehearsal("so101") as robot:
         assert load_contract(robot).servos is not None and load_contract(robot).simulated
@@ -148,7 +148,7 @@ def test_an_episode_by_poses_on_the_double_of_an_impedance_controller(tmp_path: 
     poses: dict[int, np.ndarray] = {}
     postures: dict[int, np.ndarray] = {}
     arm: list[np.ndarray] = []
-    assert contract.posture is not None
+    assert contract.command.posture is not None
     with Background(DOMAIN + 1) as ros:
         node = ros.add(Node("observer", context=ros.context))
 
@@ -161,7 +161,7 @@ def test_an_episode_by_poses_on_the_double_of_an_impedance_controller(tmp_path: 
 
         deep = qos.stream(lease_s=None, depth=200)
         node.create_subscription(PoseStamped, contract.command.topic, on_pose, deep)
-        node.create_subscription(messages.JointState, contract.posture.topic, on_posture, deep)
+        node.create_subscription(messages.JointState, contract.command.posture.topic, on_posture, deep)
         node.create_subscription(
             messages.JointState, contract.joint_states.topic,
             lambda message: arm.append(messages.pick(message, contract.joints)), qos.sensor(50),

@@ -73,9 +73,9 @@ class CartesianArm(Arm):
 
     def _listen(self, deep: QoSProfile) -> list[Callable[[], None]]:
         c = self.contract
-        assert c.gripper is not None and c.posture is not None
+        assert c.gripper is not None and c.command.posture is not None
         return [
-            self.poll(messages.JointState, c.posture.topic, self._on_posture, deep),
+            self.poll(messages.JointState, c.command.posture.topic, self._on_posture, deep),
             self.poll(PoseStamped, c.command.topic, self._on_pose, deep),
             self.poll(messages.message_type(c.gripper.type), c.gripper.topic, self._on_gripper, deep),
         ]

@@ -33,7 +33,7 @@ def test_a_pose_with_its_posture_and_raw_torques(tmp_path: Path) -> None:
     data = put(shipped("fr3"), "command", {"topic": "target_pose", "type": POSE, "posture": POSTURE})
     data = put(put(data, "contact", RAW), "tool", TOOL | {"mass": 0.7, "centre": [0, 0, 0.05]})
     contract = load(tmp_path, data)
-    assert contract.posture is not None and contract.posture.topic == "/target_joint"
+    assert contract.command.posture is not None and contract.command.posture.topic == "/target_joint"
     assert contract.contact is not None and contract.contact.gravity
     assert contract.robot.tool is not None and contract.robot.tool.mass == 0.7
     assert contract.robot.tool.centre == (0, 0, 0.05)

@@ -97,8 +97,8 @@ class _Impedance:
     def __init__(self, arm: FrankaEmulator) -> None:
         self._emulator, c = arm, arm.contract
         self._controller = ImpedanceController(c.robot, arm.arm()[0])
-        if c.posture is not None:
-            arm.listen(messages.JointState, c.posture.topic, self._on_posture)
+        if c.command.posture is not None:
+            arm.listen(messages.JointState, c.command.posture.topic, self._on_posture)
 
     def _on_posture(self, message: Any, info: Any) -> None:
         q = messages.pick(message, self._emulator.contract.joints)
