@@ -97,15 +97,8 @@ class LimitMonitor:
         self._max_age, self._open_age = max(self._max_age, self._open_age), 0.0
 
     def command(self, positions: ArrayLike, now: float) -> tuple[str, ...]:
-        """A command was sent.
-
-        Args:
-          positions: (n,) joint set-points [rad].
-          now: steady time of sending [s].
-
-        Returns:
-          What is wrong with it, of `KINDS`.
-        """
+        """A command `positions` (n,) [rad] was sent at the steady time `now` [s]; returns what is wrong with it, of
+        `KINDS`."""
         q = np.asarray(positions, dtype=np.float64)
         self._commands += 1
         wrong = self._check_rate(now)

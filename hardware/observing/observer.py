@@ -45,16 +45,12 @@ def pick(
 
 
 class ContactReader:
-    """External torques of the joints, or the wrench at the tool, out of messages.
-
-    Args:
-      contract: a station that has a `contact` topic.
-      clock: steady time [s].
+    """External torques of the joints, or the wrench at the tool, out of messages of a station that has a `contact`
+    topic.
 
     Attributes:
-      feature: name as an observation.
-      name: of the input, for reasons.
-      freshness: of the messages.
+      feature, name: name as an observation, and of the input, for reasons.
+      freshness: of the messages, by `clock`, the steady time [s].
       values: (n,) torques [Nm] in the order of the contract's joints, or (6,) force [N] and moment [Nm]; None at first.
     """
 
@@ -189,13 +185,8 @@ class _Picture:
 
 
 class Observer:
-    """The newest observation of the features that a policy needs.
-
-    Args:
-      contract: the station; it must offer them.
-      features: ``proprio``, ``objects``, ``external_torque`` or ``wrench``, ``images.<camera>``.
-      clock: steady time [s].
-    """
+    """The newest observation of the features that a policy needs: ``proprio``, ``objects``, ``external_torque`` or
+    ``wrench``, ``images.<camera>``, of those that the station offers. `clock` is the steady time [s]."""
 
     def __init__(
         self, contract: Contract, features: Collection[str], clock: Callable[[], float] = time.monotonic
@@ -233,15 +224,8 @@ class Observer:
     def image(
         self, camera: str, fingerprint: int, decode: Callable[[], NDArray[np.uint8]], stamp: float, frame: str = ""
     ) -> None:
-        """Take a picture in; it is decoded when it is needed.
-
-        Args:
-          camera: its name in the contract.
-          fingerprint: a checksum of its bytes.
-          decode: makes (H, W, 3) of them.
-          stamp: [s].
-          frame: as its header has it.
-        """
+        """Take a picture of `camera` in. `decode` makes (H, W, 3) of it when it is needed; `fingerprint` is a checksum
+        of its bytes, `stamp` [s] and `frame` are its header's."""
         picture, wanted = self._pictures[camera], self.contract.cameras[camera].frame
         if not picture.freshness.update(stamp):
             return

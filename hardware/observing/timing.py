@@ -93,11 +93,8 @@ class SafetySilent(RobolearnError):
 
 
 class Silence:
-    """The time since the last report, as far as the listener ran: a report may wait while it did not.
-
-    Args:
-      clock: steady time [s].
-    """
+    """The time since the last report, as far as the listener ran: a report may wait while it did not. By the steady
+    time [s] of `clock`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -66,13 +66,8 @@ Write = Callable[[Path, Iterable[Picture], float], object]
 
 
 class FilmNode(Node):
-    """The node `film`. Parameters: `contract`, `task` (of the simulated arm), `out`.
-
-    Args:
-      make_drawer: contract and task → the drawer.
-      write: writes the film.
-      station: see `Node`.
-    """
+    """The node `film`. `make_drawer` makes the drawer of a contract and a task, `write` writes the film. Args: see
+    `Node`."""
 
     stop_limit_s = 170.0
 

@@ -36,14 +36,8 @@ ANSWER_S = 2.0  # for taking or refusing a goal, and for ending one that was can
 
 
 class ActionGoal:
-    """A goal that is sent at once. The motion itself may take as long as it takes.
-
-    Args:
-      client: of the action.
-      goal: its message.
-      ended: called once, with True where the goal had been taken; not after `forget`.
-      clock: steady time [s].
-    """
+    """A goal that is sent to the action of `client` at once. The motion itself may take as long as it takes. `ended` is
+    called once, with True where the goal had been taken; not after `forget`. `clock` is the steady time [s]."""
 
     def __init__(
         self,

@@ -317,11 +317,8 @@ def text(value: str) -> String:
 
 
 class ControllerMessages:
-    """A command of the safety filter as the messages that the controllers of `contract` take.
-
-    Args:
-      now: the stamp of a message that has one, read when it is made.
-    """
+    """A command of the safety filter as the messages that the controllers of `contract` take; `now` is the stamp of one
+    that has any, read when it is made."""
 
     def __init__(self, contract: Contract, now: Callable[[], Time]) -> None:
         self._contract, self._period, self._now = contract, 1.0 / contract.stream_hz, now

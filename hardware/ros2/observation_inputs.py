@@ -30,11 +30,8 @@ def hear_joints(node: Node, contract: Contract, callback: Callable[[JointState, 
 
 
 class ObservationInputs:
-    """The subscriptions of `node` to what `features` are made of.
-
-    Attributes:
-      stamp: of the newest joint state, as it was sent: a chunk or target made from it carries the same.
-    """
+    """The subscriptions of `node` to what `features` are made of. `stamp` is that of the newest joint state, as it was
+    sent: a chunk or target made from it carries the same."""
 
     def __init__(self, node: Node, contract: Contract, observer: Observer, features: Collection[str]) -> None:
         self._observer = observer

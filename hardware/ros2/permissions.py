@@ -61,11 +61,8 @@ class Permissions:
 
 
 def permissions(contract: Contract, *, poses: bool = False) -> dict[str, Permissions]:
-    """Node → its permissions at the station of `contract`.
-
-    Args:
-      poses: the safety node takes poses, from a node `planner` of other software.
-    """
+    """Node → its permissions at the station of `contract`; with `poses` the safety node takes poses, from a node
+    `planner` of other software."""
     of = {role: topic.topic for role, topic in contract.topics.items()}
     if contract.objects is not None:
         of["objects"] = contract.objects.topic

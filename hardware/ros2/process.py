@@ -51,17 +51,10 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
 
 
 def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
-    """Run one node until SIGINT, SIGTERM, the end of its context or of its work.
+    """Run one node, made by `factory` after `rclpy.init`, until SIGINT, SIGTERM, the end of its context or of its work.
 
-    Args:
-      factory: makes the node, after `rclpy.init`.
-      args: command line, `--ros-args …` included; `sys.argv` by default.
-
-    Returns:
-      0 ended by a signal or done, 1 a callback failed.
-
-    Raises:
-      RobolearnError: the node did not start, or ended because something went wrong.
+    `args` is the command line, `--ros-args …` included; `sys.argv` by default. Returns 0 ended by a signal or done, 1 a
+    callback failed. Raises `RobolearnError`: the node did not start, or ended because something went wrong.
     """
     stop = _Stop()
     other_threads = frozenset(threads())

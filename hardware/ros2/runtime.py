@@ -37,12 +37,8 @@ log = logging.getLogger(__name__)
 
 
 def realtime(priority: int, other_threads: Collection[int] = ()) -> bool:
-    """Request SCHED_FIFO at `priority` (1 to 99; 0: nothing) for all threads; True where it was granted.
-
-    Args:
-      priority: SCHED_FIFO's.
-      other_threads: ids of threads that get what `step_back` leaves.
-    """
+    """Request SCHED_FIFO at `priority` (1 to 99; 0: nothing) for all threads; those with ids in `other_threads` get
+    what `step_back` leaves. True where it was granted."""
     if priority <= 0:
         return False
     found = threads()  # those of the middleware too

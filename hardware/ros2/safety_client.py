@@ -30,14 +30,11 @@ class SafetyClient:
     """A client of the safety node, on the operator's side. Close it, or use it with `with`.
 
     Args:
-      background: where its node spins; by default a context and a thread of its own.
-      name: of its node.
-      station: the namespace of the station, see `Contract.namespace`.
-      args: ROS arguments of a context of its own, e.g. its enclave.
+      background: where its node spins; by default a context and a thread of its own, with the ROS arguments `args`.
+      name, station: of its node, and the namespace of the station, see `Contract.namespace`.
 
     Attributes:
-      report: the newest of the safety node, or None.
-      reports: every change of state or reason, in order.
+      report, reports: the newest of the safety node, or None; every change of state or reason, in order.
       policy, streamer: the newest of their status topics.
     """
 

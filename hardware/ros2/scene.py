@@ -36,11 +36,7 @@ _Part = tuple[int, Marker, NDArray[np.float64]]  # shape, marker, (3,) where it 
 
 
 class SceneMarkers:
-    """Messages of one scene, made anew only where it changes.
-
-    Args:
-      frame: name of the arm's base frame.
-    """
+    """Messages of one scene, made anew only where it changes, in `frame`, the arm's base frame."""
 
     def __init__(self, frame: str) -> None:
         self._frame = frame

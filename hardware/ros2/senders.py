@@ -22,12 +22,7 @@ EVENTS = QoSProfile(depth=20)
 
 
 class Callers:
-    """The callers of one service.
-
-    Args:
-      node: that has the service.
-      service: the service.
-    """
+    """The callers of one `service` of `node`."""
 
     def __init__(self, node: Node, service: Any) -> None:
         service.configure_introspection(node.get_clock(), EVENTS, ServiceIntrospectionState.METADATA)

@@ -31,12 +31,7 @@ COMMANDS = 10  # that wait for a tick; the newest counts
 
 
 class ServosNode(Node):
-    """One arm.
-
-    Args:
-      make_bus: the contract and its servos → their bus, not yet open.
-      station: see `Node`.
-    """
+    """One arm. `make_bus` makes the bus of a contract's servos, not yet open. Args: see `Node`."""
 
     def __init__(self, make_bus: Callable[[Contract, Servos], ServoBus], **station: Any) -> None:
         super().__init__("servos", **station)

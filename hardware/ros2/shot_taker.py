@@ -25,16 +25,10 @@ POLL_S = 0.02
 
 
 class ShotTaker:
-    """Receives joint states and one camera.
-
-    Args:
-      background: where its node spins.
-      contract: the station.
-      camera: the camera's name there.
-      board: in the pictures.
+    """Receives joint states and one camera of a station, by a node that spins in `background`.
 
     Attributes:
-      shots: the pictures taken.
+      shots: the pictures taken, with the `board` in them.
       note: why none is being taken now.
     """
 

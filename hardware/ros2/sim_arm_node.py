@@ -96,13 +96,9 @@ class ArmWorld(Protocol):
 
 
 class SimArmNode(Node):
-    """The node `sim_arm`.
+    """The node `sim_arm`. A parameter of its own that may be set at any time: `fault`, see `hardware.ros2.faults`.
 
-    A parameter of its own that may be set at any time: `fault`, see `hardware.ros2.faults`.
-
-    Args:
-      make_world: contract, task and seed → the world, in its first episode.
-      station: see `Node`.
+    `make_world` makes the world of contract, task and seed, in its first episode. Args: see `Node`.
     """
 
     commands: tuple[str, ...] = (FLOATS, TRAJECTORY)  # types of command that are followed

@@ -32,12 +32,7 @@ PICTURES = 20
 
 
 class StationWatch:
-    """Listens to all topics of `contract` from now on.
-
-    Args:
-      background: where its node spins.
-      contract: the station.
-    """
+    """Listens to all topics of `contract` from now on, by a node that spins in `background`."""
 
     def __init__(self, background: Background, contract: Contract) -> None:
         nodes = topics.namespace_of_nodes(contract.namespace)

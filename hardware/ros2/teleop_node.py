@@ -64,16 +64,10 @@ class TriggerCall:
 
 
 class TeleopNode(Node):
-    """An operator moves the arm. It is the `ArmLink` of its session.
+    """An operator moves the arm. It is the `ArmLink` of its session, `session` once it is configured.
 
-    Args:
-      make_device: contract and the parameter `device` → the device, open; the node closes it.
-      name, defaults: of the node that it is the base of.
-      station: see `Node`.
-
-    Attributes:
-      session: the logic, once configured.
-      interrupted: ended by a signal before the session was done.
+    `make_device` opens the device of a contract and the parameter `device`; the node closes it. `interrupted` is true
+    where it was ended by a signal before the session was done. Args: see `Node`.
     """
 
     stop_limit_s = 10.0

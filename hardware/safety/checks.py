@@ -30,12 +30,7 @@ GAP_S = 0.25  # longer between two commands, and the process was not running
 
 
 class Refused(Exception):
-    """A stage refuses.
-
-    Attributes:
-      stage: its name, the key under which refusals are counted.
-      reason: for the operator.
-    """
+    """A stage refuses: its name, the key under which refusals are counted, and the reason for the operator."""
 
     def __init__(self, stage: str, reason: str) -> None:
         super().__init__(reason)
@@ -110,13 +105,8 @@ def clamped(positions: list[float], lower: list[float], upper: list[float]) -> l
 
 
 def stops_inside(joints: tuple[str, ...], low: Array, high: Array, lower: Array, upper: Array) -> None:
-    """Refuses a motion that, braked from here, would carry a joint over its limits.
-
-    Args:
-      joints: names.
-      low, high: (n,) extremes of each joint until it is at rest [rad].
-      lower, upper: (n,) limits [rad].
-    """
+    """Refuses a motion that, braked from here, would carry a joint over its limits `lower`, `upper` (n,) [rad]; `low`,
+    `high` (n,) are the extremes of each joint until it is at rest [rad]."""
     i = _first_outside(low, high, lower, upper)
     if i >= 0:
         raise Refused(

@@ -47,14 +47,8 @@ NONE = Nearest(0.0, np.inf, 0.0, ("", ""))
 
 
 class Collision:
-    """Judges ways of one arm.
-
-    Args:
-      chain: its kinematics.
-      pieces: what it consists of.
-      limits: distances, obstacles and the box that the gripper holds.
-      home: (n,) a posture in which nothing is wrong [rad].
-    """
+    """Judges ways of one arm that consists of `pieces`, by distances, obstacles and the box that the gripper holds, of
+    `limits`. In the posture `home` (n,) [rad] nothing is wrong."""
 
     def __init__(self, chain: Chain, pieces: tuple[Piece, ...], limits: Limits, home: Array) -> None:
         n = chain.n
@@ -103,16 +97,12 @@ class Collision:
     def look(
         self, way: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None
     ) -> tuple[Nearest, Nearest]:
-        """Judge a way.
+        """Judge a way (m, n) of postures [rad], in order; all but the first evenly spaced in time, `seconds` from the
+        second on.
 
-        Args:
-          way: (m, n) postures [rad], in order; all but the first evenly spaced in time.
-          seconds: from the second to the last.
-          set_points: gives more of them, spaced as evenly, where those leave open what happens in between. What they
-            leave open, too, counts as near as it may be.
-
-        Returns:
-          The worst pair of the arm itself, and of the arm and an obstacle.
+        `set_points` gives more of them, spaced as evenly, where those leave open what happens in between. What they
+        leave open, too, counts as near as it may be. Returns the worst pair of the arm itself, and of the arm and an
+        obstacle.
         """
         if self._judge(way, seconds, final=False):
             return self._nearest(SELF), self._nearest(OBSTACLE)

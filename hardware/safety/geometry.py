@@ -49,15 +49,10 @@ INSIDE = Excess(0.0, 0.0, 0.0, 0.0)
 
 
 class Geometry:
-    """Judges postures of one arm.
+    """Judges postures of one arm that fills `pieces` of space, by the limits of the station. `home` (n,) [rad] is a
+    posture in which nothing is wrong.
 
     A way outside the limits is not refused if none before was less far outside: the way back in is open.
-
-    Args:
-      chain: its kinematics.
-      pieces: what it fills of space.
-      limits: of the station.
-      home: (n,) a posture in which nothing is wrong [rad].
     """
 
     def __init__(self, chain: Chain, pieces: tuple[Piece, ...], limits: Limits, home: Array) -> None:
@@ -104,20 +99,12 @@ class Geometry:
         self._excess = self._measure(q[None], q[None])
 
     def check(self, way: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None) -> Excess:
-        """Judge a way to rest.
+        """Judge a way to rest: (m, n) joint positions [rad], evenly spaced over `seconds`, the last ones at rest.
 
-        Args:
-          way: (m, n) joint positions [rad], evenly spaced in time, the last ones at rest. Singularity is judged there
-            only: the arm passes others while it slows down.
-          seconds: from the first of them to the last.
-          set_points: gives all set-points on the way; asked for near a border of the workspace, and near a collision.
-
-        Returns:
-          What `keep` takes when the way is taken.
-
-        Raises:
-          Refused: it leads outside the workspace, too near to itself, an obstacle or a singularity, and farther so than
-            before.
+        Singularity is judged there only: the arm passes others while it slows down. `set_points` gives all set-points
+        on the way; asked for near a border of the workspace, and near a collision. Returns what `keep` takes when the
+        way is taken. Raises `Refused`: it leads outside the workspace, too near to itself, an obstacle or a
+        singularity, and farther so than before.
         """
         if len(self._rows) != len(way) + 1:
             self._rows = np.concatenate([self._rows[:1], way])

@@ -25,14 +25,8 @@ WORKSPACE_TOLERANCE = 0.01  # [m] the same for the tcp and the workspace, and fo
 
 
 class JointOrder:
-    """Picks the arm's joints out of joint states, whatever their order and company.
-
-    Args:
-      joints: n names, base to tip.
-
-    Raises:
-      BadInput: a name twice.
-    """
+    """Picks the arm's n joints, base to tip, out of joint states, whatever their order and company. Raises `BadInput`:
+    a name twice."""
 
     def __init__(self, joints: tuple[str, ...]) -> None:
         if len(set(joints)) != len(joints):
@@ -58,18 +52,11 @@ class JointOrder:
 def first_set_point(
     joints: Sequence[str], measured: list[float], lower: list[float], upper: list[float], geometry: Geometry
 ) -> list[float]:
-    """(n,) where the set-point begins [rad]: where the arm is measured, inside its limits.
+    """(n,) where the set-point begins [rad]: where the arm is measured (n,) [rad], inside its limits `lower`, `upper`
+    (n,).
 
-    The last command is no place to begin: whether a controller still holds it is not known.
-
-    Args:
-      joints: n names.
-      measured: (n,) [rad].
-      lower, upper: (n,) limits [rad].
-      geometry: of the workspace.
-
-    Raises:
-      Refused: the arm is measured outside its limits or the workspace.
+    The last command is no place to begin: whether a controller still holds it is not known. Raises `Refused`: the arm
+    is measured outside its limits or the workspace.
     """
     for name, q, low, high in zip(joints, measured, lower, upper, strict=True):
         if not low - BOX_TOLERANCE <= q <= high + BOX_TOLERANCE:
@@ -86,12 +73,7 @@ REST_SAMPLES = 3  # the slowest joint states that are fresh, 10 Hz, are as many 
 
 
 class Rest:
-    """The samples of a window.
-
-    Args:
-      joints: n names.
-      pause: longest time between two samples of one window [s].
-    """
+    """The samples of a window, of n joints; `pause` is the longest time between two of them [s]."""
 
     def __init__(self, joints: Sequence[str], pause: float) -> None:
         self._joints, self._pause = tuple(joints), pause
@@ -134,15 +116,10 @@ class Rest:
 
 
 class MeasuredArm:
-    """The joint states of an arm.
-
-    Args:
-      joints: n names, base to tip.
-      timeout: age at which a joint state is stale [s].
+    """The joint states of an arm of n joints, base to tip; after `timeout` [s] one is stale.
 
     Attributes:
-      positions: n newest positions [rad], or None.
-      at: when they arrived [s].
+      positions, at: n newest positions [rad], or None, and when they arrived [s].
     """
 
     def __init__(self, joints: tuple[str, ...], timeout: float) -> None:
@@ -190,11 +167,8 @@ REPEATS = 3  # fewer may come from an arm that was held up together with the com
 
 
 class Stuck:
-    """Detection of measured positions that stay while set-points move.
-
-    Args:
-      delay: dead time of the arm and of its joint states [s]: for so long nothing follows a set-point.
-    """
+    """Detection of measured positions that stay while set-points move. `delay` is the dead time of the arm and of its
+    joint states [s]: for so long nothing follows a set-point."""
 
     def __init__(self, delay: float) -> None:
         self._delay = delay
@@ -206,13 +180,7 @@ class Stuck:
         self._repeats, self._left_at = 0, np.inf  # when the set-point was that far away for the first time
 
     def __call__(self, positions: NDArray[np.float64], set_point: NDArray[np.float64], now: float) -> bool:
-        """Judge one joint state.
-
-        Args:
-          positions: (n,) measured joint positions [rad].
-          set_point: (n,) set-point sent last [rad].
-          now: steady time [s].
-        """
+        """Judge positions (n,) [rad] measured at the steady time `now` [s], by the set-point (n,) [rad] sent last."""
         if not np.array_equal(positions, self._positions):
             self._positions, self._set_point, self._repeats, self._left_at = positions, set_point, 0, np.inf
             return False

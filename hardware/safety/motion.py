@@ -42,11 +42,8 @@ class WayToRest(NamedTuple):
 
 
 class Motion:
-    """The set-point of n joints and its derivatives.
-
-    Attributes:
-      q, v, a: n positions [rad], velocities [rad/s], accelerations [rad/s²] of the set-point.
-    """
+    """The set-point of n joints and its derivatives `q`, `v`, `a`: n positions [rad], velocities [rad/s], accelerations
+    [rad/s²]."""
 
     def __init__(self, limits: Limits, period: float) -> None:
         n = limits.n
@@ -186,15 +183,10 @@ def _set_points(state, a_max, j_max, period, seconds):
 
 
 class Opening:
-    """Commanded opening of the gripper.
-
-    Args:
-      limits: `gripper_max` and `gripper_speed` of the station.
-      period: between two steps [s].
+    """Commanded opening of the gripper, inside the limits of the station, one `period` [s] after the other.
 
     Attributes:
-      goal: where it goes [m]; None before the first target.
-      width: what is commanded now [m], or None.
+      goal, width: where it goes [m], None before the first target; what is commanded now [m], or None.
     """
 
     def __init__(self, limits: Limits, period: float) -> None:

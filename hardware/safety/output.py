@@ -96,16 +96,9 @@ STALL_SHARE = 0.6  # of the horizon: the same for an arm that set-points are sen
 
 
 class Sending:
-    """Measures the time since the last command left.
-
-    Args:
-      period: between two commands [s].
-      clock: steady time [s].
-      horizon: how far ahead of the arm set-points are sent [s].
-
-    Attributes:
-      stalls: how often the set-point was put at rest after a stall.
-    """
+    """Measures the time since the last command left, one `period` [s] after the other by the steady time [s] of
+    `clock`, for set-points that are sent `horizon` [s] ahead of the arm. `stalls`: how often one was put at rest after
+    a stall."""
 
     def __init__(self, period: float, clock: Callable[[], float], horizon: float = 0.0) -> None:
         self._clock, self._most = clock, max(STALL_PERIODS * period, STALL_SHARE * horizon)

@@ -29,9 +29,8 @@ class Publishers:
     """The publishers of one topic, by any keys that differ between them.
 
     Args:
-      name: of the topic's content, for reasons.
+      name, describe: of the topic's content, and of a publisher, for reasons.
       clock: steady time [s].
-      describe: the name of a publisher, for reasons.
     """
 
     def __init__(
@@ -43,11 +42,8 @@ class Publishers:
         self._bound: Hashable | None = None
 
     def heard(self, publisher: Hashable, *, arm: bool = True) -> bool:
-        """A message came from `publisher`; true if it counts for the arm's position: any may, until one is bound.
-
-        Args:
-          arm: whether it names the arm's joints.
-        """
+        """A message came from `publisher`, which names the joints of the arm or not; true if it counts for its
+        position: any may, until one is bound."""
         if not arm:
             self._others.add(publisher)
             return False
@@ -143,12 +139,7 @@ class Operators:
 
 
 class Conditions:
-    """The newest value of every condition.
-
-    Args:
-      conditions: of the contract.
-      clock: steady time [s].
-    """
+    """The newest value of every condition of the contract, by the steady time [s] of `clock`."""
 
     def __init__(self, conditions: Collection[Condition], clock: Callable[[], float] = monotonic) -> None:
         self._conditions = {one.name: one for one in conditions}

@@ -229,12 +229,8 @@ class SafetySupervisor:
     # --- services --------------------------------------------------------------------------------------------
 
     def refusal(self, topic: str, publishers: Collection[Hashable] = ()) -> str:
-        """Reason why arming is refused, beside the filter's checks; empty when there is none.
-
-        Args:
-          topic: of targets.
-          publishers: of joint states that there are, heard or not.
-        """
+        """Reason why arming is refused, beside the filter's checks; empty when there is none. `topic` is that of
+        targets, `publishers` are those of joint states that there are, heard or not."""
         # By their leases: one that was killed stays in the graph for 20 s.
         if self._streamers != 1:
             return f"{self._streamers or 'no'} publishers of {topic}; expected one streamer"

@@ -223,15 +223,9 @@ def _run(
 
 
 def wait_ready(client: Any, nodes: StackProcesses, *, simulated: bool, start_s: float = START_S) -> None:
-    """Wait for the nodes to come up, and then, not as long, for what they need of the arm.
-
-    Args:
-      client: of the safety node.
-
-    Raises:
-      NodeDied: one ended meanwhile.
-      RobolearnError: not ready within the time; which node, and what it lacks.
-    """
+    """Wait for the nodes to come up, and then, not as long, for what they need of the arm; `client` is the safety
+    node's. Raises `NodeDied`: one ended meanwhile; `RobolearnError`: not ready within the time; which node, and what it
+    lacks."""
     sensors_s = SIM_SENSORS_S if simulated else SENSORS_S
     end, up = time.monotonic() + start_s, False
     while True:

@@ -47,18 +47,16 @@ def operate_station(
     wait_s: float,
     station: str = "",
 ) -> dict[str, Any]:
-    """Wait for the safety node, then `operate` it by `keys`, which are opened and closed.
+    """Wait `wait_s` [s] for the safety node, then `operate` it by `keys`, which are opened and closed.
 
     Args:
-      keys: a `hardware.teleop.terminal.Keys`.
+      keys: a `hardware.teleop.terminal.Keys`; `ready` is called once when they begin to work.
       say: shows a line.
-      ready: called once when keys begin to work.
       domain: ROS domain; None: that of the environment.
-      wait_s: for the safety node to appear [s].
       station: the namespace of the station.
 
     Raises:
-      RobolearnError: it does not appear.
+      RobolearnError: the safety node does not appear.
       BadInput: there is no ROS 2 here.
     """
     from hardware.ros2.environment import prepare
@@ -82,16 +80,10 @@ def operate_station(
 def operate(
     switch: OperatorSwitch, keys: Pressed, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, Any]:
-    """Do what is pressed until Q, or until the terminal is gone.
+    """Do what is pressed until Q, or until the terminal is gone; `switch` is the safety node's client.
 
-    Args:
-      switch: the safety node's client.
-      keys: of the operator.
-      say: shows a line; the same line again is not news.
-      sleep: waits between two polls.
-
-    Returns:
-      How often the arm was armed and stopped, and the state that it was left in.
+    `say` shows a line; the same line again is not news. `sleep` waits between two polls. Returns how often the arm was
+    armed and stopped, and the state that it was left in.
     """
     armed = stopped = 0
 

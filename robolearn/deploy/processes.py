@@ -48,12 +48,7 @@ class Program:
 
 
 class NodeDied(RobolearnError):
-    """A node ended without being asked to.
-
-    Attributes:
-      name: which one.
-      code: its exit code; negative: the signal that killed it.
-    """
+    """A node ended without being asked to: its name, and its exit code, negative for the signal that killed it."""
 
     def __init__(self, name: str, code: int, tail: str) -> None:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
@@ -64,15 +59,11 @@ class NodeDied(RobolearnError):
 
 
 class StackProcesses:
-    """Several programs, started and ended together; a context manager.
+    """Several programs, started and ended together in their order, one after the other; a context manager.
 
     Args:
-      programs: in the order of starting; they end in this order too, one after the other.
-      logs: folder for ``<name>.log``.
+      logs: folder for ``<name>.log``; `BadInput` when entered where they cannot be written.
       environment: added to that of this process.
-
-    Raises:
-      BadInput: when entered: logs cannot be written there.
     """
 
     def __init__(self, programs: Sequence[Program], logs: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -249,15 +240,12 @@ def gripper_program(contract: Contract, robot: str, secured: tuple[str, ...] = (
 def node_program(
     name: str, robot: str, priority: int, module: tuple[str, ...] = (), secured: tuple[str, ...] = (), **flags: Any
 ) -> Program:
-    """A node as a program.
+    """A node of the contract `robot` as a program, with its parameters as `flags`.
 
     Args:
-      name: for errors; one of those in `robolearn.deploy.nodes`, unless `module` is given.
-      robot: the contract.
+      name: for errors; one of those in `robolearn.deploy.nodes`, unless another `module` is given, with its arguments.
       priority: of SCHED_FIFO, where this machine permits it.
-      module: another module to run, with its arguments.
       secured: see `enclave`.
-      flags: parameters of the node.
     """
     flags = {"contract": robot, "realtime_priority": priority if may_be_realtime() else 0, **flags}
     words = [w for key, value in flags.items() for w in (f"--{key.replace('_', '-')}", str(value))]
@@ -279,8 +267,7 @@ def arm_programs(
 
     Args:
       robot: the contract's name or file.
-      priority: of SCHED_FIFO, where this machine permits it.
-      enclaves: each is put into its enclave.
+      priority, enclaves: of SCHED_FIFO, where this machine permits it; each is put into its enclave.
       task, seed: of the simulated arm.
       module: of its simulation, with its first arguments; empty: it runs elsewhere.
       dry_run: nothing is sent to the arm.

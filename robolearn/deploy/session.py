@@ -43,14 +43,8 @@ class ArmOperator(Protocol):
 
 
 class SimulatedArm:
-    """Episodes of the simulated arm, begun and judged by its node.
-
-    Args:
-      client: of the safety node; its ROS node is used.
-
-    Attributes:
-      monitor: the newest summary of the simulated arm's limit monitor.
-    """
+    """Episodes of the simulated arm, begun and judged by its node; `client` is the safety node's, whose ROS node is
+    used. `monitor` is the newest summary of the simulated arm's limit monitor."""
 
     def __init__(self, client: Any) -> None:
         from hardware.ros2 import topics
@@ -85,11 +79,8 @@ class SimulatedArm:
 
 
 class RealArm:
-    """Episodes of a real arm: the operator puts things in place, may end an episode, and judges it.
-
-    Attributes:
-      monitor: empty: nothing measures the commands at the controller of a real arm.
-    """
+    """Episodes of a real arm: the operator puts things in place, may end an episode, and judges it. `monitor` is empty:
+    nothing measures the commands at the controller of a real arm."""
 
     def __init__(self, robot: str, operator: ArmOperator) -> None:
         self._robot, self._operator, self._confirmed = robot, operator, False
@@ -135,11 +126,7 @@ class EpisodeResult:
 
 
 class SafetyStopped(RobolearnError):
-    """The safety filter stopped the arm during an episode, or refused to arm.
-
-    Attributes:
-      episode: the one that was stopped, a failure; None where none had begun.
-    """
+    """The safety filter stopped the arm during `episode`, a failure, or refused to arm: then that is None."""
 
     def __init__(self, message: str, episode: EpisodeResult | None = None) -> None:
         super().__init__(message)
@@ -188,16 +175,13 @@ def run_session(
     """Run exactly `episodes` episodes, and yield each when it is judged: whatever ends them all, those before count.
 
     Args:
-      switch: the safety node's client.
-      arm: what begins and judges episodes.
-      episodes: how many.
+      switch, arm: the safety node's client, and what begins and judges episodes.
       limit_s: longest time from arming to the end [s]; the episode is then judged as it is.
       alive: raises when a node has died.
 
     Raises:
       SafetyStopped: the filter refused to arm, or stopped the arm in an episode, which was yielded as a failure.
       SafetySilent: the safety node hangs.
-      RobolearnError: what `alive` raises.
     """
     for index in range(episodes):
         try:

@@ -221,16 +221,9 @@ def contract_names() -> tuple[str, ...]:
 
 
 def load_contract(name_or_path: str | Path, namespace: str = "") -> Contract:
-    """The contract called `name_or_path`, or in that file.
-
-    Args:
-      name_or_path: of the file.
-      namespace: ``"/left"``: where relative topics are, unless the contract says it itself.
-
-    Raises:
-      BadInput: there is no such contract, or it breaks the schema; the message names the file, the place in it, what
-        was found and what was expected.
-    """
+    """The contract called `name_or_path`, or in that file; relative topics are in `namespace` (``"/left"``), unless the
+    contract has one itself. Raises `BadInput`: there is no such contract, or it breaks the schema; the message names
+    the file, the place in it, what was found and what was expected."""
     shipped = CONTRACTS / f"{name_or_path}.yaml"
     path = shipped if str(name_or_path) in contract_names() else Path(name_or_path).expanduser()
     if not path.is_file():

@@ -290,12 +290,8 @@ class GripperForm:
 
 @section
 class Servos:
-    """Bus servos that the node `servos` drives, for an arm without a ROS driver.
-
-    Attributes:
-      port: serial port, e.g. ``"/dev/ttyACM0"``.
-      calibration: LeRobot's ``id``, which names its calibration file.
-    """
+    """Bus servos that the node `servos` drives, for an arm without a ROS driver: their serial port, e.g.
+    ``"/dev/ttyACM0"``, and LeRobot's ``id``, which names their calibration file."""
 
     port: Annotated[Word, matching("(?s)/dev/.*", "a serial port such as /dev/ttyACM0")]
     # It becomes the name of a file.
