@@ -138,7 +138,7 @@ def test_goals_for_an_arm_are_a_file_of_episodes(tmp_path: Path, aimed: Path, sh
         policy.begin(np.ones(1, bool))
     with pytest.raises(BadInput, match=r"--goals: got none, expected what gives goal\.objects"):
         load(PolicyParameters(policy=str(aimed), device="cpu"))
-    load(str(aimed), "cpu", goals=str(shown))
+    load(PolicyParameters(policy=str(aimed), device="cpu", goals=str(shown)))
     for content, says in ((b"nothing", "unreadable"), (b"", "unreadable")):
         (tmp_path / "bad.safetensors").write_bytes(content)
         with pytest.raises(BadInput, match=says):
