@@ -79,23 +79,17 @@ class VectorFault:
             self._past.popleft()
         self._held = sample if what not in ("freeze", "stale") or self._held is None else self._held
         self._count += 1
-        if what == "stop":
-            return None
-        if what == "freeze":
-            return (*self._held[:3], at)
-        if what == "stale":
-            return self._held
-        if what == "old":
-            return self._past[0] if self._count % 2 else sample
-        if what == "nan":
-            return names, np.concatenate([[np.nan], q[1:]]), v, at
-        if what == "jump":
-            return names, np.concatenate([[q[0] + 0.5], q[1:]]), v, at
-        if what == "reorder":
-            return names[::-1], q[::-1], v[::-1], at
-        if what == "missing":
-            return names[1:], q[1:], v[1:], at
-        return sample
+        spoilt: dict[str | None, Sample | None] = {
+            "stop": None,
+            "freeze": (*self._held[:3], at),
+            "stale": self._held,
+            "old": self._past[0] if self._count % 2 else sample,
+            "nan": (names, np.array([np.nan, *q[1:]]), v, at),
+            "jump": (names, np.array([q[0] + 0.5, *q[1:]]), v, at),
+            "reorder": (names[::-1], q[::-1], v[::-1], at),
+            "missing": (names[1:], q[1:], v[1:], at),
+        }
+        return spoilt.get(what, sample)
 
 
 class CameraFault:

@@ -244,7 +244,7 @@ class SafetyNode(Node):
         command = self.supervisor.step()
         if command is not None:
             self._publish(command, time.monotonic())
-            self.supervisor.sent()
+            self._filter.sent()
             if accepted := self.supervisor.newly_accepted():
                 stamp_ns, positions = accepted
                 names = (*self.contract.joints, GRIPPER)
@@ -257,7 +257,7 @@ class SafetyNode(Node):
             self._publish_ahead(self._horizon, command)
         elif self._command_publisher is not None:
             message = self._messages.command(command)
-            checked = self.supervisor.checked(command)
+            checked = self._filter.checked(command)
             if checked is None:
                 return
             message = message if checked is command else self._messages.command(checked)
@@ -273,7 +273,7 @@ class SafetyNode(Node):
 
     def _publish_ahead(self, horizon: Horizon, command: ArmCommand) -> None:
         """The same to a trajectory controller that set-points are sent ahead to."""
-        checked = self.supervisor.checked(command)
+        checked = self._filter.checked(command)
         if checked is None:
             return
         now = 1e-9 * self.get_clock().now().nanoseconds  # the controller's clock, too

@@ -47,52 +47,23 @@ COMMANDS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=200, reliability=Re
 
 
 class ArmWorld(Protocol):
-    """A simulated world; `sim.realtime.RealtimeWorld` is one. Units: rad, m, s."""
+    """A simulated world; `sim.realtime.RealtimeWorld` is one, and describes the methods. Units: rad, m, s, Nm.
+
+    Pictures are asked for, and ended by `close`, in a thread of their own.
+    """
 
     @property
-    def outcome(self) -> dict[str, Any] | None:
-        """None while the episode lasts, then ``{"success", "truncated", "steps"}``."""
-        ...
-
-    def reset(self) -> int:
-        """Begin the next episode; returns the seed of the sequence."""
-        ...
-
-    def command(self, q: Array | None, width: float | None = None) -> None:
-        """Follow (n,) joint set-points, or an opening of the gripper, for ever. Raises `BadInput`."""
-        ...
-
-    def push(self, torque: Array) -> None:
-        """Let the motors of the arm have (n,) torques [Nm] beside what carries it, in the next step of the physics."""
-        ...
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        ...
-
-    def joint_state(self) -> tuple[tuple[str, ...], Array, Array]:
-        """Names, positions and velocities of the arm's n joints, then of the gripper's."""
-        ...
-
-    def objects(self) -> tuple[tuple[str, ...], Array]:
-        """Names and values of the task's privileged vector."""
-        ...
-
-    def external_torque(self) -> Array:
-        """(n,) torque of contacts on each joint of the arm [Nm]."""
-        ...
-
-    def scene(self) -> Scene:
-        """The scene around the arm."""
-        ...
-
-    def image(self, camera: str) -> NDArray[np.uint8]:
-        """(H, W, 3) picture; called from a thread of its own."""
-        ...
-
-    def close(self) -> None:
-        """No more pictures; called from the thread that asked for them."""
-        ...
+    def outcome(self) -> dict[str, Any] | None: ...
+    def reset(self) -> int: ...
+    def command(self, q: Array | None, width: float | None = None) -> None: ...
+    def push(self, torque: Array) -> None: ...
+    def advance(self, seconds: float) -> None: ...
+    def joint_state(self) -> tuple[tuple[str, ...], Array, Array]: ...
+    def objects(self) -> tuple[tuple[str, ...], Array]: ...
+    def external_torque(self) -> Array: ...
+    def scene(self) -> Scene: ...
+    def image(self, camera: str) -> NDArray[np.uint8]: ...
+    def close(self) -> None: ...
 
 
 class SimArmNode(Node):
@@ -175,17 +146,9 @@ class SimArmNode(Node):
     def cleanup(self) -> None:
         self.unhear(*(topic for topic, _ in self._inputs))
         self.destroy_service(self._service)
-        for publisher in (
-            self._joint_states,
-            self._objects,
-            self._feels,
-            *self._images.values(),
-            self._episodes,
-            self._summaries,
-            self._scenes,
-        ):
-            if publisher is not None:
-                self.destroy_publisher(publisher)
+        ours = self._joint_states, self._objects, self._feels, self._episodes, self._summaries, self._scenes
+        for publisher in filter(None, (*ours, *self._images.values())):
+            self.destroy_publisher(publisher)
 
     def begin_stop(self, reason: str) -> None:
         self._stop_cameras()
@@ -369,7 +332,8 @@ class SimArmNode(Node):
                     at = self._stamp()
                     picture = spoilt[name].apply(fault := self._fault.get("camera"), self.world.image(name))
                     if picture is not None:
-                        make = messages.compressed_image if self._compressed(name) else messages.image
+                        compressed = self.contract.cameras[name].type == COMPRESSED
+                        make = messages.compressed_image if compressed else messages.image
                         frame = "another" if fault == "swap" else self.contract.cameras[name].frame or name
                         publisher.publish(make(picture, at, frame))
                     self._filmed.set()
@@ -381,6 +345,3 @@ class SimArmNode(Node):
                 log.error("no more pictures: %s", error)
         finally:
             self.world.close()
-
-    def _compressed(self, name: str) -> bool:
-        return self.contract.cameras[name].type == COMPRESSED

@@ -284,14 +284,6 @@ class SafetySupervisor:
                 self._answered = True
         return command
 
-    def checked(self, command: ArmCommand) -> ArmCommand | None:
-        """See `SafetyFilter.checked`."""
-        return self.filter.checked(command)
-
-    def sent(self) -> None:
-        """The set-point was published."""
-        self.filter.sent()
-
     def newly_accepted(self) -> tuple[int, list[float]] | None:
         """Stamp [ns] of the newest target and what was made of it, whenever that changes: recordings store it."""
         accepted = self.filter.accepted

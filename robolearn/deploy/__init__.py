@@ -5,16 +5,6 @@ from robolearn.deploy.processes import NodeDied, Program, StackProcesses
 from robolearn.deploy.session import Arm, ArmOperator, EpisodeResult, SafetyStopped, SafetySwitch, run_session
 
 __all__ = [
-    "Arm",
-    "ArmOperator",
-    "Deployment",
-    "EpisodeResult",
-    "NodeDied",
-    "Program",
-    "SafetyStopped",
-    "SafetySwitch",
-    "Simulation",
-    "StackProcesses",
-    "deploy",
-    "run_session",
-]
+    "Arm", "ArmOperator", "Deployment", "EpisodeResult", "NodeDied", "Program", "SafetyStopped", "SafetySwitch",
+    "Simulation", "StackProcesses", "deploy", "run_session",
+]  # fmt: skip

@@ -20,16 +20,6 @@ POLL_S = 0.02
 STOPS = ("space", "escape")
 
 
-class OperatorSwitch(SafetySwitch, Protocol):
-    """The client that keys operate; `hardware.ros2.safety_client.SafetyClient`."""
-
-    def reset(self, timeout_s: float = ...) -> None: ...
-
-    def estop(self, timeout_s: float = ...) -> None: ...
-
-    def release(self) -> None: ...
-
-
 class Pressed(Protocol):
     """The source of keys; `hardware.teleop.terminal.Keys`."""
 
@@ -78,7 +68,7 @@ def operate_station(
 
 
 def operate(
-    switch: OperatorSwitch, keys: Pressed, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
+    switch: SafetySwitch, keys: Pressed, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, Any]:
     """Do what is pressed until Q, or until the terminal is gone; `switch` is the safety node's client.
 
@@ -123,7 +113,7 @@ def operate(
     return {"armed": armed, "stopped": stopped, "state": switch.state}
 
 
-def _heard(switch: OperatorSwitch) -> str:
+def _heard(switch: SafetySwitch) -> str:
     """The report of the safety node, in a line; a node that hangs reports nothing, whatever its last state."""
     try:
         switch.check_heard()

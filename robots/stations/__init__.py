@@ -18,29 +18,7 @@ from robots.stations.values import (
 )
 
 __all__ = [
-    "COMPRESSED",
-    "CONTRACTS",
-    "FLOATS",
-    "FRANKA_GRASP",
-    "GRIPPER_COMMAND",
-    "IMAGE",
-    "JOINT_STATE",
-    "POSE",
-    "STRING",
-    "TRAJECTORY",
-    "WRENCH",
-    "Camera",
-    "CameraPose",
-    "CommandTopic",
-    "Condition",
-    "ContactSensing",
-    "Contract",
-    "Frames",
-    "Gripper",
-    "GripperAction",
-    "Intrinsics",
-    "Servos",
-    "Topic",
-    "contract_names",
-    "load_contract",
-]
+    "COMPRESSED", "CONTRACTS", "FLOATS", "FRANKA_GRASP", "GRIPPER_COMMAND", "IMAGE", "JOINT_STATE", "POSE", "STRING",
+    "TRAJECTORY", "WRENCH", "Camera", "CameraPose", "CommandTopic", "Condition", "ContactSensing", "Contract",
+    "Frames", "Gripper", "GripperAction", "Intrinsics", "Servos", "Topic", "contract_names", "load_contract",
+]  # fmt: skip

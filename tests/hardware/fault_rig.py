@@ -200,7 +200,7 @@ class FaultRig:
                 self.supervisor.target((*target.names, GRIPPER), values, round(1e9 * (self.wall + self.now)))
         command = self.supervisor.step()
         if command is not None:
-            self.supervisor.sent()
+            self.supervisor.filter.sent()
             self.monitor.command(command.positions, self.now)
             self.commands.append((self.now, command.positions))
             self.arm_q = command.positions.copy()

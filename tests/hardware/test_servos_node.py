@@ -136,7 +136,7 @@ def test_the_jaw_begins_where_it_is_measured_and_goes_no_faster_than_it_may() ->
             core.target((*CONTRACT.joints, "gripper"), [*SO101.home, 0.0], k)
         command = core.step()
         assert command is not None and command.gripper is not None, core.filter.reason
-        core.sent()
+        core.filter.sent()
         widths.append(command.gripper)
     assert widths[:21] == pytest.approx([CONTRACT.gripper_width([jaw])] * 21)
     assert CONTRACT.gripper_joint_positions(widths[0])[0] == pytest.approx(jaw)

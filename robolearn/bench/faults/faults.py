@@ -93,23 +93,25 @@ def _publishes(kind: type, topic: Callable[[FaultStation], str], make: Callable[
     return inject
 
 
-def _at_the_controller(station: FaultStation, stack: ExitStack) -> float:
+def _begins(act: Callable[[FaultStation, ExitStack], object]) -> Inject:
+    """A fault that begins when `act` does."""
+
+    def inject(station: FaultStation, stack: ExitStack) -> float:
+        at = time.monotonic()
+        act(station, stack)
+        return at
+
+    return inject
+
+
+def _at_the_controller(station: FaultStation, stack: ExitStack) -> None:
     """It need not say anything: that it is there is enough."""
-    command, at = station.contract.command, time.monotonic()
+    command = station.contract.command
     _publisher(station, stack, messages.message_type(command.type), command.topic, qos.CONTROLLER)
-    return at
 
 
-def _second_streamer(station: FaultStation, stack: ExitStack) -> float:
-    at = time.monotonic()
+def _second_streamer(station: FaultStation, stack: ExitStack) -> None:
     _publisher(station, stack, JointTrajectory, topics.TARGET, qos.TARGET)
-    return at
-
-
-def _released(station: FaultStation, stack: ExitStack) -> float:
-    at = time.monotonic()
-    station.operator.release()
-    return at
 
 
 def _no_heartbeat(station: FaultStation, stack: ExitStack) -> float:
@@ -121,23 +123,9 @@ def _no_heartbeat(station: FaultStation, stack: ExitStack) -> float:
     return time.monotonic()
 
 
-def _second_switch(station: FaultStation, stack: ExitStack) -> float:
+def _second_switch(station: FaultStation, stack: ExitStack) -> None:
     stack.callback(station.onlooker.release)
-    at = time.monotonic()
     station.onlooker.hold()
-    return at
-
-
-def _estop(station: FaultStation, stack: ExitStack) -> float:
-    at = time.monotonic()
-    station.operator.estop()
-    return at
-
-
-def _strangers_estop(station: FaultStation, stack: ExitStack) -> float:
-    at = time.monotonic()
-    station.onlooker.estop()
-    return at
 
 
 def _meets_the_table(station: FaultStation, stack: ExitStack) -> float:
@@ -179,10 +167,10 @@ FAULTS: tuple[Fault, ...] = (
     Fault("second policy", _publishes(JointTrajectory, lambda s: topics.ACTION_CHUNK, _chunk), ("policies at once",)),
     Fault("streamer killed", _signal("streamer", signal.SIGKILL), _STREAM),
     Fault("streamer halted", _signal("streamer", signal.SIGSTOP), _STREAM),
-    Fault("second streamer", _second_streamer, ("publishers of",)),
+    Fault("second streamer", _begins(_second_streamer), ("publishers of",)),
     Fault("safety node killed", _signal("safety", signal.SIGKILL), _SILENT),
     Fault("safety node halted", _signal("safety", signal.SIGSTOP), (*_SILENT, "did not run")),
-    Fault("stranger at the controller", _at_the_controller, ("only the safety node may",)),
+    Fault("stranger at the controller", _begins(_at_the_controller), ("only the safety node may",)),
     Fault("arm's driver killed", _signal("sim_arm", signal.SIGKILL), ("joint state", *_STREAM)),
     Fault("arm's driver halted", _signal("sim_arm", signal.SIGSTOP), ("joint state", *_STREAM)),
     Fault("joint states: silent", _sensor("joint_states:stop"), ("joint state",)),
@@ -198,11 +186,11 @@ FAULTS: tuple[Fault, ...] = (
     ),
     Fault("clock of the arm 10 s ahead", _sensor("clock:10"), ("future", "too late", "ran out")),
     Fault("clock of the arm stands at 0", _sensor("clock:zero"), ("no stamp", *_STREAM)),
-    Fault("dead-man's switch let go", _released, ("released",)),
+    Fault("dead-man's switch let go", _begins(lambda station, _: station.operator.release()), ("released",)),
     Fault("dead-man's switch: no heartbeat", _no_heartbeat, ("dead-man",)),
-    Fault("dead-man's switch: a second one held", _second_switch, ("2 dead-man's",)),
-    Fault("emergency stop", _estop, ("e-stop",)),
-    Fault("emergency stop by a stranger", _strangers_estop, ("e-stop",)),
+    Fault("dead-man's switch: a second one held", _begins(_second_switch), ("2 dead-man's",)),
+    Fault("emergency stop", _begins(lambda station, _: station.operator.estop()), ("e-stop",)),
+    Fault("emergency stop by a stranger", _begins(lambda station, _: station.onlooker.estop()), ("e-stop",)),
     Fault("hand meets the table", _meets_the_table, ("contact on",), watch_s=3.0),
     Fault("contact sensor silent", _sensor("contact:stop"), ("contact on",)),
     Fault("contact sensor: NaN", _sensor("contact:nan"), ("contact on",)),

@@ -84,7 +84,7 @@ class Station:
             self.supervisor.condition("speed", changes.get("speed", 100.0))
             if self.supervisor.moving:
                 self.supervisor.step()
-                self.supervisor.sent()
+                self.supervisor.filter.sent()
 
 
 @pytest.mark.parametrize(

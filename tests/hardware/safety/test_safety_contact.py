@@ -89,7 +89,7 @@ class Walled:
             self.core.target(PANDA.joints, np.clip(goal, -2.8, 2.8), round(1e9 * now))
         command = self.core.step()
         if command is not None:
-            self.core.sent()
+            self.core.filter.sent()
             self.data.ctrl[self.u] = command.positions
             self.sent.append((now, command.positions))
         self.felt = self.data.qfrc_constraint[self.v].copy()

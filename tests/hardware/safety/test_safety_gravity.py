@@ -135,7 +135,7 @@ class Driven:
             self.core.target(self.joints, goal, round(1e9 * now))
         command = self.core.step()
         if command is not None:
-            self.core.sent()
+            self.core.filter.sent()
             self.rig.data.ctrl[self.rig.u] = command.positions
         self.rig.run(PERIOD)
 
