@@ -42,6 +42,7 @@ def test_a_contract_has_the_values_of_its_file(name: str) -> None:
     fields = ("topic", "type", "max_age_s", "most", "gravity")
     assert contact == (None if sensing is None else [plain(getattr(sensing, field)) for field in fields])
     command = plain(contract.command)
+    assert (command["horizon_s"], command["posture"]) == (written.pop("horizon_s"), written.pop("posture"))
     assert written.pop("command").items() <= command.items()
     for field, value in written.items():
         assert plain(getattr(contract, field)) == value, field
