@@ -1,16 +1,11 @@
 """Facts of an embodiment: model, limits, home pose, kinematics. Depends on no simulator, driver or learning code."""
 
 import robolearn  # noqa: F401  (chooses the GL back end, before anything imports mujoco)
+from robots.arms import FR3, PANDA, ROBOTS, SO101, UR5E
 from robots.chain import Chain
 from robots.control import CONTROL_HZ, DELTA_POS, DELTA_ROT, Control, make_control
-from robots.fr3 import FR3
 from robots.ik import IKConfig, solve
-from robots.panda import PANDA
-from robots.so101 import SO101
 from robots.spec import NO_GRIPPER, GripperKind, GripperSpec, RobotSpec
-from robots.ur5e import UR5E
-
-ROBOTS: dict[str, RobotSpec] = {robot.name: robot for robot in (PANDA, FR3, UR5E, SO101)}
 
 __all__ = [
     "CONTROL_HZ",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from robots import make_control
 from robots.control import GRIPPER, Array
 from robots.ik import solve
-from robots.obstacles import Plane
+from robots.limits import Plane
 from robots.stations import Contract
 
 # An arm that is so little beyond the margin goes back to it: held where it is, it would be led outside step by step, by

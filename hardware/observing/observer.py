@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hardware.observing.timing import Freshness
 from robolearn.core import BadInput, RobolearnError
-from robots.proprio import proprio
+from robots.spec import proprio
 from robots.stations import Contract
 from robots.stations.parts import WRENCH_NAMES
 

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from hardware.safety.checks import Array
 from hardware.safety.nearing import OBSTACLE, PLANE, SELF, ArmGeometry, gaps_at, look
 from robots.chain import Chain
-from robots.limits import Limits
-from robots.obstacles import Box, Plane
+from robots.limits import Box, Limits, Plane
 from robots.shapes import Piece, box_piece
 
 BY_DESIGN = 0.005  # [m]

@@ -132,7 +132,7 @@ def resting_opening(width: float, max_width: float, commanded: float) -> float:
 
 def check_action(device: str, interface: Interface, robot: RobotSpec, *kinds: str) -> None:
     """Raise `BadInput` unless the interface is of this robot, its action one of the `kinds`, and it has proprio."""
-    from robots.proprio import proprio_spec
+    from robots.spec import proprio_spec
 
     if interface.action_kind not in kinds:
         raise BadInput(f"{device}: action kind", got=interface.action_kind, expected=" or ".join(kinds))

@@ -16,8 +16,7 @@ from robolearn.core.errors import BadInput
 from robolearn.core.specs import ArraySpec, Interface
 from robots.control import make_control
 from robots.limits import Limits
-from robots.proprio import proprio_spec
-from robots.spec import RobotSpec
+from robots.spec import RobotSpec, proprio_spec
 from robots.stations.mounting import Camera, Frames
 from robots.stations.parts import WRENCH_NAMES, CommandTopic, Condition, ContactSensing, Gripper, Servos, Topic
 from robots.stations.values import FLOATS, WRENCH

@@ -27,8 +27,7 @@ from pydantic import (
 from robolearn.core.errors import BadInput
 from robots import ROBOTS
 from robots.control import CONTROLS
-from robots.limits import Limits
-from robots.obstacles import Box, Obstacle, Plane
+from robots.limits import Box, Limits, Obstacle, Plane
 from robots.spec import GripperKind, RobotSpec
 from robots.stations.contract import DRIVERS, Contract
 from robots.stations.mounting import BoxForm, Camera, Frames, ToolForm

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from robots.so101 import SO101
+from robots.arms import SO101
 from robots.stations.values import (
     FLOATS,
     JOINT_STATE,

@@ -25,7 +25,7 @@ from robolearn.core.scene import Scene
 from robolearn.core.specs import ArraySpec, Interface
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.motion import travel
-from robots.proprio import proprio, proprio_spec
+from robots.spec import proprio, proprio_spec
 from robots.stations import Contract
 from sim.embedded.camera import IMAGE_SIZE, Cameras, usual_processes
 from sim.embedded.physics import Physics

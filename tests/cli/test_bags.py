@@ -293,7 +293,7 @@ def test_a_live_recording_keeps_its_stamps(tmp_path: Path) -> None:
     """A set whose frames jitter as those of `robolearn record` do, and which has no stamp of the frame itself."""
     from robolearn.core import Episode
     from robolearn.data import EpisodeWriter
-    from robots.proprio import proprio
+    from robots.spec import proprio
 
     path = write_contract(tmp_path, kind="joint_position")
     contract = load_contract(path).with_cameras(())

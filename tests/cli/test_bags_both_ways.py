@@ -18,7 +18,7 @@ from robolearn.data.convert.bags import EPISODE_EVENTS
 from robolearn.data.convert.bags.events import Ending, ending_of
 from robolearn.data.convert.bags.write import Messages
 from robots import make_control
-from robots.proprio import proprio
+from robots.spec import proprio
 from robots.stations import JOINT_STATE, STRING, Contract, load_contract
 
 pytestmark = pytest.mark.long

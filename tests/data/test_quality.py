@@ -286,7 +286,7 @@ class TestRanking:
 
 def interface() -> Interface:
     from robots import ROBOTS
-    from robots.proprio import proprio_spec
+    from robots.spec import proprio_spec
 
     return Interface(
         {"proprio": proprio_spec(ROBOTS["panda"])}, ArraySpec((2,)), HZ, embodiment="panda", action_kind="tcp_delta"

@@ -13,7 +13,7 @@ import pytest
 
 from hardware.execution.setpoints import SetPoints
 from robots import ROBOTS
-from robots.obstacles import Plane
+from robots.limits import Plane
 from robots.stations import Contract, load_contract
 
 DOWN = np.array([0.0, 1.0, 0.0, 0.0])

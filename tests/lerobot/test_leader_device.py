@@ -16,7 +16,7 @@ import pytest
 from hardware.teleop.leader import Leader, LeaderConfig
 from robolearn.core import BadInput, Interface
 from robots import SO101, make_control
-from robots.proprio import proprio, proprio_spec
+from robots.spec import proprio, proprio_spec
 
 NAMES = (*SO101.joints, "gripper")
 LOW, HIGH = 1000, 3000  # calibrated range of each servo [1/4096 turn]

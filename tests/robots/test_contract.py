@@ -12,8 +12,7 @@ import yaml
 
 from robolearn.core import ArraySpec, BadInput, check_compatible
 from robots import ROBOTS
-from robots.limits import Limits
-from robots.obstacles import Box, Plane
+from robots.limits import Box, Limits, Plane
 from robots.stations import contract_names, load_contract
 from sim.registry import make_env
 

@@ -71,7 +71,7 @@ class BenchmarkSafety(Command):
         from hardware.safety import Limits
         from robolearn.bench.safety.collisions import Attack, compare_postures, cost_of_a_check
         from robolearn.runs import Progress
-        from robots.obstacles import Plane
+        from robots.limits import Plane
 
         limits = Limits.of(robot)
         with Progress("judging postures", total=self.postures, unit="postures", quiet=self.json) as progress:

@@ -22,8 +22,7 @@ from hardware.safety.collision import Collision
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.measured import REST_S
 from hardware.safety.states import JointTarget, SafetyRefused
-from robots.limits import Limits
-from robots.obstacles import Plane
+from robots.limits import Limits, Plane
 from robots.spec import RobotSpec
 
 Array = NDArray[np.float64]

@@ -92,7 +92,7 @@ def listen(name: str, say: Callable[[str], None], *, port: str = "", seconds: fl
       BadInput: there is no such device, or it is not plugged in.
     """
     from hardware.teleop import TELEOPERATORS, make_device
-    from robots.proprio import proprio
+    from robots.spec import proprio
     from robots.stations import load_contract
 
     local = [one for one, config in TELEOPERATORS.items() if config.shows_in_terminal]

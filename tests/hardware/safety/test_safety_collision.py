@@ -13,7 +13,7 @@ from hardware.safety.collision import HELD, Collision
 from robolearn.bench.safety.collisions import Attack, CollisionReference, compare_postures
 from robolearn.core import BadInput
 from robots import PANDA, ROBOTS, RobotSpec
-from robots.obstacles import Box, Plane
+from robots.limits import Box, Plane
 from robots.shapes import read_pieces
 
 HOME = np.array(PANDA.home)

@@ -9,8 +9,7 @@ from hardware.observing.monitor import LimitMonitor
 from hardware.safety import Limits, SafetyState
 from robolearn.core import BadInput
 from robots import PANDA
-from robots.limits import LEAST
-from robots.obstacles import Box, Plane
+from robots.limits import LEAST, Box, Plane
 
 
 def test_the_robots_own() -> None:

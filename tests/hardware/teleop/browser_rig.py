@@ -14,7 +14,7 @@ from hardware.teleop.browser import BrowserConfig
 from hardware.teleop.browser.device import Browser
 from robolearn.core import Interface
 from robots import CONTROL_HZ, ROBOTS, make_control
-from robots.proprio import proprio, proprio_spec
+from robots.spec import proprio, proprio_spec
 
 SPEED = 0.5  # share of the way to its set-point that the arm goes in a step
 

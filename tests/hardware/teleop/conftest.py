@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import Interface
 from robots import PANDA, SO101, RobotSpec, make_control
-from robots.proprio import proprio, proprio_spec
+from robots.spec import proprio, proprio_spec
 
 if TYPE_CHECKING:
     from hardware.teleop.browser.device import Browser

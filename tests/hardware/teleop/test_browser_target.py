@@ -19,7 +19,7 @@ from hardware.teleop.browser.device import Browser, action_towards
 from robolearn.core import BadInput
 from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix
 from robots import DELTA_POS, DELTA_ROT, ROBOTS, make_control
-from robots.proprio import proprio
+from robots.spec import proprio
 
 unit = st.floats(-1.0, 1.0, width=32)
 

@@ -64,7 +64,7 @@ def test_in_the_tool_frame_axes_are_components(interface: Interface, observe) ->
 @given(st.lists(st.floats(-1, 1), min_size=6, max_size=6), st.integers(0, 3))
 def test_no_action_leaves_its_range_and_directions_are_kept(values: list[float], seed: int) -> None:
     # Fixtures are made once for all examples; these are cheap to make here.
-    from robots.proprio import proprio, proprio_spec
+    from robots.spec import proprio, proprio_spec
 
     interface = Interface(
         {"proprio": proprio_spec(PANDA)}, make_control("tcp_delta", PANDA).spec, 20.0, "panda", "tcp_delta"

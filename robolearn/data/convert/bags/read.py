@@ -28,7 +28,7 @@ from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot.features import FRAME
 from robots import make_control
 from robots.ik import solve
-from robots.proprio import proprio
+from robots.spec import proprio
 from robots.stations import POSE, Contract, Topic
 from robots.stations.pictures import picture
 
