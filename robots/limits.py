@@ -1,4 +1,4 @@
-"""`Limits`: what a station holds an arm to. They come from the robot and can only be tightened."""
+"""`Limits`: what a station holds an arm to, and obstacles. They come from the robot and can only be tightened."""
 
 from __future__ import annotations
 
@@ -259,9 +259,8 @@ class Limits:
                 raise BadInput(f"limit {name}", got=new_value, expected=f"at most {WIDEST[name]}")
             return
         if name in _BOXES:  # the workspace gets smaller, what the gripper holds larger
-            inner, outer, side = (
-                (old_value, new_value, "around") if name == "held" else (new_value, old_value, "inside")
-            )
+            inner, outer = (old_value, new_value) if name == "held" else (new_value, old_value)
+            side = "around" if name == "held" else "inside"
             if old_value is not None and (
                 new_value is None or np.any(inner[0] < outer[0]) or np.any(inner[1] > outer[1])
             ):

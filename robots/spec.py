@@ -1,4 +1,4 @@
-"""`RobotSpec`: the facts of one embodiment, in one frozen record."""
+"""`RobotSpec`: the facts of one embodiment in one frozen record, and what it observes of itself."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ from robots.ik import IKConfig
 from robots.shapes import Piece, box_piece, read_pieces
 from robots.tool import Tool
 
-Array = NDArray[np.float64]
-
 
 class Gravity:
-    """Gravity of one arm. Not thread-safe.
+    """The torques that carry an arm at rest, by MuJoCo's inverse dynamics on its model and tool. Not thread-safe.
+
+        τ = M(q) q̈ + c(q, q̇) + g(q) − τ_ext
+
+    At rest the motors carry g(q) and what the world puts on the arm, so that is g(q) − τ. In motion inertia, Coriolis
+    forces and friction are in the difference, too.
 
     Args:
       mjcf: its model, with gravity and the masses of its links.
@@ -215,7 +218,8 @@ class RobotSpec:
 
 
 def proprio_spec(robot: RobotSpec) -> ArraySpec:
-    """Its size and the names of its components."""
+    """Proprioception, the same from the simulator and from a real arm: the joints, the opening of the gripper, position
+    of the tcp, and the first two columns of its rotation."""
     names = (*robot.joints, "gripper_width", *(f"tcp_{axis}" for axis in "xyz"), *(f"tcp_rot{i}" for i in range(6)))
     return ArraySpec((len(names),), names=names)
 
