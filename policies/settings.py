@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from pkgutil import resolve_name
+from typing import Annotated, Any, ClassVar, Literal
 
 import tyro
 
 from policies.networks.encoder_settings import EncoderConfig
 from robolearn.core import BadInput, Interface
-from robolearn.core.switches import switch
+from robolearn.core.switches import check_choice, switch
 
 NetworkKind = Literal["mlp", "unet1d", "transformer"]
 Activation = Literal["silu", "mish", "relu", "tanh"]
@@ -100,9 +100,8 @@ class PolicyConfig:
         """
         import torch
 
-        module, name = self.page.split(":")
         with torch.device(device):
-            return getattr(import_module(module), name)(self, interface)
+            return resolve_name(self.page)(self, interface)
 
     def __post_init__(self) -> None:
         sizes = (getattr(self, "steps", 1), self.horizon, self.execute, self.observe)
@@ -271,12 +270,6 @@ POLICIES: dict[str, type[PolicyConfig]] = {
 def denoising_kinds() -> dict[str, type[Any]]:
     """The `DenoisingConfig` among `POLICIES`, by their names."""
     return {name: config for name, config in POLICIES.items() if config.denoises}
-
-
-def check_choice(what: str, value: str, choices: Any) -> None:
-    """Raise `BadInput` unless `value` is one of a ``Literal``."""
-    if value not in get_args(choices):
-        raise BadInput(what, got=value, available=get_args(choices))
 
 
 def check_layers(what: str, *, depth: int, **sizes: int) -> None:

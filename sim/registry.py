@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -179,8 +179,7 @@ class Family:
 
     def build(self, config: WorldConfig, num_envs: int) -> Env:
         """`num_envs` worlds as `config` says."""
-        module, _, function = self.made_by.partition(":")
-        return getattr(import_module(module), function)(config, num_envs)
+        return resolve_name(self.made_by)(config, num_envs)
 
 
 FAMILIES: dict[str, Family] = {

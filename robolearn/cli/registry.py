@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from robolearn.core import BadInput
@@ -51,8 +51,7 @@ class Entry:
 
     def load(self) -> type[Command]:
         """Import the command's class."""
-        module, name = self.target.split(":")
-        return getattr(import_module(module), name)
+        return resolve_name(self.target)
 
 
 def _data(name: str, target: str, summary: str) -> Entry:

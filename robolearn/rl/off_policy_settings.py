@@ -8,7 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from robolearn.core import BadInput
-from robolearn.rl.settings import AlgorithmConfig, check_positive, check_range
+from robolearn.core.switches import check_least, check_positive, check_range
+from robolearn.rl.settings import AlgorithmConfig
 
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
@@ -55,9 +56,7 @@ class OffPolicyConfig(AlgorithmConfig):
     after 100,000 updates it is batch renormalisation."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "actor_every", "critics", "subset", "width", "depth", "capacity", "n_step"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
+        check_least(self, 1, "batch", "actor_every", "critics", "subset", "width", "depth", "capacity", "n_step")
         if self.subset > self.critics:
             raise BadInput("--subset", got=self.subset, expected=f"at most the {self.critics} critics")
         check_range(self, gamma=(0.0, 1.0), demo_share=(0.0, 1.0), warmup=(0, math.inf), dropout=(0.0, 0.9))
@@ -135,8 +134,7 @@ class DsrlConfig(SoftConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "magnitude")
-        if self.noise_steps < 1:
-            raise BadInput("--noise-steps", got=self.noise_steps, expected="at least 1")
+        check_least(self, 1, "noise_steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,15 +176,11 @@ class ProposalsConfig(OffPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("proposals", "imitate_rows"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
+        check_least(self, 1, "proposals", "imitate_rows")
         if not 1 <= self.backup_proposals <= self.proposals:
             raise BadInput("--backup-proposals", got=self.backup_proposals, expected=f"1 to {self.proposals}")
-        check_range(
-            self, tempo=(0.0, 4.0), caution=(0.0, math.inf), ask_for_help=(0.0, math.inf), trust_after=(0, math.inf)
-        )
-        check_range(self, delay_steps=(0, math.inf))
+        check_range(self, tempo=(0.0, 4.0), delay_steps=(0, math.inf), trust_after=(0, math.inf))
+        check_range(self, caution=(0.0, math.inf), ask_for_help=(0.0, math.inf))
         check_range(self, imitate_average=(0.0, 1.0), proposal_noise=(0.0, 1.0))
         check_positive(self, "imitate_lr")
 

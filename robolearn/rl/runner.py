@@ -18,7 +18,7 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Env, bind_policy
-from robolearn.rl.algorithms import Algorithm
+from robolearn.rl.algorithms.on_policy import OnPolicy
 from robolearn.rl.buffer import ReturnTracker, collect
 from robolearn.rl.calibrate import NoiseCalibration
 from robolearn.rl.settings import UNKNOWN_EPISODE, OnPolicyConfig
@@ -62,7 +62,7 @@ class Runner:
         infinite = config.looks_beyond_the_time_limit(
             reports_success=env.reports_success, max_episode_steps=env.max_episode_steps
         )
-        self.algorithm: Algorithm = config.build(policy, seed=seed, infinite=infinite, offered=env.interface)
+        self.algorithm: OnPolicy = config.build(policy, seed=seed, infinite=infinite, offered=env.interface)
         self.device = policy.device
         self.engine = Engine(env)
         self.returns = ReturnTracker(env.num_envs)

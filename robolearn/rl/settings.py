@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
 from robolearn.core import BadInput
+from robolearn.core.switches import check_least, check_positive, check_range
 from robolearn.io.json_files import plain
 
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ class AlgorithmConfig:
 
     def page_class(self) -> Any:
         """The class that `page` names."""
-        module, name = self.page.split(":")
-        return getattr(import_module(module), name)
+        return resolve_name(self.page)
 
     def stored(self) -> dict[str, Any]:
         """For a run's config.json: without the options of `later` that are as they were, so that older runs resume."""
@@ -154,11 +154,8 @@ class OnPolicyConfig(AlgorithmConfig):
     number of CPUs. The simulation uses every CPU."""
 
     def __post_init__(self) -> None:
-        for name in ("num_envs", "epochs", "threads"):
-            if getattr(self, name) < 1:
-                raise BadInput(_flag(name), got=getattr(self, name), expected="at least 1")
-        if self.minibatch is not None and self.minibatch < 2:
-            raise BadInput("--minibatch", got=self.minibatch, expected="at least 2")
+        check_least(self, 1, "num_envs", "epochs", "threads")
+        check_least(self, 2, "minibatch")
         if self.regulariser not in ("kl", "w2", "none"):
             raise BadInput("--regulariser", got=self.regulariser, available=("kl", "w2", "none"))
         check_range(self, gamma=(0.0, 1.0), entropy=(0.0, math.inf), regularisation=(0.0, math.inf))
@@ -227,11 +224,8 @@ class ActorCriticConfig(OnPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("chunks_per_rollout", "critic_epochs"):
-            if getattr(self, name) < 1:
-                raise BadInput(_flag(name), got=getattr(self, name), expected="at least 1")
-        if self.critic_warmup < 0:
-            raise BadInput("--critic-warmup", got=self.critic_warmup, expected="0 or more")
+        check_least(self, 1, "chunks_per_rollout", "critic_epochs")
+        check_range(self, critic_warmup=(0, math.inf))
         if self.num_envs * self.chunks_per_rollout < 2:
             raise BadInput(
                 "--worlds times --chunks-per-rollout",
@@ -309,23 +303,3 @@ class GrpoConfig(OnPolicyConfig):
     @property
     def group_size(self) -> int:
         return self.group
-
-
-def check_range(config: object, **ranges: tuple[float, float]) -> None:
-    """Raise `BadInput` for the first field that is not finite or lies outside its closed range."""
-    for name, (low, high) in ranges.items():
-        value = getattr(config, name)
-        if not (low <= value <= high and math.isfinite(value)):
-            expected = f"{low:g} to {high:g}" if high < 2 else f"{low:g} or more"
-            raise BadInput(_flag(name), got=value, expected=expected)
-
-
-def check_positive(config: object, *names: str) -> None:
-    """Raise `BadInput` for the first field that is not a positive finite number."""
-    for name in names:
-        if not 0 < getattr(config, name) < math.inf:
-            raise BadInput(_flag(name), got=getattr(config, name), expected="a positive number")
-
-
-def _flag(name: str) -> str:
-    return "--worlds" if name == "num_envs" else f"--{name.replace('_', '-')}"

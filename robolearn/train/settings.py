@@ -6,11 +6,11 @@ Apart from the trainer so that reading a command line does not load torch. A doc
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from policies.settings import FlowConfig, PolicyConfig
 from robolearn.core import BadInput
-from robolearn.core.switches import switch
+from robolearn.core.switches import check_choice, check_least, check_positive, check_range, switch
 
 Precision = Literal["float32", "bfloat16"]
 VECTORS_BATCH, PICTURES_BATCH = 256, 64  # windows of a gradient step, unless somebody says how many
@@ -59,23 +59,21 @@ class ImitationConfig:
     epoch."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "steps_per_iteration", "batch", "threads", "accumulate"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
+        check_least(self, 1, "steps", "steps_per_iteration", "batch", "threads", "accumulate")
         if self.batch is not None and self.accumulate > self.batch:
             raise BadInput("--accumulate", got=self.accumulate, expected=f"at most the {self.batch} windows of a batch")
         if self.hindsight not in ("end", "later"):
             raise BadInput("--hindsight", got=self.hindsight, available=("end", "later"))
-        if self.precision not in get_args(Precision):
-            raise BadInput("imitation: precision", got=self.precision, available=get_args(Precision))
+        check_choice("imitation: precision", self.precision, Precision)
         for name in ("ema", "validation"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise BadInput(f"--{name}", got=getattr(self, name), expected="a share from 0 to less than 1")
-        for name, zero in (("lr", False), ("grad_clip", False), ("lr_final", True), ("weight_decay", True)):
-            value, flag = getattr(self, name), f"--{name.replace('_', '-')}"
-            if not (value >= 0 if zero else value > 0):
-                raise BadInput(flag, got=value, expected="a positive number" + (", or 0" if zero else ""))
+        check_positive(self, "lr", "grad_clip")
+        for name in ("lr_final", "weight_decay"):
+            if not getattr(self, name) >= 0:
+                raise BadInput(
+                    f"--{name.replace('_', '-')}", got=getattr(self, name), expected="a positive number, or 0"
+                )
 
     def of_size(self, *, pictures: bool) -> ImitationConfig:
         """With the default number of windows where none is given, for a policy that sees `pictures` or none."""
@@ -110,12 +108,9 @@ class DistillConfig:
     """β: in round r the teacher takes β^r of the decisions, in round 0 all."""
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "decisions"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"--{name}", got=getattr(self, name), expected="at least 1")
+        check_least(self, 1, "rounds", "decisions")
         if self.rounds > self.imitation.iterations:
             count, imitation = self.imitation.iterations, self.imitation
             steps = f"--steps {imitation.steps} make so many iterations of {imitation.steps_per_iteration}"
             raise BadInput("--rounds", got=self.rounds, expected=f"at most {count}: {steps}")
-        if not 0.0 <= self.beta <= 1.0:
-            raise BadInput("--beta", got=self.beta, expected="0 to 1")
+        check_range(self, beta=(0.0, 1.0))

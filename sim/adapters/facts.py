@@ -6,10 +6,10 @@ needs.
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from pkgutil import resolve_name
 from typing import Any
 
 import gymnasium
@@ -84,8 +84,7 @@ class EnvFactory:
 
     def build(self) -> AdapterEnv:
         """Import the builder and call it."""
-        module, _, function = self.builder.partition(":")
-        return getattr(importlib.import_module(module), function)(**self.kwargs)
+        return resolve_name(self.builder)(**self.kwargs)
 
     def to_json(self) -> str:
         """One JSON object; BadInput where an argument is no JSON value."""

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from hardware.node_parameters import SimArmParameters, parameter_names
@@ -58,8 +58,7 @@ def make_world(contract: Contract, task: str, seed: int, limit_s: float | None =
 
 
 def _node(name: str, make: Callable[..., RealtimeWorld]) -> Any:
-    module, kind = EMULATORS[name].split(":")
-    return getattr(import_module(module), kind)(make)
+    return resolve_name(EMULATORS[name])(make)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
-import torch
-from torch import Tensor
-
 from policies.policy import ChunkPolicy
 from policies.settings import denoising_kinds
 from policies.wrappers.goals import goals_of
@@ -14,28 +9,7 @@ from robolearn.core import BadInput
 from robolearn.rl.actors.chain import ChainStats
 from robolearn.rl.actors.denoising import DenoisingActor, NoiseConfig, NoiseNet
 
-
-class Actor(Protocol):
-    """A policy network whose decisions have a likelihood.
-
-    Attributes:
-      net: the policy network, trained in place.
-      noise: the noise that explores, and its schedule.
-    """
-
-    net: Any
-    noise: NoiseNet
-
-    def sample(self, observation: dict[str, Tensor], generator: torch.Generator) -> Tensor:
-        """Normalised features (B, …) → chains (B, M + 1, D); the last element is the action chunk, unclamped."""
-        ...
-
-    def evaluate(self, observation: dict[str, Tensor], chain: Tensor) -> ChainStats:
-        """Likelihood of chains under the present weights."""
-        ...
-
-
-__all__ = ["Actor", "ChainStats", "DenoisingActor", "NoiseConfig", "NoiseNet"]
+__all__ = ["ChainStats", "DenoisingActor", "NoiseConfig", "NoiseNet"]
 
 
 def check_tunable(policy: ChunkPolicy) -> None:

@@ -22,7 +22,7 @@ from robolearn.core import BadInput, Interface, Observation
 from robolearn.rl.actors import ChainStats, DenoisingActor, NoiseConfig, check_tunable
 from robolearn.rl.actors.chain import kl_nats, kl_to_reference, w2_to_reference
 from robolearn.rl.actors.denoising import explore
-from robolearn.rl.buffer import RolloutBatch, unscaled
+from robolearn.rl.buffer import RolloutBatch, Scale, unscaled
 from robolearn.rl.calibrate import NoiseCalibration, calibrate_noise
 from robolearn.rl.critic import Baseline, Critic, CriticInput
 from robolearn.rl.losses import clip_fraction
@@ -31,6 +31,7 @@ from robolearn.rl.returns import RewardScale
 from robolearn.rl.settings import ActorCriticConfig, OnPolicyConfig
 from robolearn.rl.shards import Means, Shards, rows
 from robolearn.rollout import Decision, Decisions, Engine
+from robolearn.rollout.engine import Quota
 from robolearn.runs.checkpoint import pack_optimizer, prefixed, unpack_optimizer, unprefixed
 
 log = logging.getLogger(__name__)
@@ -44,11 +45,17 @@ class OnPolicy:
       config: settings, the number of worlds N among them.
       seed: of the weights that are new and of the noise.
 
+    Attributes:
+      quota: of a rollout.
+      scale: of its rewards.
+      calibration: what `prepare` measured, if it did.
+
     Raises:
       BadInput: one that is no denoising policy or has To > 1, or a diffusion policy with η > 0.
     """
 
-    scale: Any = staticmethod(unscaled)
+    quota: Quota
+    scale: Scale = staticmethod(unscaled)
 
     def __init__(self, policy: ChunkPolicy, config: Any, *, seed: int) -> None:
         check_tunable(policy)
@@ -99,10 +106,11 @@ class OnPolicy:
         """About how many decisions a rollout has."""
         raise NotImplementedError
 
-    # --- the seam: `robolearn.rl.algorithms.Algorithm` ---------------------------------------------------------
+    # --- the seam that the runner drives an algorithm by -------------------------------------------------------
 
     def prepare(self, engine: Engine, most: int) -> None:
-        """Choose the noise, where it is not given."""
+        """Before the first rollout: choose the noise where it is not given; the engine's worlds may be moved by about
+        `most` control steps."""
         noise = self._config.noise
         if not noise.sigma_max:
             self.calibration = calibrate_noise(
@@ -127,21 +135,25 @@ class OnPolicy:
         return end + (1.0 - end) * 0.5 * (1.0 + math.cos(math.pi * progress))
 
     def act(self, observation: dict[str, Tensor]) -> Decision:
-        """Chunks with the noise that explores, and their chains."""
+        """Features (N, …) as the worlds give them → chunks with the noise that explores, and their chains."""
         chain = self.actor.sample(self._normalise(observation), self.generator)
         chunk = chain[:, -1].reshape(-1, *self.net.noise_shape).clamp(-1, 1)
         actions = self.base.normalizer.action_back(chunk).cpu().numpy()
         return Decision(actions[:, : self.base.execute_steps], {"chain": chain})
 
+    def update(self, batch: RolloutBatch, i: int, progress: float) -> dict[str, float]:
+        """Learn from the rollout of iteration `i`, after the share `progress` of the budget; returns metrics."""
+        raise NotImplementedError
+
     def policy(self) -> ChunkPolicy:
-        """With the averaged weights."""
+        """The policy that is exported, with the averaged weights."""
         return ChunkPolicy(self.average.module, self.base.normalizer, self.base.interface)
 
     def begin(self) -> None:
-        """Nothing is kept over a reset."""
+        """All worlds begin new episodes."""
 
     def reset_options(self) -> dict[str, Any] | None:
-        """The worlds go on where they are."""
+        """The options that a rollout's worlds are reset with, or None where they go on where they are."""
         return None
 
     # --- one update --------------------------------------------------------------------------------------------
