@@ -16,7 +16,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from policies.kinds.chunk_net import ChunkNet, Loss, Tensors, weighted_mean
-from policies.networks.transformer import INITIAL_STD, ConditionTokens, decoder
+from policies.networks.field import INITIAL_STD, ConditionTokens, decoder
 from policies.settings import ActConfig
 from robolearn.core import Interface
 

@@ -14,7 +14,7 @@ from diffusers.schedulers.scheduling_ddim import DDIMScheduler
 from diffusers.schedulers.scheduling_ddpm import DDPMScheduler
 from torch import Tensor
 
-from policies.kinds.denoising import DenoisingNet
+from policies.kinds.chunk_net import DenoisingNet
 from policies.settings import DiffusionConfig
 from robolearn.core import Interface
 

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from policies.kinds.chunk_net import weighted_mean
-from policies.kinds.denoising import DenoisingNet
+from policies.kinds.chunk_net import DenoisingNet, weighted_mean
 from policies.settings import FlowConfig
 from robolearn.core import Interface
 

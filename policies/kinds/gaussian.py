@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from policies.networks.ensemble import EnsembleMlp
-from policies.networks.mlp import ResidualMlp
+from policies.networks.field import ResidualMlp
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy, FeaturePolicy
 from policies.settings import check_layers

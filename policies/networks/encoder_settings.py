@@ -131,7 +131,7 @@ class EncoderKind:
             raise BadInput(f"--encoder {config.kind}", got=f"pictures of {channels} channels", expected="3: RGB")
         if self.stride:
             check_map(-(-(config.resize or min(size)) // self.stride), config, size)
-        return _page("spatial").BackboneEncoder(*self.backbone(channels, config), features, config)
+        return _page("encoder").BackboneEncoder(*self.backbone(channels, config), features, config)
 
     def backbone(
         self, channels: int, config: EncoderConfig
@@ -163,7 +163,7 @@ class CnnKind(EncoderKind):
         if config.resize:
             expected = "another --encoder than cnn, or pictures of that size"
             raise BadInput("--encoder-size", got=config.resize, expected=expected)
-        return _page("spatial").SpatialCnn(channels, features, config.pooling)
+        return _page("encoder").SpatialCnn(channels, features, config.pooling)
 
 
 class ResNet18Kind(EncoderKind):

@@ -100,7 +100,7 @@ class Train(Command):
         from robolearn.runs import Progress, Run
         from robolearn.runs.kept import Kept
         from robolearn.runs.loop import run_loop
-        from robolearn.train.held_out import split_episodes
+        from robolearn.train.imitation import split_episodes
         from sim.registry import WorldConfig
 
         at_least(1, checkpoint_every=self.checkpoint_every, processes=self.processes)

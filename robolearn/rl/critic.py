@@ -22,11 +22,9 @@ from policies.networks.encoder import ObservationEncoder
 from policies.normalize import Normalizer
 from robolearn.core import Interface
 from robolearn.rl.buffer import RolloutBatch
-from robolearn.rl.losses import explained_variance, value_loss
-from robolearn.rl.policy_step import Loss, MinibatchOptimizer
-from robolearn.rl.returns import gae
+from robolearn.rl.policy_step import Loss, Means, MinibatchOptimizer, Normalise, Shards, rows
+from robolearn.rl.returns import explained_variance, gae, value_loss
 from robolearn.rl.settings import ActorCriticConfig
-from robolearn.rl.shards import Means, Normalise, Shards, rows
 
 
 class Critic(nn.Module):

@@ -7,7 +7,6 @@ every decision, and the student imitates all rounds so far. The first round is t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +20,12 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Interface, bind_policy
 from robolearn.data.lerobot.statistics import describe_many
+from robolearn.data.windows import TrainingBatch
 from robolearn.io.atomic import write_bytes
 from robolearn.rollout import Decisions, Engine
 from robolearn.rollout.agents import LABEL, DaggerAgent
 from robolearn.train.imitation import ImitationTrainer
 from robolearn.train.settings import DistillConfig
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """B windows; see `robolearn.train.imitation.WindowBatch`."""
-
-    observation: dict[str, Tensor]
-    action: Tensor
-    action_is_pad: Tensor
 
 
 class LabelledWindows:
@@ -81,7 +72,7 @@ class LabelledWindows:
         """(B, 1) the windows `index` themselves: one step is observed."""
         return index[:, None]
 
-    def gather(self, index: Tensor, *, pictures: bool = True) -> Labelled:
+    def gather(self, index: Tensor, *, pictures: bool = True) -> TrainingBatch:
         """The windows `index` (B,), on request without their pictures."""
         observation = {
             key: array.index_select(0, index)[:, None]
@@ -89,7 +80,8 @@ class LabelledWindows:
             if pictures or array.dtype != torch.uint8
         }
         action = self._action.index_select(0, index)
-        return Labelled(observation, action, torch.zeros(action.shape[:2], dtype=torch.bool))
+        no_pad = torch.zeros(action.shape[:2], dtype=torch.bool)
+        return TrainingBatch(observation, no_pad[:, :1], action, no_pad)
 
     def vectors(self) -> dict[str, NDArray]:
         """Feature → (len, …) of those that are no pictures."""

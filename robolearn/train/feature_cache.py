@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from policies.networks.encoder import stored_key
 from robolearn.core.machine import available_memory
+from robolearn.data.windows import TrainingBatch
 
 log = logging.getLogger(__name__)
 
@@ -30,26 +31,19 @@ Encode = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 class FrameSource(Protocol):
-    """Windows of which each has a newest frame; see `robolearn.data.windows.Windows`."""
+    """Training windows of which each has a newest frame; see `robolearn.data.windows.Windows`."""
 
     def __len__(self) -> int: ...
 
-    def order(self, seed: int, epoch: int) -> Tensor: ...
+    def order(self, seed: int, epoch: int) -> Tensor:
+        """The indices of an epoch, the same for the same arguments."""
+        ...
 
-    def gather(self, index: Tensor, *, pictures: bool = True) -> Any: ...
+    def gather(self, index: Tensor, *, pictures: bool = True) -> TrainingBatch: ...
 
     def newest(self, index: Tensor) -> Tensor:
         """(B, To) of the windows `index`: for each observed step the window whose newest step it is."""
         ...
-
-
-@dataclass(frozen=True)
-class Cached:
-    """B windows with features in the place of pictures; see `robolearn.train.imitation.WindowBatch`."""
-
-    observation: dict[str, Tensor]
-    action: Tensor
-    action_is_pad: Tensor
 
 
 class CachedFeatures:
@@ -90,7 +84,7 @@ class CachedFeatures:
         """As of a source whose windows are those of episodes."""
         return self._source.remaining(index)  # type: ignore[attr-defined]
 
-    def gather(self, index: Tensor, *, pictures: bool = True) -> Cached:
+    def gather(self, index: Tensor, *, pictures: bool = True) -> TrainingBatch:
         """The windows `index` (B,): features (B, To, …) under `stored_key` in the place of pictures, or neither."""
         batch = self._source.gather(index, pictures=False)
         observation = {key: value for key, value in batch.observation.items() if key not in self._images}
@@ -100,7 +94,7 @@ class CachedFeatures:
         for key in self._images if pictures else ():
             found = self._kept[key].index_select(0, frames.reshape(-1))
             observation[stored_key(key)] = found.reshape(*frames.shape, *found.shape[1:])
-        return Cached(observation, batch.action, batch.action_is_pad)
+        return replace(batch, observation=observation)
 
     def forget(self) -> None:
         """The encoder has other weights."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,48 +24,16 @@ from policies.registry import fresh_net
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Interface, NonFinite
 from robolearn.core.specs import is_goal, is_image, of_goal
-from robolearn.data import Dataset
+from robolearn.data import Dataset, Windows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
-from robolearn.data.windows import HindsightWindows
+from robolearn.data.windows import HindsightWindows, TrainingBatch
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
-from robolearn.train.feature_cache import CachedFeatures
-from robolearn.train.held_out import Part
+from robolearn.train.feature_cache import CachedFeatures, FrameSource
 from robolearn.train.processes import TrainingProcesses, gradient_in_pieces
 from robolearn.train.settings import ImitationConfig, Precision
 
 VALIDATION_WINDOWS = 512  # of the validation episodes, the same ones every time
-
-
-class WindowBatch(Protocol):
-    """B training windows."""
-
-    @property
-    def observation(self) -> dict[str, Tensor]:
-        """Feature → (B, To, …), as stored."""
-        ...
-
-    @property
-    def action(self) -> Tensor:
-        """(B, Tp, Da) in the world's [-1, 1]."""
-        ...
-
-    @property
-    def action_is_pad(self) -> Tensor:
-        """(B, Tp), true after the end of the episode."""
-        ...
-
-
-class WindowSource(Protocol):
-    """Training windows in memory, e.g. `robolearn.data.windows.Windows`."""
-
-    def __len__(self) -> int: ...
-
-    def order(self, seed: int, epoch: int) -> Tensor:
-        """The indices of an epoch, the same for the same arguments."""
-        ...
-
-    def gather(self, index: Tensor) -> WindowBatch: ...
 
 
 def learning_rate(config: ImitationConfig, step: int) -> float:
@@ -102,11 +71,11 @@ class ImitationTrainer:
     def __init__(
         self,
         config: ImitationConfig,
-        windows: WindowSource,
+        windows: FrameSource,
         interface: Interface,
         statistics: Statistics,
         *,
-        validation: WindowSource | None = None,
+        validation: FrameSource | None = None,
         device: str | torch.device = "cpu",
         capacity: int = 0,
     ) -> None:
@@ -281,7 +250,7 @@ class ImitationTrainer:
             cache.forget()
         self._validation = None
 
-    def _remembered(self, source: Any, capacity: int = 0) -> WindowSource:
+    def _remembered(self, source: Any, capacity: int = 0) -> Any:
         """`source`, with what a frozen encoder makes of its pictures kept, where that can be, and with its goals."""
         if self.config.cache_features and self.net.encoder.frozen and not self._encoder.augments:
             images = frozenset(of_goal(key) for key in self.normalizer.images)
@@ -303,7 +272,7 @@ class ImitationTrainer:
         seen = {key: self.normalizer.picture(value.to(self.device)) for key, value in pictures.items()}
         return {key: self.net.encoder.stored(key, value) for key, value in seen.items()}
 
-    def _normalised(self, batch: WindowBatch) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    def _normalised(self, batch: TrainingBatch) -> tuple[dict[str, Tensor], Tensor, Tensor]:
         observation = {key: value.to(self.device) for key, value in batch.observation.items()}
         action = self.normalizer.action(batch.action.to(self.device))
         return self.normalizer.observation(observation), action, batch.action_is_pad.to(self.device)
@@ -369,3 +338,40 @@ def _autocast(precision: Precision, device: torch.device) -> torch.autocast:
 def _mix(*numbers: int) -> int:
     """One seed from several numbers, without the collisions of their sum."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def split_episodes(episodes: int, config: ImitationConfig) -> tuple[list[int], list[int]]:
+    """Indices of the episodes (for training, for validation); at least one for training.
+
+    Whole episodes, because neighbouring windows of one episode are almost copies of each other.
+    """
+    held = min(math.ceil(episodes * config.validation), episodes - 1)
+    order = np.random.default_rng([config.seed, episodes]).permutation(episodes)
+    return sorted(int(e) for e in order[held:]), sorted(int(e) for e in order[:held])
+
+
+@dataclass(frozen=True)
+class Part:
+    """The windows of one data set that are trained on, and those held out; `weights` are of the `episodes`."""
+
+    train: Windows
+    held: Windows | None
+    episodes: list[int]
+    weights: list[float] | None
+
+    @staticmethod
+    def of(
+        config: ImitationConfig, dataset: Dataset, weights: Sequence[float] | None, device: str | torch.device
+    ) -> Part:
+        least = 2 if config.validation else 1
+        if dataset.episodes < least:
+            raise BadInput(f"dataset {dataset.path}", got=f"{dataset.episodes} episodes", expected=f"at least {least}")
+        train, held = split_episodes(dataset.episodes, config)
+        chunk = config.policy.observe, config.policy.horizon
+        own = None if weights is None else [weights[e] for e in train]
+        return Part(
+            Windows(dataset, *chunk, episodes=train, weights=own, device=device),
+            Windows(dataset, *chunk, episodes=held, device=device) if held else None,
+            train,
+            own,
+        )

@@ -48,7 +48,7 @@ def gradient_in_pieces(
     """Leave the gradient of the loss of the windows `index` (B,) in the parameters of `net`; the loss and its parts.
 
     Args:
-      net: its loss is one over rows (`policies.kinds.denoising.DenoisingNet`); gradients have been set to None.
+      net: its loss is one over rows (`policies.kinds.chunk_net.DenoisingNet`); gradients have been set to None.
       gather: the batch of some of the windows.
       generator: of what is random; advanced as by ``net.loss`` of the whole batch.
       target: as in ``net.loss``.

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from policies.networks.spatial import SpatialCnn
+from policies.networks.encoder import SpatialCnn
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig

@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 from policies.networks import efficientnet
 from policies.networks.efficientnet import EfficientNetLite0, pretrained_weights
-from policies.networks.encoder import ObservationEncoder, stored_key
+from policies.networks.encoder import BackboneEncoder, ObservationEncoder, SpatialCnn, spatial_softmax, stored_key
 from policies.networks.encoder_settings import EncoderConfig
 from policies.networks.libraries import import_vision
 from policies.networks.resnet import ResNet18
-from policies.networks.spatial import BackboneEncoder, SpatialCnn, spatial_softmax
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.registry import fresh_net

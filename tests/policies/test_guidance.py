@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from policies.kinds.denoising import guided
+from policies.kinds.chunk_net import guided
 from policies.settings import ActConfig, DiffusionConfig, FlowConfig, NetworkConfig, RegressionConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.rl.actors import DenoisingActor, NoiseConfig

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from policies.kinds.flow import FlowPolicy
-from policies.networks.transformer import ConditionTokens, TransformerField
+from policies.networks.field import ConditionTokens, TransformerField
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, BadInput, Interface
 

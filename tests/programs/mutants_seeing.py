@@ -26,7 +26,7 @@ TRANSFORMER, WORDS = ("tests/policies/test_transformer.py",), ("tests/policies/t
 ENCODERS, CACHE = ("tests/policies/test_encoders.py",), ("tests/train/test_feature_cache.py",)
 BACKBONES, AUGMENT = ("tests/policies/test_backbones.py",), ("tests/policies/test_augment.py",)
 RL_ENCODERS = ("tests/rl/test_rl_encoders.py",)
-SPATIAL, LIBRARIES = "policies/networks/spatial.py", "policies/networks/libraries.py"
+SPATIAL, LIBRARIES = "policies/networks/encoder.py", "policies/networks/libraries.py"
 FEATURES = "robolearn/train/feature_cache.py"
 PIECES = ("tests/train/test_imitation.py",)
 BACKENDS = ("tests/policies/test_backends.py",)
@@ -235,9 +235,9 @@ MUTANTS: dict[str, Mutant] = {
     "act-attends-to-padding": Mutant(
         "policies/kinds/act.py", "        if is_pad is not None:", "        if False:", ACT
     ),
-    "transformer-sees-later-actions": Mutant("policies/networks/transformer.py", "tgt_mask=later, ", "", TRANSFORMER),
+    "transformer-sees-later-actions": Mutant("policies/networks/field.py", "tgt_mask=later, ", "", TRANSFORMER),
     "transformer-forgets-the-time": Mutant(
-        "policies/networks/transformer.py",
+        "policies/networks/field.py",
         "self.time(embedding)[:, None]",
         "0.0 * self.time(embedding)[:, None]",
         TRANSFORMER,
@@ -252,16 +252,16 @@ MUTANTS: dict[str, Mutant] = {
         "policies/wrappers/prompted.py", "    if sentence:\n        hint", "    if False:\n        hint", WORDS
     ),
     "guidance-the-wrong-way": Mutant(
-        "policies/kinds/denoising.py", "free + w * (conditional - free)", "free - w * (conditional - free)", GUIDANCE
+        "policies/kinds/chunk_net.py", "free + w * (conditional - free)", "free - w * (conditional - free)", GUIDANCE
     ),
     "guidance-from-the-conditional-side": Mutant(
-        "policies/kinds/denoising.py",
+        "policies/kinds/chunk_net.py",
         "free + w * (conditional - free)",
         "conditional + w * (conditional - free)",
         GUIDANCE,
     ),
     "guidance-halves-are-swapped": Mutant(
-        "policies/kinds/denoising.py", "(goal.without(cond), cond)", "(cond, goal.without(cond))", GUIDANCE
+        "policies/kinds/chunk_net.py", "(goal.without(cond), cond)", "(cond, goal.without(cond))", GUIDANCE
     ),
     "guidance-is-not-in-the-likelihood": Mutant(
         "policies/kinds/flow.py",
@@ -279,10 +279,10 @@ MUTANTS: dict[str, Mutant] = {
         GUIDANCE,
     ),
     "goals-are-never-dropped": Mutant(
-        "policies/kinds/denoising.py", 'self.goal.drop(cond, draws["dropped"])', "cond", GUIDANCE
+        "policies/kinds/chunk_net.py", 'self.goal.drop(cond, draws["dropped"])', "cond", GUIDANCE
     ),
     "goals-are-dropped-from-the-others": Mutant(
-        "policies/kinds/denoising.py", "self.mask & dropped[:, None]", "self.mask & ~dropped[:, None]", GUIDANCE
+        "policies/kinds/chunk_net.py", "self.mask & dropped[:, None]", "self.mask & ~dropped[:, None]", GUIDANCE
     ),
     "hindsight-of-the-next-episode": Mutant(
         "robolearn/data/windows.py",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robolearn.rl.actors.chain import gaussian_stats, kl_nats
-from robolearn.rl.losses import (
+from robolearn.rl.returns import (
     STD_FLOOR,
     clip_fraction,
     clipped_surrogate,

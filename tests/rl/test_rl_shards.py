@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from robolearn.rl.shards import Means, Shards
+from robolearn.rl.policy_step import Means, Shards
 
 COUNTS = (1, 2, 3)
 

@@ -18,7 +18,7 @@ import robolearn.rl.algorithms.reinflow
 import robolearn.rl.critic as baseline
 import robolearn.rl.policy_step as policy_step
 from robolearn.rl.actors import ChainStats, DenoisingActor
-from robolearn.rl.losses import clipped_surrogate
+from robolearn.rl.returns import clipped_surrogate
 from robolearn.rl.runner import Runner
 
 Make = Callable[..., Any]

@@ -12,8 +12,7 @@ from safetensors.torch import load_file
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from policies.storage.checkpoint import load_policy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
-from robolearn.train.held_out import split_episodes
-from robolearn.train.imitation import ImitationConfig, ImitationTrainer, learning_rate
+from robolearn.train.imitation import ImitationConfig, ImitationTrainer, learning_rate, split_episodes
 
 INTERFACE = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), control_hz=20.0)
 STATISTICS = {

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from robolearn.rl.actors import ChainStats
 from robolearn.rl.algorithms.on_policy import ActorCritic
-from robolearn.rl.losses import clipped_surrogate, standardise
+from robolearn.rl.returns import clipped_surrogate, standardise
 from robolearn.rl.settings import DppoConfig
 
 RATE = 3.0  # at which ε grows over the denoising steps

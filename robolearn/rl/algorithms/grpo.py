@@ -24,8 +24,7 @@ from policies.policy import ChunkPolicy
 from robolearn.rl.actors import ChainStats
 from robolearn.rl.algorithms.on_policy import OnPolicy
 from robolearn.rl.buffer import RolloutBatch
-from robolearn.rl.losses import clipped_surrogate, standardise
-from robolearn.rl.returns import group_advantage
+from robolearn.rl.returns import clipped_surrogate, group_advantage, standardise
 from robolearn.rl.settings import GrpoConfig
 from robolearn.rollout import Episodes
 

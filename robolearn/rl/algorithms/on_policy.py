@@ -25,11 +25,9 @@ from robolearn.rl.actors.denoising import explore
 from robolearn.rl.buffer import RolloutBatch, Scale, unscaled
 from robolearn.rl.calibrate import NoiseCalibration, calibrate_noise
 from robolearn.rl.critic import Baseline, Critic, CriticInput
-from robolearn.rl.losses import clip_fraction
-from robolearn.rl.policy_step import Loss, MinibatchOptimizer, PolicyStep, target_at
-from robolearn.rl.returns import RewardScale
+from robolearn.rl.policy_step import Loss, Means, MinibatchOptimizer, PolicyStep, Shards, rows, target_at
+from robolearn.rl.returns import RewardScale, clip_fraction
 from robolearn.rl.settings import ActorCriticConfig, OnPolicyConfig
-from robolearn.rl.shards import Means, Shards, rows
 from robolearn.rollout import Decision, Decisions, Engine
 from robolearn.rollout.engine import Quota
 from robolearn.runs.checkpoint import pack_optimizer, prefixed, unpack_optimizer, unprefixed

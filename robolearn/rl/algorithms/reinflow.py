@@ -20,7 +20,7 @@ from torch import Tensor
 
 from robolearn.rl.actors import ChainStats
 from robolearn.rl.algorithms.on_policy import ActorCritic
-from robolearn.rl.losses import clipped_surrogate, standardise
+from robolearn.rl.returns import clipped_surrogate, standardise
 
 
 class ReinFlow(ActorCritic):
