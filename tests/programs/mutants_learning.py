@@ -322,7 +322,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{ACTORS}/chain.py", "def kl_nats(old: ChainStats, new: ChainStats)",
         "def kl_nats(new: ChainStats, old: ChainStats)", LOSSES,
     ),
-    "dual-clip": Mutant(f"{RL}/losses.py", "if dual_clip is not None:", "if False:", LOSSES),
+    "dual-clip": Mutant(f"{RL}/returns.py", "if dual_clip is not None:", "if False:", LOSSES),
     "dppo-discount-reversed": Mutant(
         f"{ALGORITHMS}/dppo.py", "self.config.gamma_denoising**left",
         "self.config.gamma_denoising ** (M - 1 - left)", DPPO,
