@@ -78,7 +78,6 @@ class TorchPolicy(nn.Module):
     Attributes:
       config: the settings in its config.json.
       normalizer: of observations, and of actions where they are normalised.
-      interface: what the policy observes and commands.
       execute_steps: Ta.
       noise: of the samples; world w's noise depends on (seed, w, call) alone.
       backend: computes decisions in the place of `decide`, or None.
@@ -288,11 +287,8 @@ class FeaturePolicy(TorchPolicy):
 
 
 class ProposerPolicy(FeaturePolicy):
-    """A `FeaturePolicy` around a policy that denoises, whose encoder and statistics it shares.
-
-    Args:
-      proposer: π; it observes one step.
-    """
+    """A `FeaturePolicy` around a policy that denoises, whose encoder and statistics it shares. `proposer`: π; it
+    observes one step."""
 
     def __init__(self, proposer: ChunkPolicy, noise: tuple[int, ...] = ()) -> None:
         super().__init__(proposer.interface, proposer.execute_steps, noise, proposer.net.encoder)

@@ -93,11 +93,8 @@ class PolicyConfig:
     commanded. --no-mask-padding trains on them (a repetition of the last action)."""
 
     def build(self, interface: Interface, device: str = "cpu") -> Any:
-        """A fresh network; its random weights come from torch's global generator on the CPU.
-
-        Args:
-          device: "meta" gives shapes without weights.
-        """
+        """A fresh network; its random weights come from torch's global generator on the CPU. `device`: "meta" gives
+        shapes without weights."""
         import torch
 
         with torch.device(device):

@@ -52,13 +52,11 @@ def solve(
     """Joint positions that bring the tcp to a pose, starting from `q`.
 
     Args:
-      chain: the arm.
       q: (N, n) present joint positions [rad].
       target_pos: (N, 3) wanted tcp positions in the base frame [m].
       target_rot: (N, 3, 3) wanted tcp orientations.
       rest: (n,) posture that the redundancy is drawn to [rad].
       max_step: (n,) largest change of each joint in this call [rad], e.g. velocity limit × control period.
-      config: solver settings.
 
     Returns:
       (N, n) joint positions inside the limits [rad].

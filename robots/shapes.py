@@ -55,7 +55,6 @@ def read_pieces(path: Path, joints: tuple[str, ...]) -> tuple[Piece, ...]:
     """The pieces of an arm.
 
     Args:
-      path: its MJCF.
       joints: the joints of the chain, base to tip.
 
     Raises:

@@ -31,7 +31,6 @@ class Gravity:
 
     Args:
       mjcf: its model, with gravity and the masses of its links.
-      joints: its n joints.
       flange: origin of the flange in the frame of the last link [m].
       tool: what is mounted on it besides the model's own hand, or None.
     """
@@ -81,7 +80,6 @@ class GripperSpec:
     """A gripper.
 
     Attributes:
-      kind: how it moves.
       joints: its joint names in the MJCF: two fingers of a parallel gripper, one revolute jaw.
       max_width: opening between the fingers [m]; a jaw's is taken as linear in its angle.
       max_speed: of one finger, half that of the opening [m/s].
@@ -137,8 +135,6 @@ class RobotSpec:
     """Facts of an arm: model, joint names and limits, tcp, home pose.
 
     Attributes:
-      name: the embodiment's name.
-      mjcf: path of the model.
       joints: the n arm joints, base to tip.
       tcp_site: name of the site at the tool centre point (z forward, y along the finger travel).
       home: (n,) joint positions [rad].
@@ -146,7 +142,6 @@ class RobotSpec:
       acceleration: (n,) limits [rad/s²].
       jerk: (n,) limits [rad/s³].
       effort: (n,) limits [N·m].
-      gripper: the gripper.
       source: where the numbers come from.
       flange: its origin in the frame of the last link, whose axes are parallel [m].
       tool: what a station mounted on the flange; None: the tcp is the model's.

@@ -40,7 +40,6 @@ class RealtimeWorld:
       seed: of the sequence of starts.
       cameras: cameras that `image` may be asked for (``"front"``, ``"side"``, ``"wrist"``).
       image_size: edge of their square pictures [px].
-      robot: the arm.
       randomise: draw friction and masses anew in each episode, those of world 0 of `MujocoWorlds` with this seed;
         without, it is world 0 of ``MujocoWorlds(randomise=False)``.
       limit_s: longest episode [s]; by default the task's, which is for an arm at its full speed.

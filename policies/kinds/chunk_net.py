@@ -100,7 +100,6 @@ class ChunkNet(nn.Module):
         """The training loss of a batch and its named parts (detached scalars).
 
         Args:
-          observation: normalised tensors.
           action: (B, Tp, Da) normalised.
           is_pad: (B, Tp) true where the chunk reaches over the end of its episode, or None.
           generator: source of all randomness, on the device of the policy.

@@ -77,11 +77,7 @@ class GaussianConfig(ActorConfig):
 
 
 class SquashedGaussian(nn.Module):
-    """(B, inputs) → actions (B, outputs) in (-1, 1).
-
-    Args:
-      std: σ where nothing has been learned.
-    """
+    """(B, inputs) → actions (B, outputs) in (-1, 1). `std`: σ where nothing has been learned."""
 
     def __init__(self, inputs: int, outputs: int, *, width: int = 256, depth: int = 3, std: float = 1.0) -> None:
         super().__init__()

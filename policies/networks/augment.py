@@ -23,12 +23,8 @@ YIQ = ((0.299, 0.587, 0.114), (0.5959, -0.2746, -0.3213), (0.2115, -0.5227, 0.31
 def augment(
     observation: Mapping[str, Tensor], images: frozenset[str], config: EncoderConfig, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """Normalised observations whose pictures, (B, [To,] c, H, W) in [0, 1], are changed as `config` says.
-
-    Args:
-      images: which features are pictures.
-      generator: on the device of the pictures.
-    """
+    """Normalised observations whose pictures, (B, [To,] c, H, W) in [0, 1], are changed as `config` says. `generator`:
+    on the device of the pictures."""
     out = dict(observation)
     for key in sorted(images & observation.keys()):  # sorted: a dict's order is nothing
         pictures = observation[key]
@@ -41,11 +37,8 @@ def augment(
 
 
 def shift_and_crop(pictures: Tensor, shift: int, crop: int, generator: torch.Generator) -> Tensor:
-    """(B, …, H, W) → (B, …, H', W') by up to `shift` pixels elsewhere, each row of the batch by its own offset.
-
-    Args:
-      crop: edge H' = W' of a part at a random place; 0 for H' = H, W' = W.
-    """
+    """(B, …, H, W) → (B, …, H', W') by up to `shift` pixels elsewhere, each row of the batch by its own offset. `crop`:
+    edge H' = W' of a part at a random place; 0 for H' = H, W' = W."""
     height, width = pictures.shape[-2:]
     rows = _places(len(pictures), height, shift, crop or height, generator)
     columns = _places(len(pictures), width, shift, crop or width, generator)

@@ -39,11 +39,8 @@ class Dropout:
 
 
 class EnsembleMlp(nn.Module):
-    """`members` networks  x → W_d φ(LN(W_{d-1} … φ(LN(W_1 x)))),  φ = ReLU, each with weights of its own.
-
-    Args:
-      batch_norm: batch norm in the place of LayerNorm, and of the inputs.
-    """
+    """`members` networks  x → W_d φ(LN(W_{d-1} … φ(LN(W_1 x)))),  φ = ReLU, each with weights of its own. `batch_norm`:
+    batch norm in the place of LayerNorm, and of the inputs."""
 
     def __init__(
         self, members: int, inputs: int, outputs: int, *, width: int = 256, depth: int = 3, batch_norm: bool = False

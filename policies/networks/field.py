@@ -25,11 +25,8 @@ torch.backends.mha.set_fastpath_enabled(False)
 
 
 class ConditionTokens(nn.Module):
-    """The condition vector of `ObservationEncoder` → one token per feature and observed step.
-
-    Args:
-      tokens: `ObservationEncoder.tokens`.
-    """
+    """The condition vector of `ObservationEncoder` → one token per feature and observed step. `tokens`:
+    `ObservationEncoder.tokens`."""
 
     def __init__(self, tokens: Sequence[tuple[int, int]], width: int) -> None:
         super().__init__()
@@ -253,11 +250,8 @@ Tokens = Sequence[tuple[int, int]]
 
 
 def build_field(config: NetworkConfig, *, horizon: int, action_dim: int, embedding: int, tokens: Tokens) -> nn.Module:
-    """A module called as ``field(x (B, Tp, Da), embedding (B, E), cond (B, C)) -> (B, Tp, Da)``.
-
-    Args:
-      tokens: (steps, size) of each feature in the condition, as `ObservationEncoder.tokens`.
-    """
+    """A module called as ``field(x (B, Tp, Da), embedding (B, E), cond (B, C)) -> (B, Tp, Da)``. `tokens`: (steps,
+    size) of each feature in the condition, as `ObservationEncoder.tokens`."""
     c, cond = config, sum(steps * size for steps, size in tokens)
     fields: dict[str, Callable[[], nn.Module]] = {
         "mlp": lambda: MlpField(c, horizon, action_dim, embedding, cond),

@@ -35,7 +35,6 @@ class PolicyFiles:
     """An opened policy.
 
     Attributes:
-      folder: where it lies.
       net: LeRobot's policy, on the CPU.
       pre, post: its processors: a batch of observations, and actions (M, Da).
       told: the declared interface, content of ``robolearn.json``, or nothing.

@@ -124,12 +124,8 @@ def check_goals_given(name: str | os.PathLike[str], given: bool, *, what: str) -
 
 
 def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:
-    """Raise `BadInput` unless the policy that `name` says is for a world that offers `offered`.
-
-    Args:
-      what: for messages.
-      simulated: that world offers a simulator's truth; a policy that observes it is refused elsewhere.
-    """
+    """Raise `BadInput` unless the policy that `name` says is for a world that offers `offered`. `simulated`: that world
+    offers a simulator's truth; a policy that observes it is refused elsewhere."""
     if os.fspath(name).startswith(LEROBOT):
         policy = open_policy(name)
         bind_policy(policy, offered, what=what)

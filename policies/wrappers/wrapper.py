@@ -12,11 +12,7 @@ from robots.chunk_execution import ExecutionHistory
 
 
 class PolicyWrapper:
-    """Implements `robolearn.core.Policy`; a subclass overrides what it changes.
-
-    Attributes:
-      policy: the one inside.
-    """
+    """Implements `robolearn.core.Policy`; a subclass overrides what it changes."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -79,9 +75,7 @@ class DelayedPolicy(PolicyWrapper):
     A prediction of Tp ≥ Ta + d steps covers the present; of a shorter one its end is executed, too late. Where critics
     choose among chunks (`policies.wrappers.best_of_n`), proposing is what takes time: they choose by the newest
     observation. Before an episode the arm stands until there is something to do, so d counts from its first step on.
-
-    Args:
-      steps: d [control steps].
+    `steps`: d [control steps].
     """
 
     def __init__(self, policy: Policy, steps: int) -> None:

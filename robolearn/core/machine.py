@@ -25,10 +25,7 @@ def available_cpus() -> int:
 
 def available_memory(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     """Bytes that this process may still take, which limits of a container or of the process make fewer than are free.
-
-    Args:
-      proc, cgroups: where Linux tells its figures; without them half of the machine's memory is taken to be free.
-    """
+    `proc`, `cgroups`: where Linux tells its figures; without them half of the machine's memory is taken to be free."""
     left = [_of_container(folder) for folder in _folders(proc, cgroups)] + _of_process(proc)
     try:
         facts = dict(line.split(":", 1) for line in (proc / "meminfo").read_text().splitlines() if ":" in line)

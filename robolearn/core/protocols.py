@@ -142,10 +142,7 @@ class RewardModel(Protocol):
         """The scores of B windows, each of T steps, reset to end.
 
         The same steps must get the same score, whatever stands beside them: a run that is resumed scores its episodes
-        again.
-
-        Args:
-          prompts: the task of each window in words; may be empty.
+        again. `prompts`: the task of each window in words; may be empty.
         """
         ...
 

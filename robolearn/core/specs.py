@@ -93,7 +93,6 @@ class Interface:
 
         Args:
           features: names; none for the usual: all features, but where there are pictures nothing privileged.
-          what: whose they are, for the message.
 
         Raises:
           BadInput: a feature that there is not, or none left.

@@ -112,10 +112,7 @@ def collect(
 
     Args:
       engine: the worlds; they go on where they are.
-      act: the actor.
-      quota: how much.
       features: copies the features that the policy needs, to its device.
-      device: where the batch is made.
       scale: rewards of one decision → scaled rewards.
       returns: of the running episodes; brought up to date.
     """

@@ -51,8 +51,6 @@ class NoiseCalibration:
       start_success: result at each, without exploration.
       sigma: the candidates tried, 0 first, with the chosen standard deviation of x_0.
       success: result at each.
-      noise: the range chosen.
-      env_steps: control steps spent.
       reason: in words.
       metric: what the results are: rates of ``"success"``, or mean ``"return"``.
       simulation_s, wall_s: seconds spent in the worlds, and in all.
@@ -101,7 +99,6 @@ def calibrate_noise(
       engine: the worlds; they are reset.
       noise: what is given besides the range; an `initial` that is given is not chosen.
       seed: of starts and noise; the same starts for every candidate.
-      device: of the policy.
       most: control steps to spend; what would take more, by what the last measurement took, is not tried.
     """
     begun = engine.env_steps, engine.simulation_s, time.perf_counter()

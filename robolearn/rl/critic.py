@@ -32,7 +32,6 @@ class Critic(nn.Module):
 
     Args:
       encoder: normalised features → (B, C).
-      hidden: widths of the layers.
       ends_with_the_time: V(o, 0) = 0. Otherwise a time limit is no end of the task: the time that remains is nothing
         to the value, which looks beyond it.
     """
@@ -66,10 +65,6 @@ class CriticInput:
     """Features as the worlds give them → what the critic's network takes.
 
     Its vectors are standardised by the first rollout: demonstrations need not hold them.
-
-    Args:
-      sees: the critic's features.
-      device: where they are.
     """
 
     def __init__(self, sees: Interface, device: torch.device) -> None:
@@ -91,10 +86,7 @@ class Baseline:
     """The critic, its optimiser and the advantages that follow from it.
 
     Args:
-      critic: the network.
-      optimizer: over it.
       config: γ, λ, epochs.
-      shards: shares side by side.
       normalise: features as the worlds give them → what the network takes.
     """
 

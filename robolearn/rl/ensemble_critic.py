@@ -117,11 +117,7 @@ class EnsembleCritic:
 
 
 class GripperCritic:
-    """Q and its optimiser.
-
-    Args:
-      net: features → values of the three choices; trained in place.
-    """
+    """Q and its optimiser. `net`: features → values of the three choices; trained in place."""
 
     def __init__(self, net: EnsembleMlp, choices: GripperChoices, config: RlpdConfig) -> None:
         self.net, self._choices, self._penalty = net, choices, config.gripper_penalty

@@ -43,11 +43,8 @@ class Shards:
         self._pool = ThreadPoolExecutor(count - 1, "shard", _one_thread) if count > 1 else None
 
     def each(self, function: Callable[[slice], T], size: int) -> list[tuple[int, T]]:
-        """Call `function` with `count` slices that together are the `size` rows, or fewer where rows are few.
-
-        Returns:
-          (number of rows, result) of each slice, in order. Gradients are recorded where they are in the caller.
-        """
+        """Call `function` with `count` slices that together are the `size` rows, or fewer where rows are few. Returns
+        (number of rows, result) of each slice, in order. Gradients are recorded where they are in the caller."""
         edges = [size * s // self.count for s in range(self.count + 1)]
         parts = [slice(a, b) for a, b in pairwise(edges) if b > a]
         enabled = torch.is_grad_enabled()
@@ -124,11 +121,8 @@ class MinibatchOptimizer:
     """Adam over shuffled minibatches whose gradients are computed in shares.
 
     Args:
-      module: what is trained.
-      lr: step size.
       minibatch: rows per gradient step.
       max_grad_norm: longer gradients are shortened.
-      shards: shares side by side.
       generator: of the order of the rows, on the CPU.
     """
 
@@ -261,10 +255,7 @@ class KlLineSearch:
 
     def within(self, found: float, kl: Callable[[], float], limit: float, target: float) -> tuple[float, float]:
         """Shorten until the divergence, `found` now and `kl()` after each time, is at most `limit`, aiming at `target`.
-
-        Returns:
-          The share of the way that is kept, in [0, 1], and the divergence then.
-        """
+        Returns the share of the way that is kept, in [0, 1], and the divergence then."""
         kept = 1.0
         for _ in range(TRIES):
             if found <= limit:

@@ -39,7 +39,6 @@ class Runner:
     Args:
       policy: a flow or diffusion policy; its network is trained in place, on its device.
       env: the worlds, not yet reset.
-      config: of the algorithm.
       env_steps: budget of control steps, calibration included; the last iteration stays within it.
       seed: of starts, noise and everything else.
       name: of the policy, for messages: where it lies.

@@ -115,7 +115,6 @@ class DaggerAgent:
       seen: the features to keep, the student's.
       beta: β.
       execute: Ta, actions that are executed of either's chunk.
-      seed: of the draws.
     """
 
     observes_every_step = False

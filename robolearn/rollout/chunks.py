@@ -40,11 +40,7 @@ def execute(
     env: Env, chunks: NDArray[np.float32], active: NDArray[np.bool_], observation: Observation, before: Step | None
 ) -> ChunkOutcome:
     """Execute `chunks` (N, Ta, Da) in the worlds `active` (N,); one that ends rests until the others have finished.
-
-    Args:
-      observation: the present one.
-      before: to be called before each step, which then are taken one by one.
-    """
+    `before`: to be called before each step, which then are taken one by one."""
     if before is None and isinstance(env, ChunkEnv):
         now, _, terminated, truncated, infos = env.step_chunk(chunks, active)
         success = infos.get("success")

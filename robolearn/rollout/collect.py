@@ -44,10 +44,8 @@ def collect(
 
     Args:
       env: N worlds; reset with `seed`.
-      teleoperator: commands all of them.
       writer: finished episodes are safe on disk after `COMMIT_S`, and all of them when this function is left,
         by Ctrl-C or an error too.
-      episodes: how many.
       seed: of the starts.
       progress: called with the number done and the success rate so far.
     """
@@ -149,7 +147,6 @@ def goal_states(
 
     Args:
       env: N worlds; reset with `seed`, so that their episodes begin as those of whoever meets the same seed.
-      teleoperator: commands all of them.
       each: (N,) episodes of each world.
       features: what of an observation.
 

@@ -74,7 +74,6 @@ class Engine:
     """Runs agents in `env`, which must be used through here alone.
 
     Attributes:
-      observation: the present one.
       elapsed: (N,) control steps of the running episodes.
       solved: (N,) whether they have been solved; a world may report that long before the end.
       env_steps: control steps executed since the engine was made.

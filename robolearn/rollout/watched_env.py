@@ -43,13 +43,8 @@ class ClipPlayer(Protocol):
 
 
 class WatchedEnv:
-    """A `ChunkEnv`: `env`, whose first world is shown on a page.
-
-    Args:
-      env: embedded worlds.
-      player: plays what is noted.
-      joints: of the arm, n; `proprio` begins with their positions, then comes the opening of the gripper.
-    """
+    """A `ChunkEnv`: `env`, whose first world is shown on a page. `joints`: of the arm, n; `proprio` begins with their
+    positions, then comes the opening of the gripper."""
 
     def __init__(self, env: Any, player: ClipPlayer, joints: int) -> None:
         self._env, self._player, self._n = env, player, joints

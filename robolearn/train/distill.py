@@ -32,7 +32,6 @@ class LabelledWindows:
     """Grows by `add`, up to `capacity` decisions.
 
     Args:
-      interface: what the student sees and commands.
       horizon: Tp, actions of a label.
       capacity: decisions.
     """
@@ -114,9 +113,7 @@ class Distiller:
       config: rounds, their length, β, and the imitation.
       env: N worlds that offer what teacher and student see.
       teacher: its chunks are the labels.
-      observe: the features that the student sees.
       folder: of this run's rounds.
-      device: where the student learns.
 
     Raises:
       BadInput: a teacher that does not fit the worlds, features that they do not have, chunks that are too short.

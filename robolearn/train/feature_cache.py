@@ -51,7 +51,6 @@ class CachedFeatures:
 
     Args:
       source: may grow.
-      images: the cameras.
       encode: by the encoder as it is; it may not change afterwards.
       capacity: windows that `source` can grow to; by default those that it has.
     """

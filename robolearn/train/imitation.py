@@ -57,8 +57,6 @@ class ImitationTrainer:
       net: the network being trained, on normalised tensors.
       ema: its moving average, what `export` writes and what makes a shortcut model's targets.
       normalizer: fixed by the dataset's statistics.
-      done: iterations done.
-      steps: gradient steps done.
       together: the processes that take each batch with this one, or None.
 
     Args:

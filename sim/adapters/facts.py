@@ -76,7 +76,6 @@ class EnvFactory:
 
     Attributes:
       builder: ``"package.module:function"``; the function returns an `AdapterEnv`.
-      kwargs: its keyword arguments.
     """
 
     builder: str
@@ -117,7 +116,6 @@ class FeatureMap:
 
     Args:
       space: the env's observation space.
-      task: for messages.
 
     Attributes:
       specs: feature name → spec; vectors that come from a Dict name their components ``key.index``.

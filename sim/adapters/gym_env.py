@@ -56,7 +56,6 @@ def make_gym(
 
     Args:
       task: ``"gym:<module>:<Id-v0>"``.
-      num_envs: N.
       workers: processes; 0 keeps all worlds in this one; None measures a few steps and uses one per core for an env
         that is heavier than a message. The choice changes no result.
       max_episode_steps: overrides the env's own limit.

@@ -69,9 +69,7 @@ def make_robosuite(
 
     Args:
       task: ``"robosuite:<Name>"``, e.g. ``"robosuite:Lift"``.
-      num_envs: N.
       workers: processes, by default one per core; 0 keeps all worlds in this one.
-      max_episode_steps: the horizon.
       robot: robosuite's name of the arm; two-arm tasks take two of it.
       cameras: robosuite's names of cameras to observe, e.g. ``"agentview"``, square, with an edge of `image_size` [px].
 

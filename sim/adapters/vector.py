@@ -22,7 +22,6 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
 
     Args:
       pool: the worlds, in this process or in workers; closed by `close`.
-      num_envs: N.
       reports_success: a step of the env is known to report success already.
 
     Attributes:

@@ -152,11 +152,7 @@ def describe(error: Exception) -> str:
 
 
 class LocalPool:
-    """Worlds in this process, one after the other: for envs that are lighter than a message.
-
-    Args:
-      envs: the N adapters.
-    """
+    """Worlds in this process, one after the other: for envs that are lighter than a message."""
 
     def __init__(self, envs: Sequence[AdapterEnv]) -> None:
         self._worlds = [World(env, index) for index, env in enumerate(envs)]
@@ -225,14 +221,7 @@ class _Worker(Child):
 
 
 class WorkerPool:
-    """Worlds spread over worker processes.
-
-    Args:
-      factory: builds one env.
-      num_envs: N.
-      workers: number of processes, at most N.
-      task: the name for messages.
-    """
+    """Worlds spread over worker processes. `workers`: number of processes, at most N."""
 
     def __init__(self, factory: EnvFactory, num_envs: int, workers: int, task: str) -> None:
         self._task = task

@@ -31,12 +31,8 @@ class Cameras:
     """Renders with the model's own cameras.
 
     Args:
-      model: the compiled world.
       names: cameras to observe.
       size: edge of the square observations [px].
-      num_envs: N.
-      bodies: names of the task's own.
-      randomisation: of the appearance.
       processes: that draw side by side; 0: one thread of this process does.
       later: wait with OpenGL until the first picture; otherwise a machine without it is refused here.
 

@@ -43,12 +43,9 @@ class CanvasSpec:
     """The worlds and their pictures.
 
     Attributes:
-      num_envs: N.
       state: numbers of a world that its picture depends on, nq + 7 nmocap.
       cameras: C names.
       size: edge of a picture [px].
-      bodies: names of the task's own.
-      randomisation: of the appearance.
     """
 
     num_envs: int
@@ -85,15 +82,7 @@ class Canvas:
 
 
 class Painter:
-    """Draws in the thread that made it.
-
-    Args:
-      model: the compiled world.
-      spec: what is drawn.
-
-    Raises:
-      BadInput: there is no OpenGL.
-    """
+    """Draws in the thread that made it. Raises `BadInput`: there is no OpenGL."""
 
     def __init__(self, model: mujoco.MjModel, spec: CanvasSpec) -> None:
         self._spec, self._data = spec, mujoco.MjData(model)
@@ -119,15 +108,7 @@ class Painter:
 
 
 class PainterProcesses:
-    """The same in processes; the canvas is memory that they share.
-
-    Args:
-      model, spec: as of `Painter`.
-      count: number of processes.
-
-    Raises:
-      BadInput: there is no OpenGL.
-    """
+    """The same in processes; the canvas is memory that they share. Raises `BadInput`: there is no OpenGL."""
 
     def __init__(self, model: mujoco.MjModel, spec: CanvasSpec, count: int) -> None:
         self._children: list[_Child] = []

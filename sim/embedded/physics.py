@@ -47,9 +47,6 @@ class Physics:
     """The state of N worlds with an arm and a task; its owner moves set-points and keeps the time of episodes.
 
     Args:
-      robot: the arm.
-      task: what lies around it.
-      num_worlds: N.
       threads: worker threads of the batch.
       randomise: draw friction, mass and delay of commands anew in each episode.
       patterns, station: see `build_model`.
@@ -58,7 +55,6 @@ class Physics:
       BadInput: an arm that cannot do the task.
 
     Attributes:
-      model: the compiled world.
       batch: its N states.
       qpos, qvel: (N, …) views of them; writing moves the worlds.
       arm_q, arm_v, finger_q, finger_v: where the joints of arm and gripper lie in `qpos` and `qvel`.
@@ -208,11 +204,8 @@ class Physics:
     # --- starts --------------------------------------------------------------------------------------------
 
     def begin(self, worlds: NDArray[np.int64], rngs: list[np.random.Generator]) -> Array:
-        """Put `worlds` (M,) at the start of a new episode, each drawn from its generator in `rngs` (M).
-
-        Returns:
-          (M, n) where the arms are [rad]; their set-points are there too.
-        """
+        """Put `worlds` (M,) at the start of a new episode, each drawn from its generator in `rngs` (M). Returns (M, n)
+        where the arms are [rad]; their set-points are there too."""
         self.draw_physics(worlds, rngs)
         starts = [self._layout.place(self.task.start(rng)) for rng in rngs]
         self.clear(worlds)

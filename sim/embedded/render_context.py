@@ -33,7 +33,6 @@ class RenderContext:
     """Draws in the thread that made it.
 
     Args:
-      model: the compiled world.
       size: height, width [px].
       fine: for people: multisampling, shadows, round shapes.
 

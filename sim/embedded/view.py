@@ -16,12 +16,7 @@ from sim.embedded.task import Array, Task
 
 
 class TaskView:
-    """The shapes of a model that are not the arm's.
-
-    Args:
-      model: of the world.
-      robot: the arm in it, which a page draws by itself.
-    """
+    """The shapes of a model that are not the arm's. `robot`: the arm in it, which a page draws by itself."""
 
     def __init__(self, model: mujoco.MjModel, robot: RobotSpec) -> None:
         own = mujoco.MjModel.from_xml_path(str(robot.mjcf))
@@ -47,15 +42,8 @@ class TaskView:
 
 
 class SceneFilm:
-    """Draws `FRAME_SIZE` pictures from the front camera, in the thread that made it.
-
-    Args:
-      robot: the arm.
-      task: what lies around it.
-
-    Raises:
-      BadInput: there is no OpenGL.
-    """
+    """Draws `FRAME_SIZE` pictures from the front camera, in the thread that made it. Raises `BadInput`: there is no
+    OpenGL."""
 
     def __init__(self, robot: RobotSpec, task: Task) -> None:
         self._gripper = robot.gripper

@@ -215,13 +215,7 @@ def draw_appearance(
     things: Collection[int],
     rng: np.random.Generator,
 ) -> Appearance:
-    """One episode's appearance.
-
-    Args:
-      own: the model's.
-      things: ids of the bodies that are the task's own.
-      rng: of the episode's appearance alone.
-    """
+    """One episode's appearance. `things`: ids of the bodies that are the task's own."""
 
     def around(width: float, *shape: int) -> Array:
         return width * rng.uniform(-1.0, 1.0, shape)
@@ -292,14 +286,7 @@ def _distractor(rng: np.random.Generator) -> Distractor:
 
 
 class VisualRandomiser:
-    """The appearances of N worlds.
-
-    Args:
-      model: the compiled world.
-      config: widths of the distributions.
-      num_envs: N.
-      bodies: names of the task's own.
-    """
+    """The appearances of N worlds."""
 
     def __init__(
         self, model: mujoco.MjModel, config: VisualRandomisation, num_envs: int, bodies: Collection[str]

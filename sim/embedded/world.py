@@ -45,9 +45,6 @@ class MujocoWorlds(VectorEnv):
     """A `robolearn.core.ChunkEnv` on MuJoCo's batched engine.
 
     Args:
-      task: what is to be done.
-      num_envs: number of worlds N.
-      robot: the arm.
       action_kind: ``"tcp_delta"`` or ``"joint_position"``; empty: the arm's own.
       cameras: names of cameras to observe (``"front"``, ``"side"``, ``"wrist"``); each adds ``images.<name>``.
       image_size: edge of the square camera observations [px].

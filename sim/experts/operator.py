@@ -60,11 +60,8 @@ class ScriptedOperator:
     """Watches N worlds, and steers some of them for a while.
 
     Args:
-      script: the task's knowledge.
       interface: of the world; the action must be ``tcp_delta``.
-      num_envs: N.
       seed: world w's choices depend on (seed, w) and what it sees.
-      patience: when it acts.
 
     Attributes:
       takeovers: (N,) interventions begun so far.

@@ -117,7 +117,6 @@ class Script(Protocol):
 
         Args:
           phase: 0 … phases − 1.
-          view: what is seen now.
           strategy: (N,) the strategy of each world's episode.
           bias: (N,) the size of its error of aim.
           memory: (N, 3) the tcp position at the moment when the present phase began.
@@ -133,12 +132,7 @@ OPEN = 0.08  # a demonstrator opens no gripper wider than this: a jaw that is wi
 
 
 class JointMotion:
-    """Actions of ``joint_position`` that do what actions of ``tcp_delta`` say.
-
-    Args:
-      robot: the arm.
-      control_hz: rate of its actions.
-    """
+    """Actions of ``joint_position`` that do what actions of ``tcp_delta`` say."""
 
     def __init__(self, robot: RobotSpec, control_hz: float) -> None:
         self._tcp = make_control("tcp_delta", robot, control_hz)
@@ -155,10 +149,7 @@ class ScriptedExpert:
     """A `Teleoperator` that follows a script, badly if so asked.
 
     Args:
-      script: the waypoints.
       interface: of a world with one of our arms; an action is ``tcp_delta`` or ``joint_position``.
-      num_envs: number of worlds N.
-      quality: how good it is.
       seed: world w's choices depend on (seed, w) only.
     """
 

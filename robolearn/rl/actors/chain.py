@@ -47,10 +47,7 @@ class ChainStats(NamedTuple):
 
 def gaussian_stats(chain: Tensor, mean: Tensor, log_sigma: Tensor, executed: int | None = None) -> ChainStats:
     """Of chains (B, M + 1, Tp·Da), whose first element is given, under N(mean, exp(log_sigma)²), each (B, M, Tp·Da).
-
-    Args:
-      executed: Ta·Da, the components that count; by default all.
-    """
+    `executed`: Ta·Da, the components that count; by default all."""
     chain, mean, log_sigma = (each[:, :, :executed] for each in (chain, mean, log_sigma))
     z = (chain[:, 1:] - mean) * (-log_sigma).exp()
     terms = -0.5 * z.square() - log_sigma - LOG_SQRT_2PI
@@ -81,12 +78,7 @@ def kl_to_reference(stats: ChainStats, reference_mean: Tensor) -> Tensor:
 
 def w2_to_reference(net: nn.Module, reference: nn.Module, observation: dict[str, Tensor], x0: Tensor) -> Tensor:
     """E‖a(x_0) − a_ref(x_0)‖²/D of the executed actions: the squared 2-Wasserstein distance is at most this (one
-    coupling).
-
-    Args:
-      observation: normalised features.
-      x0: (B, Tp·Da), where the paths of both begin.
-    """
+    coupling). `x0`: (B, Tp·Da), where the paths of both begin."""
     execute: int = net.config.execute  # type: ignore[union-attr, assignment]
     with torch.no_grad():
         target = reference.sample(reference.encode(observation), x0.reshape(-1, *reference.noise_shape))  # type: ignore

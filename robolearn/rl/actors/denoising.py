@@ -69,7 +69,6 @@ class DenoisingActor(nn.Module):
 
         Args:
           observation: normalised features, (B, To, …).
-          generator: source of the noise.
 
         Returns:
           (B, M + 1, D): x_0 and what each noised step gave; the last one, clamped to [-1, 1], is the normalised
@@ -166,7 +165,6 @@ class NoiseNet(nn.Module):
     Args:
       cond_dim: size C of the encoded observation.
       chunk_dim: Tp · Da.
-      config: range and width.
     """
 
     def __init__(self, cond_dim: int, chunk_dim: int, config: NoiseConfig) -> None:
