@@ -102,29 +102,21 @@ class Chain:
         Returns:
           (N, 3) positions [m] and (N, 3, 3) rotation matrices.
         """
-        q = self._check(q)
-        pos, rot = np.empty((len(q), 3)), np.empty((len(q), 3, 3))
-        jac = np.empty((len(q), 6, self.n))
-        _forward_batch(q, *self._geometry, pos, rot, jac)
-        return pos, rot
+        return self._computed(q)[:2]
 
     def jacobian(self, q: Array) -> Array:
         """(N, 6, n) geometric Jacobian of the tcp in the base frame, linear [m/rad] above angular [rad/rad]."""
-        q = self._check(q)
-        pos, rot = np.empty((len(q), 3)), np.empty((len(q), 3, 3))
-        jac = np.empty((len(q), 6, self.n))
-        _forward_batch(q, *self._geometry, pos, rot, jac)
-        return jac
+        return self._computed(q)[2]
 
-    @property
-    def _geometry(self) -> tuple[Array, Array, Array, Array, Array]:
-        return self.offset_pos, self.offset_rot, self.axis, self.tcp_pos, self.tcp_rot
-
-    def _check(self, q: Array) -> Array:
+    def _computed(self, q: Array) -> tuple[Array, Array, Array]:
+        """Positions, orientations and Jacobians."""
         q = np.ascontiguousarray(q, dtype=np.float64)
         if q.ndim != 2 or q.shape[1] != self.n:
             raise BadInput("joint positions", got=f"shape {q.shape}", expected=f"(N, {self.n})")
-        return q
+        pos, rot, jac = np.empty((len(q), 3)), np.empty((len(q), 3, 3)), np.empty((len(q), 6, self.n))
+        geometry = self.offset_pos, self.offset_rot, self.axis, self.tcp_pos, self.tcp_rot
+        _forward_batch(q, *geometry, pos, rot, jac)
+        return pos, rot, jac
 
 
 @compiled()

@@ -15,8 +15,6 @@ leads there: damped as it is, it falls short by some millionths of an action.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,10 +33,12 @@ DELTA_ROT = 0.10  # [rad] a step at full deflection
 REFINEMENTS = 3  # of an inverse; each takes three digits off its error
 
 
-class Control(Protocol):
-    """Turns actions into joint set-points."""
+class Control:
+    """Turns actions into joint set-points; no joint moves more than velocity / `control_hz` in a step."""
 
-    spec: ArraySpec
+    def __init__(self, robot: RobotSpec, control_hz: float, names: tuple[str, ...]) -> None:
+        self.robot, self.spec = robot, ArraySpec((len(names),), names=names)
+        self._max_step = np.asarray(robot.velocity) / control_hz
 
     def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
         """Joint set-points and gripper openings.
@@ -51,7 +51,7 @@ class Control(Protocol):
         Returns:
           (N, n) [rad] and (N,) [m].
         """
-        ...
+        raise NotImplementedError
 
     def actions(self, q: Array, goal: Array, width: Array) -> NDArray[np.float64]:
         """The inverse of `targets`: actions that lead from `q` to `goal` and `width`.
@@ -67,17 +67,15 @@ class Control(Protocol):
         Returns:
           (N, Da) in [-1, 1].
         """
-        ...
+        raise NotImplementedError
 
 
-class TcpDelta:
+class TcpDelta(Control):
     """Motion of the tcp in its own frame, by inverse kinematics."""
 
     def __init__(self, robot: RobotSpec, control_hz: float = CONTROL_HZ) -> None:
-        self.robot = robot
-        self.spec = ArraySpec((7,), names=(*TRANSLATION, "rx", "ry", "rz", GRIPPER))
+        super().__init__(robot, control_hz, (*TRANSLATION, "rx", "ry", "rz", GRIPPER))
         self._rest = np.asarray(robot.home)
-        self._max_step = np.asarray(robot.velocity) / control_hz
 
     def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
         a = np.clip(action.astype(np.float64), -1.0, 1.0)
@@ -109,13 +107,11 @@ class TcpDelta:
         return np.concatenate([step, matrix_to_rotvec(np.swapaxes(tcp[1], -1, -2) @ rot) / DELTA_ROT], -1)
 
 
-class JointPosition:
+class JointPosition(Control):
     """Joint positions over their whole range."""
 
     def __init__(self, robot: RobotSpec, control_hz: float = CONTROL_HZ) -> None:
-        self.robot = robot
-        self.spec = ArraySpec((len(robot.joints) + 1,), names=(*robot.joints, "gripper"))
-        self._max_step = np.asarray(robot.velocity) / control_hz
+        super().__init__(robot, control_hz, (*robot.joints, GRIPPER))
 
     def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
         a = np.clip(action.astype(np.float64), -1.0, 1.0)

@@ -38,7 +38,7 @@ def world_names() -> tuple[str, ...]:
 def robot_names() -> tuple[str, ...]:
     """The arms that the embedded tasks can be done with."""
     from robots import ROBOTS
-    from sim.embedded.workspace_layout import fits
+    from sim.embedded.task import fits
 
     return tuple(name for name, robot in ROBOTS.items() if any(fits(robot, task) for task in task_names()))
 

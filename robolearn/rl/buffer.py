@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robolearn.core import Observation
-from robolearn.rollout import Decision, Engine, Turn
+from robolearn.rollout import Agent, Decision, Engine, Turn
 from robolearn.rollout.engine import Quota
 from robolearn.runs.checkpoint import prefixed, unprefixed
 
@@ -169,20 +169,12 @@ def collect(
 _SEEN = "observation"  # prefix of the features in a decision's aux
 
 
-class _Actor:
+class _Actor(Agent):
     """The agent that acts for an algorithm, and keeps what it saw."""
-
-    observes_every_step = False
 
     def __init__(self, act: Act, features: Callable[[Observation], dict[str, Tensor]]) -> None:
         self._act, self._features = act, features
         self._present: dict[str, Tensor] | None = None
-
-    def begin(self, worlds: NDArray[np.bool_]) -> None:
-        """Nothing is remembered."""
-
-    def observe(self, observation: Observation) -> None:
-        """Nothing is remembered."""
 
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
         seen, self._present = self._present, None

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from robolearn.core import Observation
 from robolearn.rl.settings import NoiseConfig
-from robolearn.rollout import Decision, Engine, Episodes
+from robolearn.rollout import Agent, Decision, Engine, Episodes
 
 INITIAL = (1.0, 0.5, 0.0)
 CANDIDATES = (0.08, 0.16, 0.26)
@@ -181,22 +181,14 @@ def _one_episode_each(agent: _Exploring, engine: Engine, seed: int) -> NDArray[n
     return success if engine.success_reported else returns
 
 
-class _Exploring:
+class _Exploring(Agent):
     """The policy with a fixed noise."""
-
-    observes_every_step = False
 
     def __init__(
         self, act: Act, execute: int, initial: float, sigma: float, seed: int, device: str | torch.device
     ) -> None:
         self._act, self._execute, self._initial, self._sigma = act, execute, initial, sigma
         self._generator = torch.Generator(device).manual_seed(seed)
-
-    def begin(self, worlds: NDArray[np.bool_]) -> None:
-        """Nothing is remembered."""
-
-    def observe(self, observation: Observation) -> None:
-        """Nothing is remembered."""
 
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
         chunk = self._act(observation, self._initial, self._sigma, self._generator)

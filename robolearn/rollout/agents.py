@@ -31,21 +31,19 @@ class Decision:
 
 
 class Agent(Protocol):
-    """Decides for N worlds.
+    """Decides for N worlds; a class that inherits from this one gets the defaults of an agent without memory.
 
     Attributes:
       observes_every_step: whether `observe` is to be called at the steps between two decisions.
     """
 
-    observes_every_step: bool
+    observes_every_step: bool = False
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         """New episodes begin in the worlds (N,) that are true."""
-        ...
 
     def observe(self, observation: Observation) -> None:
         """The observation of a step at which nothing is decided."""
-        ...
 
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
         """A decision for the worlds (N,) that are true; `observation` holds all N.
@@ -84,19 +82,14 @@ class PolicyAgent:
         return Decision(chunks)
 
 
-class TeleoperatorAgent:
+class TeleoperatorAgent(Agent):
     """A `Teleoperator`: one action at a time, kept with the observation that it answers."""
-
-    observes_every_step = False
 
     def __init__(self, teleoperator: Teleoperator) -> None:
         self.teleoperator = teleoperator
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         self.teleoperator.reset(worlds)
-
-    def observe(self, observation: Observation) -> None:
-        """Every step is a decision."""
 
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
         # A copy: the teleoperator may write its next command into the same array.
@@ -106,7 +99,7 @@ class TeleoperatorAgent:
 LABEL = "label"  # the teacher's chunks, in a decision's aux; the student's features stand beside it by their names
 
 
-class DaggerAgent:
+class DaggerAgent(Agent):
     """Executes the student's chunks, or with probability β, drawn for each decision, the teacher's.
 
     Args:
@@ -117,8 +110,6 @@ class DaggerAgent:
       execute: Ta, actions that are executed of either's chunk.
     """
 
-    observes_every_step = False
-
     def __init__(
         self, teacher: Policy, student: Policy | None, seen: tuple[str, ...], beta: float, execute: int, seed: int
     ) -> None:
@@ -127,13 +118,9 @@ class DaggerAgent:
         self._rng = np.random.default_rng(seed)
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
-        """New episodes begin in the worlds (N,) that are true."""
         self._teacher.begin(worlds)
         if self._student is not None:
             self._student.begin(worlds)
-
-    def observe(self, observation: Observation) -> None:
-        """Neither remembers what lies between two decisions."""
 
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
         """See `robolearn.rollout.Agent`; ``aux`` holds the student's features and `LABEL` (N, Tp, Da)."""

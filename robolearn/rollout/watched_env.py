@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from robolearn.core import Interface, Observation
 from robolearn.core.protocols import StepResult
 from robolearn.core.scene import Scene
-from robolearn.rollout.chunks import execute
+from robolearn.rollout.engine import execute
 
 
 @dataclass

@@ -101,7 +101,7 @@ PATIENCE = timedelta(minutes=30)  # of one for another; the first may have to re
 
 
 class TrainingProcesses:
-    """This process among `count`; implements `robolearn.train.processes.Together`.
+    """This process among `count`; which `gradient_in_pieces` divides batches over.
 
     Args:
       rank: which of them it is; 0 leads.
@@ -111,7 +111,6 @@ class TrainingProcesses:
 
     def __init__(self, rank: int, count: int, meeting: Path, device: str = "cpu") -> None:
         need_accelerate()
-        import torch
         from accelerate import PartialState
 
         self.rank, self.count = rank, count
@@ -136,7 +135,6 @@ class TrainingProcesses:
 
     def sum(self, tensors: list[Tensor]) -> list[Tensor]:
         """The sums over all processes, bit for bit the same in each."""
-        import torch
         from accelerate.utils import reduce
 
         flat = torch.cat([tensor.reshape(-1).float() for tensor in tensors])
@@ -146,8 +144,6 @@ class TrainingProcesses:
 
     def close(self) -> None:
         """Leave the others."""
-        import torch
-
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
         self._state._reset_state()  # it is one for the whole interpreter
@@ -223,8 +219,6 @@ def device_of(device: str, rank: int, count: int) -> str:
     """Device of process `rank`: cpu, or of `cuda` the GPU of its number; raises `BadInput` for too few GPUs."""
     if device == "cpu":
         return device
-    import torch
-
     if device != "cuda" or torch.cuda.device_count() < count:
         got = f"{device}, of {torch.cuda.device_count()} GPUs"
         raise BadInput(f"--device with --processes {count}", got=got, expected="cpu, or cuda with a GPU for each")

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import ArraySpec
-from sim.embedded.painter import Canvas, CanvasSpec, Painter, PainterProcesses
-from sim.embedded.render_context import RenderContext
+from sim.embedded.painter import Canvas, CanvasSpec, Painter, PainterProcesses, RenderContext
 from sim.embedded.visual_randomisation import Appearance, VisualRandomisation
 
 FRAME_SIZE = (360, 480)  # of `Cameras.frame` [px]

@@ -17,8 +17,7 @@ from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
 from robots import RobotSpec, solve
 from robots.stations import Contract
 from sim.embedded.scene import build_model, check_robot
-from sim.embedded.task import Array, BodyPose, Start, State, Task
-from sim.embedded.workspace_layout import layout_of
+from sim.embedded.task import Array, BodyPose, Start, State, Task, layout_of
 
 FRICTION_SPREAD = 0.3  # friction is scaled by 1 ± this, anew in each episode
 MASS_SPREAD = 0.1

@@ -11,9 +11,8 @@ import numpy as np
 from robolearn.core.errors import BadInput
 from robots import ROBOTS, RobotSpec
 from robots.stations import Camera, Contract
-from sim.embedded.task import Task
+from sim.embedded.task import Task, WorkspaceLayout, fits, layout_of
 from sim.embedded.visual_randomisation import add_patterns
-from sim.embedded.workspace_layout import WorkspaceLayout, fits, layout_of
 
 # Contacts between what is grasped and the pads: stiff enough that the fingers do not sink in, soft enough for the
 # time step (the time constant must be at least two steps).

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from robolearn.core.scene import Scene
 from robots import RobotSpec
-from robots.geoms import shape_of, visible_geoms
+from robots.shapes import shape_of, visible_geoms
 from sim.embedded.camera import FRAME_SIZE
-from sim.embedded.render_context import RenderContext
+from sim.embedded.painter import RenderContext
 from sim.embedded.scene import build_model
 from sim.embedded.task import Array, Task
 

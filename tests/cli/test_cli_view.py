@@ -23,7 +23,7 @@ from robolearn.cli import view as view_module
 from robolearn.cli.finetune import standing
 from robolearn.cli.main import main
 from robolearn.cli.view import Player
-from robolearn.rollout.chunks import execute
+from robolearn.rollout.engine import execute
 from robolearn.rollout.watched_env import Clip, WatchedEnv
 from robolearn.runs.run import read_metrics
 from robots import PANDA

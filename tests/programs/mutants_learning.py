@@ -319,7 +319,7 @@ MUTANTS: dict[str, Mutant] = {
         (f"{RUNNER}::test_the_average_is_that_of_the_iterations_by_hand",),
     ),
     "kl-the-other-way-round": Mutant(
-        f"{ACTORS}/chain.py", "def kl_nats(old: ChainStats, new: ChainStats)",
+        f"{ACTORS}/denoising.py", "def kl_nats(old: ChainStats, new: ChainStats)",
         "def kl_nats(new: ChainStats, old: ChainStats)", LOSSES,
     ),
     "dual-clip": Mutant(f"{RL}/returns.py", "if dual_clip is not None:", "if False:", LOSSES),
@@ -339,13 +339,13 @@ MUTANTS: dict[str, Mutant] = {
         f"{ACTORS}/denoising.py", "log_sigma, self.executed)", "log_sigma)", EXECUTED
     ),
     "reference-of-what-is-not-executed": Mutant(
-        f"{ACTORS}/chain.py", "(action - target)[:, :execute]", "(action - target)", EXECUTED
+        f"{ACTORS}/denoising.py", "(action - target)[:, :execute]", "(action - target)", EXECUTED
     ),
     "exponent-by-all-components": Mutant(
-        f"{ACTORS}/chain.py", "total / math.sqrt(terms)", "total / math.sqrt(4 * terms)", EXECUTED
+        f"{ACTORS}/denoising.py", "total / math.sqrt(terms)", "total / math.sqrt(4 * terms)", EXECUTED
     ),
     "paper-exponent-without-its-bounds": Mutant(
-        f"{ACTORS}/chain.py", "(terms + self.mean.shape[2])).clamp(-1.0, 1.0)", "(terms + self.mean.shape[2]))",
+        f"{ACTORS}/denoising.py", "(terms + self.mean.shape[2])).clamp(-1.0, 1.0)", "(terms + self.mean.shape[2]))",
         EXECUTED,
     ),
     "means-not-clipped": Mutant(
@@ -356,7 +356,7 @@ MUTANTS: dict[str, Mutant] = {
         ON_POLICY, "self.baseline.optimizer.set_lr(self.config.critic_lr * share)", "pass", EXECUTED
     ),
     "regulariser-widens-the-noise": Mutant(
-        f"{ACTORS}/chain.py", "(-2 * stats.log_sigma.detach())", "(-2 * stats.log_sigma)",
+        f"{ACTORS}/denoising.py", "(-2 * stats.log_sigma.detach())", "(-2 * stats.log_sigma)",
         ("tests/rl/test_rl_distances.py",),
     ),
     "critic-fitted-on-what-came-next": Mutant(
@@ -372,7 +372,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/rlpd.py", "-self.soft.alpha * log_prob if", "self.soft.alpha * log_prob if", OFF_POLICY
     ),
     "rewards-of-resting-worlds": Mutant(
-        "robolearn/rollout/chunks.py", "rewards[going, a] = reward[going]", "rewards[:, a] = reward", ENGINE
+        "robolearn/rollout/engine.py", "rewards[going, a] = reward[going]", "rewards[:, a] = reward", ENGINE
     ),
     "renorm-without-its-shift": Mutant(f"{NETWORKS}/ensemble.py", "out = out * r + d", "out = out * r", OPTIONS),
     "renorm-from-the-beginning": Mutant(
@@ -395,7 +395,7 @@ MUTANTS: dict[str, Mutant] = {
     "what-surrounds-it-decides": Mutant(
         IMITATION, "        with self._autocast:\n", "        with __import__('contextlib').nullcontext():\n", PRECISION
     ),
-    "worlds-do-not-rest": Mutant("robolearn/rollout/chunks.py", "going = going & ~ended", "pass", ENGINE),
+    "worlds-do-not-rest": Mutant("robolearn/rollout/engine.py", "going = going & ~ended", "pass", ENGINE),
 }  # fmt: skip
 
 

@@ -28,8 +28,8 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/cli/hub/commands.py", "content = content_of(folder)", "content = content_of(folder) if 0 else Any", HUB
     ),
     "hub-counts-other-starts": Mutant("robolearn/cli/hub/commands.py", "seed=self.seed, json", "json", HUB),
-    "material-forgotten": Mutant("robots/geoms.py", "if material >= 0 and", "if False and", GEOMS),
-    "hidden-geoms-shown": Mutant("robots/geoms.py", "model.geom_group[geom] < _HIDDEN_GROUP", "True", GEOMS),
+    "material-forgotten": Mutant("robots/shapes.py", "if material >= 0 and", "if False and", GEOMS),
+    "hidden-geoms-shown": Mutant("robots/shapes.py", "model.geom_group[geom] < _HIDDEN_GROUP", "True", GEOMS),
     "mocap-forgotten": Mutant(
         "sim/embedded/view.py", "self._data.mocap_quat = qpos, mocap_pos,", "_ = qpos, mocap_pos,", WORLD
     ),

@@ -35,7 +35,7 @@ GOALS, ENDS = ("tests/policies/test_goals.py",), ("tests/rollout/test_goal_state
 
 MUTANTS: dict[str, Mutant] = {
     "contexts-draw-at-once": Mutant(
-        "sim/embedded/render_context.py",
+        "sim/embedded/painter.py",
         "        with _gl:\n            picture =",
         "        if True:\n            picture =",
         ("tests/sim/test_render_threads.py",),
@@ -154,7 +154,7 @@ MUTANTS: dict[str, Mutant] = {
         PROCESSES,
     ),
     "looks-of-the-world-before": Mutant(
-        "sim/embedded/render_context.py",
+        "sim/embedded/painter.py",
         "appearance is not None and appearance is not self._appearance",
         "self._appearance is None",
         RANDOMISATIONS,

@@ -163,7 +163,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "jaw-closes-as-fingers-do": Mutant(SPEC, "(opened - closed) / self.max_width * width", "0.5 * width", ARMS),
     "small-arm-before-a-large-bench": Mutant(
-        "sim/embedded/workspace_layout.py", "if self.scale == 1.0:\n            return start", "if True: return start", ARMS
+        "sim/embedded/task.py", "if self.scale == 1.0:\n            return start", "if True: return start", ARMS
     ),
     "cameras-stay-far-away": Mutant("sim/embedded/scene.py", "s = layout.scale", "s = 1.0", ARMS),
     "jaw-grips-at-the-tcp": Mutant("sim/tasks/lift.py", "return aim - rot @ view.grip, rot", "return aim, rot", ARMS),

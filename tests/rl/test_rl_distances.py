@@ -13,7 +13,7 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.actors import DenoisingActor, NoiseConfig
-from robolearn.rl.actors.chain import kl_to_reference, w2_to_reference
+from robolearn.rl.actors.denoising import kl_to_reference, w2_to_reference
 
 Make = Callable[..., ChunkPolicy]
 STATE = Interface({"proprio": ArraySpec((3,)), "objects": ArraySpec((2,))}, ArraySpec((2,)), control_hz=20.0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from robolearn.rl.actors.chain import gaussian_stats
+from robolearn.rl.actors.denoising import gaussian_stats
 
 Make = Callable[..., Any]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.actors import DenoisingActor, NoiseConfig
-from robolearn.rl.actors.chain import kl_nats, kl_to_reference, w2_to_reference
+from robolearn.rl.actors.denoising import kl_nats, kl_to_reference, w2_to_reference
 from robolearn.rl.returns import clipped_surrogate
 
 Make = Callable[..., Any]

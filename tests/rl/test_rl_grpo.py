@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from robolearn.rl.actors.chain import gaussian_stats
+from robolearn.rl.actors.denoising import gaussian_stats
 
 Make = Callable[..., Any]
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from robolearn.rl.actors.chain import gaussian_stats, kl_nats
+from robolearn.rl.actors.denoising import gaussian_stats, kl_nats
 from robolearn.rl.returns import (
     STD_FLOOR,
     clip_fraction,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from robolearn.core.scene import KINDS
-from robots.geoms import shape_of, visible_geoms
+from robots.shapes import shape_of, visible_geoms
 
 MODEL = mujoco.MjModel.from_xml_string(
     """<mujoco><asset><material name="paint" rgba=".1 .2 .3 .4"/>

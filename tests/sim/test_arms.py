@@ -9,7 +9,7 @@ import pytest
 from robolearn.core import BadInput
 from robots import ROBOTS, solve
 from sim.embedded.physics import Physics
-from sim.embedded.workspace_layout import fits
+from sim.embedded.task import fits
 from sim.embedded.world import MujocoWorlds
 from sim.experts import make_expert
 from sim.experts.waypoints import downward, nearest_quarter, yaw_of

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import threading, time
 import mujoco
-from sim.embedded.render_context import RenderContext
+from sim.embedded.painter import RenderContext
 from sim.registry import make_env
 
 model = make_env("lift", 1, threads=1).model

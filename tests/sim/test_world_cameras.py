@@ -13,7 +13,7 @@ import pytest
 
 from robolearn.core import BadInput
 from robots import ROBOTS
-from sim.embedded.render_context import RenderContext
+from sim.embedded.painter import RenderContext
 from sim.embedded.world import MujocoWorlds
 from sim.tasks import TASKS
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from robolearn.core import BadInput
-from sim.embedded.render_context import RenderContext
+from sim.embedded.painter import RenderContext
 from sim.embedded.visual_randomisation import (
     EDGE,
     PATTERNS,

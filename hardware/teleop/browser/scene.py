@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from robolearn.core.scene import Scene, Shape
 from robolearn.core.se3 import quat_to_matrix
 from robots import RobotSpec
-from robots.geoms import geom_rgba, shape_of, visible_geoms
+from robots.shapes import geom_rgba, shape_of, visible_geoms
 
 Array = NDArray[np.float64]
 Rgba = tuple[float, float, float, float]

@@ -6,8 +6,7 @@ from policies.policy import ChunkPolicy
 from policies.settings import denoising_kinds
 from policies.wrappers.goals import goals_of
 from robolearn.core import BadInput
-from robolearn.rl.actors.chain import ChainStats
-from robolearn.rl.actors.denoising import DenoisingActor, NoiseConfig, NoiseNet
+from robolearn.rl.actors.denoising import ChainStats, DenoisingActor, NoiseConfig, NoiseNet
 
 __all__ = ["ChainStats", "DenoisingActor", "NoiseConfig", "NoiseNet"]
 

@@ -20,8 +20,7 @@ from policies.networks.encoder import ObservationEncoder
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, Observation
 from robolearn.rl.actors import ChainStats, DenoisingActor, NoiseConfig, check_tunable
-from robolearn.rl.actors.chain import kl_nats, kl_to_reference, w2_to_reference
-from robolearn.rl.actors.denoising import explore
+from robolearn.rl.actors.denoising import explore, kl_nats, kl_to_reference, w2_to_reference
 from robolearn.rl.buffer import RolloutBatch, Scale, unscaled
 from robolearn.rl.calibrate import NoiseCalibration, calibrate_noise
 from robolearn.rl.critic import Baseline, Critic, CriticInput
