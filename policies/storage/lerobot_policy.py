@@ -66,7 +66,8 @@ class PolicyFiles:
 
 
 def read_policy(path: str) -> PolicyFiles:
-    """Open a LeRobot policy, whose folder is checked before LeRobot opens it, so that nothing in it is run; raises as `policies.storage.lerobot_policy.load_lerobot_policy` says."""
+    """Open a LeRobot policy, whose folder is checked before LeRobot opens it, so that nothing in it is run; raises as
+    `load_lerobot_policy` says."""
     folder = _folder(path)
     what = f"policy lerobot:{folder}"
     config = read_json(folder / _CONFIG, what=what)
