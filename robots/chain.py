@@ -25,22 +25,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Constant geometry of n hinge joints.
+    """Constant geometry of n hinge joints."""
 
-    Attributes:
-      offset_pos: (n, 3) origin of joint i in the frame of link i−1 [m].
-      offset_rot: (n, 3, 3) its orientation there.
-      axis: (n, 3) unit rotation axis in the joint's own frame.
-      tcp_pos: (3,) tool centre point in the frame of the last link [m].
-      tcp_rot: (3, 3) its orientation there.
-      lower, upper: (n,) joint position limits [rad].
-    """
-
-    offset_pos: Array
-    offset_rot: Array
-    axis: Array
-    tcp_pos: Array
-    tcp_rot: Array
+    offset_pos: Array  # (n, 3) origin of joint i in the frame of link i−1 [m]
+    offset_rot: Array  # (n, 3, 3) its orientation there
+    axis: Array  # (n, 3) unit rotation axis in the joint's own frame
+    tcp_pos: Array  # (3,) tool centre point in the frame of the last link [m]
+    tcp_rot: Array  # (3, 3) its orientation there
+    # lower, upper: (n,) joint position limits [rad]
     lower: Array
     upper: Array
 

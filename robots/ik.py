@@ -21,21 +21,14 @@ from robots.compiled import compiled
 
 @dataclass(frozen=True)
 class IKConfig:
-    """Settings of the solver.
+    """Settings of the solver."""
 
-    Attributes:
-      iterations: Newton steps a call.
-      damping: λ; larger is calmer near singularities and less exact.
-      posture_gain: k, share of the posture error removed a call.
-      limit_margin: distance kept from the joint limits [rad].
-      position_weight: w [1/m], what a metre of position error counts beside a radian; for an arm that cannot take every
-        pose, which of the two it gives up.
-    """
-
-    iterations: int = 3
-    damping: float = 0.02
-    posture_gain: float = 0.02
-    limit_margin: float = 0.02
+    iterations: int = 3  # Newton steps a call
+    damping: float = 0.02  # λ; larger is calmer near singularities and less exact
+    posture_gain: float = 0.02  # k, share of the posture error removed a call
+    limit_margin: float = 0.02  # distance kept from the joint limits [rad]
+    # w [1/m], what a metre of position error counts beside a radian; for an arm that cannot take every pose, which of
+    # the two it gives up
     position_weight: float = 1.0
 
 

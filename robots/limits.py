@@ -17,17 +17,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """The arm stays on the side that the normal points to: n·x ≥ offset.
+    """The arm stays on the side that the normal points to: n·x ≥ offset."""
 
-    Attributes:
-      name: for the operator: table, wall.
-      normal: (3,) unit vector.
-      offset: [m].
-    """
-
-    name: str
-    normal: Array
-    offset: float = 0.0
+    name: str  # for the operator: table, wall
+    normal: Array  # (3,) unit vector
+    offset: float = 0.0  # [m]
 
     def __post_init__(self) -> None:
         normal = _vector(f"normal of {self.name}", self.normal)
@@ -42,18 +36,13 @@ class Plane:
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """A box that the arm stays out of: mount, wall, camera post.
+    """A box that the arm stays out of: mount, wall, camera post."""
 
-    Attributes:
-      name: for the operator.
-      lower, upper: (3,) its corners before it is turned [m].
-      yaw: turned about the vertical through its centre [rad].
-    """
-
-    name: str
+    name: str  # for the operator
+    # lower, upper: (3,) its corners before it is turned [m]
     lower: Array
     upper: Array
-    yaw: float = 0.0
+    yaw: float = 0.0  # turned about the vertical through its centre [rad]
 
     def __post_init__(self) -> None:
         lower, upper = (_vector(f"corner of {self.name}", corner) for corner in (self.lower, self.upper))
@@ -125,44 +114,29 @@ _MAY_BE_0 = ("collision_distance", "obstacle_distance", "gripper_max")
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """Limits of n joints, of the tcp, and of time. Arrays are read-only.
+    """Limits of n joints, of the tcp, and of time. Arrays are read-only."""
 
-    Attributes:
-      lower, upper: (n,) joint positions [rad].
-      velocity: (n,) [rad/s].
-      acceleration: (n,) [rad/s²].
-      jerk: (n,) [rad/s³].
-      workspace: (2, 3) lower and upper corner of the box that the tcp stays in, base frame [m]; None: no box.
-      max_jump: largest distance of a joint's target, or of its set-point, from where the joint is measured [rad].
-      command_timeout_s: age at which a target is stale.
-      state_timeout_s: age at which a joint state is stale.
-      deadman_timeout_s: age at which the dead-man's heartbeat is stale.
-      singularity: largest condition number of the tcp's Jacobian (lengths in halves of the arm's length).
-      collision_distance: smallest gap between links that are not neighbours [m].
-      obstacle_distance: smallest gap between the arm and an obstacle [m].
-      obstacles: planes and boxes that no link enters, nor what the gripper holds.
-      held: (2, 3) lower and upper corner of the box that what the gripper holds lies in, tcp frame [m]; None: nothing.
-      gripper_max: largest opening [m].
-      gripper_speed: of the opening [m/s].
-    """
-
+    # lower, upper: (n,) joint positions [rad]
     lower: Array
     upper: Array
-    velocity: Array
-    acceleration: Array
-    jerk: Array
+    velocity: Array  # (n,) [rad/s]
+    acceleration: Array  # (n,) [rad/s²]
+    jerk: Array  # (n,) [rad/s³]
+    # (2, 3) lower and upper corner of the box that the tcp stays in, base frame [m]; None: no box
     workspace: Array | None = None
+    # largest distance of a joint's target, or of its set-point, from where the joint is measured [rad]
     max_jump: float = 0.35
-    command_timeout_s: float = 0.1
-    state_timeout_s: float = 0.1
-    deadman_timeout_s: float = 0.25
-    singularity: float = 60.0
-    collision_distance: float = 0.02
-    obstacle_distance: float = 0.005
-    obstacles: tuple[Obstacle, ...] = ()
+    command_timeout_s: float = 0.1  # age at which a target is stale
+    state_timeout_s: float = 0.1  # age at which a joint state is stale
+    deadman_timeout_s: float = 0.25  # age at which the dead-man's heartbeat is stale
+    singularity: float = 60.0  # largest condition number of the tcp's Jacobian (lengths in halves of the arm's length)
+    collision_distance: float = 0.02  # smallest gap between links that are not neighbours [m]
+    obstacle_distance: float = 0.005  # smallest gap between the arm and an obstacle [m]
+    obstacles: tuple[Obstacle, ...] = ()  # planes and boxes that no link enters, nor what the gripper holds
+    # (2, 3) lower and upper corner of the box that what the gripper holds lies in, tcp frame [m]; None: nothing
     held: Array | None = None
-    gripper_max: float = 0.08
-    gripper_speed: float = 0.2
+    gripper_max: float = 0.08  # largest opening [m]
+    gripper_speed: float = 0.2  # of the opening [m/s]
 
     def __post_init__(self) -> None:
         n = np.size(self.lower)

@@ -36,21 +36,14 @@ SWEEP = 9  # positions of a finger or jaw over its range
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A rounded convex body on a link.
+    """A rounded convex body on a link."""
 
-    Attributes:
-      body: the name of its body in the MJCF.
-      link: number of joints of the chain below it: 0 is the base, n the last link.
-      group: pieces that joints outside the chain move against each other have different ones; a link's own is `link`.
-      points: (m, 3) in the frame of the link [m].
-      radius: [m].
-    """
-
-    body: str
-    link: int
+    body: str  # the name of its body in the MJCF
+    link: int  # number of joints of the chain below it: 0 is the base, n the last link
+    # pieces that joints outside the chain move against each other have different ones; a link's own is `link`
     group: int
-    points: Array
-    radius: float
+    points: Array  # (m, 3) in the frame of the link [m]
+    radius: float  # [m]
 
 
 def read_pieces(path: Path, joints: tuple[str, ...]) -> tuple[Piece, ...]:

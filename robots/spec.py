@@ -79,25 +79,19 @@ class GripperKind(StrEnum):
 class GripperSpec:
     """A gripper.
 
-    Attributes:
-      joints: its joint names in the MJCF: two fingers of a parallel gripper, one revolute jaw.
-      max_width: opening between the fingers [m]; a jaw's is taken as linear in its angle.
-      max_speed: of one finger, half that of the opening [m/s].
-      max_force: grasp force [N].
-      jaw_range: angle of a revolute jaw when closed and when open [rad]; None for the other kinds.
-      grip: where the middle of a thing of 4 cm is when it is about to be gripped, in the frame of the tcp [m]: between
-        two fingers the tcp itself, beside the finger that stands still of one jaw.
-
     Raises:
       BadInput: the values do not fit the kind.
     """
 
     kind: GripperKind
-    joints: tuple[str, ...] = ()
-    max_width: float = 0.0
-    max_speed: float = 0.0
-    max_force: float = 0.0
+    joints: tuple[str, ...] = ()  # its joint names in the MJCF: two fingers of a parallel gripper, one revolute jaw
+    max_width: float = 0.0  # opening between the fingers [m]; a jaw's is taken as linear in its angle
+    max_speed: float = 0.0  # of one finger, half that of the opening [m/s]
+    max_force: float = 0.0  # grasp force [N]
+    # angle of a revolute jaw when closed and when open [rad]; None for the other kinds
     jaw_range: tuple[float, float] | None = None
+    # where the middle of a thing of 4 cm is when it is about to be gripped, in the frame of the tcp [m]: between two
+    # fingers the tcp itself, beside the finger that stands still of one jaw
     grip: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
@@ -132,34 +126,22 @@ NO_GRIPPER = GripperSpec(GripperKind.NONE)
 
 @dataclass(frozen=True)
 class RobotSpec:
-    """Facts of an arm: model, joint names and limits, tcp, home pose.
-
-    Attributes:
-      joints: the n arm joints, base to tip.
-      tcp_site: name of the site at the tool centre point (z forward, y along the finger travel).
-      home: (n,) joint positions [rad].
-      velocity: (n,) limits [rad/s].
-      acceleration: (n,) limits [rad/s²].
-      jerk: (n,) limits [rad/s³].
-      effort: (n,) limits [N·m].
-      source: where the numbers come from.
-      flange: its origin in the frame of the last link, whose axes are parallel [m].
-      tool: what a station mounted on the flange; None: the tcp is the model's.
-    """
+    """Facts of an arm: model, joint names and limits, tcp, home pose."""
 
     name: str
     mjcf: Path
-    joints: tuple[str, ...]
-    tcp_site: str
-    home: tuple[float, ...]
-    velocity: tuple[float, ...]
-    acceleration: tuple[float, ...]
-    jerk: tuple[float, ...]
-    effort: tuple[float, ...]
+    joints: tuple[str, ...]  # the n arm joints, base to tip
+    tcp_site: str  # name of the site at the tool centre point (z forward, y along the finger travel)
+    home: tuple[float, ...]  # (n,) joint positions [rad]
+    velocity: tuple[float, ...]  # (n,) limits [rad/s]
+    acceleration: tuple[float, ...]  # (n,) limits [rad/s²]
+    jerk: tuple[float, ...]  # (n,) limits [rad/s³]
+    effort: tuple[float, ...]  # (n,) limits [N·m]
     gripper: GripperSpec
-    source: str
+    source: str  # where the numbers come from
+    # its origin in the frame of the last link, whose axes are parallel [m]
     flange: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    tool: Tool | None = None
+    tool: Tool | None = None  # what a station mounted on the flange; None: the tcp is the model's
 
     @cached_property
     def chain(self) -> Chain:

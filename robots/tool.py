@@ -20,15 +20,12 @@ UNIT = 1e-3  # how far from 1 the length of a typed quaternion may be
 class Pose:
     """A pose.
 
-    Attributes:
-      position: [m].
-      quaternion: wxyz, of length 1 to a thousandth; stored normalised.
-
     Raises:
       BadInput: the quaternion is longer or shorter.
     """
 
-    position: Triple
+    position: Triple  # [m]
+    # wxyz, of length 1 to a thousandth; stored normalised
     quaternion: tuple[float, float, float, float] = (1.0, 0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
@@ -80,16 +77,9 @@ class ToolBox:
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool.
+    """A tool."""
 
-    Attributes:
-      tcp: pose of the tool centre point in the frame of the flange.
-      boxes: what the tool fills of space, beside the robot's own hand.
-      mass: what it weighs, beside the robot's own hand [kg].
-      centre: of that mass, in the frame of the flange [m].
-    """
-
-    tcp: Pose
-    boxes: tuple[ToolBox, ...] = ()
-    mass: float = 0.0
-    centre: Triple = (0.0, 0.0, 0.0)
+    tcp: Pose  # pose of the tool centre point in the frame of the flange
+    boxes: tuple[ToolBox, ...] = ()  # what the tool fills of space, beside the robot's own hand
+    mass: float = 0.0  # what it weighs, beside the robot's own hand [kg]
+    centre: Triple = (0.0, 0.0, 0.0)  # of that mass, in the frame of the flange [m]

@@ -155,27 +155,16 @@ class WorldConfig:
 
 @dataclass(frozen=True)
 class Family:
-    """Worlds of one maker.
+    """Worlds of one maker."""
 
-    Attributes:
-      form: how the names of its tasks look, for lists; empty for ours, which are listed one by one.
-      made_by: ``"module:function"`` of (config, number of worlds), imported when worlds are built.
-      simulates_arm: an arm of ours, with actions of ours.
-      has_progress: a measure of progress, which shapes the dense reward.
-      has_start_range: the range of starts can be narrowed.
-      has_looks: visual randomisation.
-      has_stations: cameras of a robot contract.
-      has_scene: poses of the things around the arm, for a page.
-    """
-
-    form: str
-    made_by: str
-    simulates_arm: bool = False
-    has_progress: bool = False
-    has_start_range: bool = False
-    has_looks: bool = False
-    has_stations: bool = False
-    has_scene: bool = False
+    form: str  # how the names of its tasks look, for lists; empty for ours, which are listed one by one
+    made_by: str  # ``"module:function"`` of (config, number of worlds), imported when worlds are built
+    simulates_arm: bool = False  # an arm of ours, with actions of ours
+    has_progress: bool = False  # a measure of progress, which shapes the dense reward
+    has_start_range: bool = False  # the range of starts can be narrowed
+    has_looks: bool = False  # visual randomisation
+    has_stations: bool = False  # cameras of a robot contract
+    has_scene: bool = False  # poses of the things around the arm, for a page
 
     def build(self, config: WorldConfig, num_envs: int) -> Env:
         """`num_envs` worlds as `config` says."""

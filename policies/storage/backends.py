@@ -26,18 +26,13 @@ if TYPE_CHECKING:
 class BackendConfig:
     """A backend and its precision. A backend is a subclass, listed in `BACKENDS`.
 
-    Attributes:
-      name: of --backend.
-      precisions: that it computes with, the usual one first.
-      on_cpu: onnxruntime's CPU provider alone: "auto" is then the CPU.
-
     Raises:
       BadInput: another precision.
     """
 
-    name: ClassVar[str]
-    precisions: ClassVar[tuple[str, ...]] = ("float32",)
-    on_cpu: ClassVar[bool] = False
+    name: ClassVar[str]  # of --backend
+    precisions: ClassVar[tuple[str, ...]] = ("float32",)  # that it computes with, the usual one first
+    on_cpu: ClassVar[bool] = False  # onnxruntime's CPU provider alone: "auto" is then the CPU
 
     precision: str = "float32"
 

@@ -50,19 +50,14 @@ _PRE, _POST = "policy_preprocessor.json", "policy_postprocessor.json"
 
 @dataclass(frozen=True)
 class PolicyFiles:
-    """An opened policy.
-
-    Attributes:
-      net: LeRobot's policy, on the CPU.
-      pre, post: its processors: a batch of observations, and actions (M, Da).
-      told: the declared interface, content of ``robolearn.json``, or nothing.
-    """
+    """An opened policy."""
 
     folder: Path
-    net: Any
+    net: Any  # LeRobot's policy, on the CPU
+    # pre, post: its processors: a batch of observations, and actions (M, Da)
     pre: Any
     post: Any
-    told: Mapping[str, Any]
+    told: Mapping[str, Any]  # the declared interface, content of ``robolearn.json``, or nothing
 
 
 def read_policy(path: str) -> PolicyFiles:

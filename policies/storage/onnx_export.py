@@ -36,17 +36,11 @@ QUANTISED = ("MatMul", "Gemm")  # onnxruntime's integer convolutions are slower 
 
 @dataclass(frozen=True)
 class OnnxExport:
-    """A policy as an ONNX model.
+    """A policy as an ONNX model."""
 
-    Attributes:
-      content: the file's bytes.
-      max_difference: largest difference of an action from torch's, over random observations.
-      inputs: name → shape of one world's input.
-    """
-
-    content: bytes
-    max_difference: float
-    inputs: dict[str, tuple[int, ...]]
+    content: bytes  # the file's bytes
+    max_difference: float  # largest difference of an action from torch's, over random observations
+    inputs: dict[str, tuple[int, ...]]  # name → shape of one world's input
 
 
 def export_onnx(policy: TorchPolicy, *, precision: str = "float32", tolerance: float | None = None) -> OnnxExport:

@@ -43,15 +43,10 @@ class Goals(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StoredGoals:
-    """Of G demonstrations.
+    """Of G demonstrations."""
 
-    Attributes:
-      starts: feature → (G, D), vectors of the first observations.
-      ends: goal → (G, …), of the last ones.
-    """
-
-    starts: Mapping[str, NDArray]
-    ends: Mapping[str, NDArray]
+    starts: Mapping[str, NDArray]  # feature → (G, D), vectors of the first observations
+    ends: Mapping[str, NDArray]  # goal → (G, …), of the last ones
     choice: GoalChoice = "nearest"
 
     def pick(
@@ -87,13 +82,9 @@ class StoredGoals:
 
 @dataclass(frozen=True, eq=False)
 class EpisodeGoals:
-    """A goal for each episode by itself, e.g. the end of a demonstration from the same start.
+    """A goal for each episode by itself, e.g. the end of a demonstration from the same start."""
 
-    Attributes:
-      ends: goal → (N, J, …), of the first J episodes of N worlds; later ones have the last.
-    """
-
-    ends: Mapping[str, NDArray]
+    ends: Mapping[str, NDArray]  # goal → (N, J, …), of the first J episodes of N worlds; later ones have the last
 
     def pick(
         self, seed: int, worlds: NDArray[np.int64], episodes: NDArray[np.int64], observation: Observation

@@ -23,36 +23,27 @@ from robolearn.runs.checkpoint import prefixed, unprefixed
 
 @dataclass(frozen=True)
 class RolloutBatch:
-    """B decisions (action chunks).
+    """B decisions (action chunks)."""
 
-    Attributes:
-      observation: features (B, …) as the worlds give them: images stay uint8 until a minibatch needs them.
-      next_observation: features (B, …) after each chunk; the *final* one where an episode ended.
-      time_remaining, next_time_remaining: (B,) share of the time limit at either, 0 after an episode that ran its
-        time; 1 where there is no limit.
-      aux: what the actor kept, (B, …) each; ``"chain"`` is (B, M + 1, D).
-      reward: (B,) sum over the executed steps, scaled.
-      terminated, ended: (B,) bool; ended = terminated or truncated.
-      grid: (T, N) row of decision t of world w, −1 where there is none.
-      success, episodes: episodes that ended solved, and that ended, for the learning curve.
-      returns: (episodes,) undiscounted returns of those, in the world's units.
-      env_steps: control steps executed.
-      simulation_s, acting_s: seconds spent in the worlds and in deciding.
-    """
-
+    # features (B, …) as the worlds give them: images stay uint8 until a minibatch needs them
     observation: dict[str, Tensor]
-    next_observation: dict[str, Tensor]
+    next_observation: dict[str, Tensor]  # features (B, …) after each chunk; the *final* one where an episode ended
+    # time_remaining, next_time_remaining: (B,) share of the time limit at either, 0 after an episode that ran its time;
+    # 1 where there is no limit
     time_remaining: Tensor
     next_time_remaining: Tensor
-    aux: dict[str, Tensor]
-    reward: Tensor
+    aux: dict[str, Tensor]  # what the actor kept, (B, …) each; ``"chain"`` is (B, M + 1, D)
+    reward: Tensor  # (B,) sum over the executed steps, scaled
+    # terminated, ended: (B,) bool; ended = terminated or truncated
     terminated: Tensor
     ended: Tensor
-    grid: Tensor
+    grid: Tensor  # (T, N) row of decision t of world w, −1 where there is none
+    # success, episodes: episodes that ended solved, and that ended, for the learning curve
     success: int
     episodes: int
-    returns: NDArray[np.float64]
-    env_steps: int
+    returns: NDArray[np.float64]  # (episodes,) undiscounted returns of those, in the world's units
+    env_steps: int  # control steps executed
+    # simulation_s, acting_s: seconds spent in the worlds and in deciding
     simulation_s: float
     acting_s: float
 

@@ -44,26 +44,17 @@ SEEDS_APART = 7919  # the starts of calibration are not those of training
 
 @dataclass(frozen=True)
 class NoiseCalibration:
-    """Measurements, and the choice by them.
+    """Measurements, and the choice by them."""
 
-    Attributes:
-      starts: the standard deviations of x_0 tried; the chosen one stands in `noise`.
-      start_success: result at each, without exploration.
-      sigma: the candidates tried, 0 first, with the chosen standard deviation of x_0.
-      success: result at each.
-      reason: in words.
-      metric: what the results are: rates of ``"success"``, or mean ``"return"``.
-      simulation_s, wall_s: seconds spent in the worlds, and in all.
-    """
-
-    starts: tuple[float, ...]
-    start_success: tuple[float, ...]
-    sigma: tuple[float, ...]
-    success: tuple[float, ...]
+    starts: tuple[float, ...]  # the standard deviations of x_0 tried; the chosen one stands in `noise`
+    start_success: tuple[float, ...]  # result at each, without exploration
+    sigma: tuple[float, ...]  # the candidates tried, 0 first, with the chosen standard deviation of x_0
+    success: tuple[float, ...]  # result at each
     noise: NoiseConfig
     env_steps: int
-    reason: str
-    metric: str = "success"
+    reason: str  # in words
+    metric: str = "success"  # what the results are: rates of ``"success"``, or mean ``"return"``
+    # simulation_s, wall_s: seconds spent in the worlds, and in all
     simulation_s: float = 0.0
     wall_s: float = 0.0
 

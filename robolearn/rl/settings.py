@@ -69,17 +69,11 @@ class NoiseConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig:
-    """An algorithm's settings, and what it is.
+    """An algorithm's settings, and what it is."""
 
-    Attributes:
-      title: as people write it.
-      page: ``module:Class`` of the algorithm, imported by `build`.
-      later: options that older runs do not have → what they did.
-    """
-
-    title: ClassVar[str]
-    page: ClassVar[str]
-    later: ClassVar[dict[str, Any]] = {}
+    title: ClassVar[str]  # as people write it
+    page: ClassVar[str]  # ``module:Class`` of the algorithm, imported by `build`
+    later: ClassVar[dict[str, Any]] = {}  # options that older runs do not have → what they did
 
     def page_class(self) -> Any:
         """The class that `page` names."""

@@ -19,14 +19,11 @@ from robolearn.core import BadInput, NonFinite, Observation, Policy, Teleoperato
 
 @dataclass(frozen=True)
 class Decision:
-    """The next actions of N worlds.
+    """The next actions of N worlds."""
 
-    Attributes:
-      chunk: (N, Ta, Da) actions in [-1, 1]; rows of worlds that were not asked for are never executed.
-      aux: name → (N, …) arrays or tensors that the update of an algorithm needs, e.g. the chain of a sampler.
-    """
-
+    # (N, Ta, Da) actions in [-1, 1]; rows of worlds that were not asked for are never executed
     chunk: NDArray[np.float32]
+    # name → (N, …) arrays or tensors that the update of an algorithm needs, e.g. the chain of a sampler
     aux: dict[str, Any] = field(default_factory=dict)
 
 

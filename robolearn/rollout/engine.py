@@ -30,24 +30,16 @@ Step = Callable[[int, Observation, NDArray[np.bool_]], None]
 
 @dataclass(frozen=True)
 class ChunkOutcome:
-    """Result of a chunk in N worlds; rows of worlds that took no part are zero.
+    """Result of a chunk in N worlds; rows of worlds that took no part are zero."""
 
-    Attributes:
-      observation: the present one; of a world whose episode ended, the first of its next.
-      rewards: (N, Ta) of each executed step.
-      steps: (N,) how many were executed.
-      terminated, truncated: (N,) whether the episode ended in it, and how.
-      success: (N,) whether a step solved the task; None where the world does not report it.
-      final: feature → (N, …), valid where the episode ended; empty where none did.
-    """
-
-    observation: Observation
-    rewards: NDArray[np.float32]
-    steps: NDArray[np.int64]
+    observation: Observation  # the present one; of a world whose episode ended, the first of its next
+    rewards: NDArray[np.float32]  # (N, Ta) of each executed step
+    steps: NDArray[np.int64]  # (N,) how many were executed
+    # terminated, truncated: (N,) whether the episode ended in it, and how
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
-    success: NDArray[np.bool_] | None
-    final: Observation
+    success: NDArray[np.bool_] | None  # (N,) whether a step solved the task; None where the world does not report it
+    final: Observation  # feature → (N, …), valid where the episode ended; empty where none did
 
 
 def execute(
@@ -121,34 +113,25 @@ class Turn:
 
     Rows of worlds outside `worlds` and `beyond` are without meaning. Arrays of observations may be written over by the
     next turn.
-
-    Attributes:
-      worlds: (N,) where a decision came to its end in this turn, and counts.
-      beyond: (N,) where one did that does not count: worlds that cannot rest act on beyond their quota. The decisions
-        that the quota of the last world cuts short come in a turn of their own, with no `worlds`.
-      decision: with what its agent kept.
-      rewards: (N, Ta) of each executed step, then 0.
-      steps: (N,) how many were executed.
-      observation: after the decision; of an episode that ended here its *final* one, never the next one's first.
-      terminated, truncated: (N,) how the episode ended, if it did.
-      success: (N,) whether a step of the decision solved the task; all false where the world does not report it.
-      solved: (N,) whether any step of the episode so far did.
-      episode: (N,) the how-many-th of its world the episode is, from 0.
-      elapsed: (N,) control steps of the episode before the decision.
     """
 
-    worlds: NDArray[np.bool_]
+    worlds: NDArray[np.bool_]  # (N,) where a decision came to its end in this turn, and counts
+    # (N,) where one did that does not count: worlds that cannot rest act on beyond their quota. The decisions that the
+    # quota of the last world cuts short come in a turn of their own, with no `worlds`
     beyond: NDArray[np.bool_]
-    decision: Decision
-    rewards: NDArray[np.float32]
-    steps: NDArray[np.int64]
+    decision: Decision  # with what its agent kept
+    rewards: NDArray[np.float32]  # (N, Ta) of each executed step, then 0
+    steps: NDArray[np.int64]  # (N,) how many were executed
+    # after the decision; of an episode that ended here its *final* one, never the next one's first
     observation: Observation
+    # terminated, truncated: (N,) how the episode ended, if it did
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
+    # (N,) whether a step of the decision solved the task; all false where the world does not report it
     success: NDArray[np.bool_]
-    solved: NDArray[np.bool_]
-    episode: NDArray[np.int64]
-    elapsed: NDArray[np.int64]
+    solved: NDArray[np.bool_]  # (N,) whether any step of the episode so far did
+    episode: NDArray[np.int64]  # (N,) the how-many-th of its world the episode is, from 0
+    elapsed: NDArray[np.int64]  # (N,) control steps of the episode before the decision
 
     @property
     def ended(self) -> NDArray[np.bool_]:

@@ -16,19 +16,13 @@ from robolearn.rollout.engine import execute
 
 @dataclass
 class Clip:
-    """One episode of the first world.
+    """One episode of the first world."""
 
-    Attributes:
-      number: the how-many-th of that world, from 0.
-      frames: before each control step: (n,) joints [rad], opening of the gripper [m], what stands around.
-      outcome: in a word, once it has ended.
-      note: what was known of the work when it ended.
-    """
-
-    number: int
+    number: int  # the how-many-th of that world, from 0
+    # before each control step: (n,) joints [rad], opening of the gripper [m], what stands around
     frames: list[tuple[NDArray[np.float64], float, Scene]] = field(default_factory=list)
-    outcome: str = ""
-    note: str = ""
+    outcome: str = ""  # in a word, once it has ended
+    note: str = ""  # what was known of the work when it ended
 
 
 class ClipPlayer(Protocol):

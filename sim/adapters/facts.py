@@ -26,23 +26,14 @@ Features = dict[str, NDArray]
 
 @dataclass(frozen=True)
 class Facts:
-    """Properties of the env that a vector env repeats N times.
+    """Properties of the env that a vector env repeats N times."""
 
-    Attributes:
-      interface: observation and action specs and the control rate.
-      task: the name for ``--task``.
-      prompt: the task in words.
-      max_episode_steps: after so many steps an episode is truncated; 0 where that is unknown.
-      reports_success: every step's info holds ``"success"``.
-      continuing: episodes end by the time limit alone, never by `terminated`.
-    """
-
-    interface: Interface
-    task: str
-    prompt: str
-    max_episode_steps: int
-    reports_success: bool = False
-    continuing: bool = False
+    interface: Interface  # observation and action specs and the control rate
+    task: str  # the name for ``--task``
+    prompt: str  # the task in words
+    max_episode_steps: int  # after so many steps an episode is truncated; 0 where that is unknown
+    reports_success: bool = False  # every step's info holds ``"success"``
+    continuing: bool = False  # episodes end by the time limit alone, never by `terminated`
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -72,13 +63,9 @@ class AdapterEnv(gymnasium.Env):
 
 @dataclass(frozen=True)
 class EnvFactory:
-    """Builds one env in any process: a function by name and its JSON-able keyword arguments.
+    """Builds one env in any process: a function by name and its JSON-able keyword arguments."""
 
-    Attributes:
-      builder: ``"package.module:function"``; the function returns an `AdapterEnv`.
-    """
-
-    builder: str
+    builder: str  # ``"package.module:function"``; the function returns an `AdapterEnv`
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self) -> AdapterEnv:

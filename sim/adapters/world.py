@@ -24,23 +24,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """Effect of a chunk on one world.
+    """Effect of a chunk on one world."""
 
-    Attributes:
-      observation: the current one: of the next episode's start, if this one ended.
-      final: the last observation of the episode that ended here, else None.
-      rewards: of each executed step.
-      success: whether an executed step solved the task, None where the env did not report it.
-      warning: something the user should know, or empty.
-    """
-
-    observation: Features
-    final: Features | None
-    rewards: tuple[float, ...]
+    observation: Features  # the current one: of the next episode's start, if this one ended
+    final: Features | None  # the last observation of the episode that ended here, else None
+    rewards: tuple[float, ...]  # of each executed step
     terminated: bool
     truncated: bool
-    success: bool | None
-    warning: str = ""
+    success: bool | None  # whether an executed step solved the task, None where the env did not report it
+    warning: str = ""  # something the user should know, or empty
 
 
 SUCCESS_KEYS = ("success", "is_success")

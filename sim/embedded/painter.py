@@ -134,18 +134,12 @@ ORPHANED_S = 2.0  # so often a process looks whether its parent still lives, sho
 
 @dataclass(frozen=True)
 class CanvasSpec:
-    """The worlds and their pictures.
-
-    Attributes:
-      state: numbers of a world that its picture depends on, nq + 7 nmocap.
-      cameras: C names.
-      size: edge of a picture [px].
-    """
+    """The worlds and their pictures."""
 
     num_envs: int
-    state: int
-    cameras: tuple[str, ...]
-    size: int
+    state: int  # numbers of a world that its picture depends on, nq + 7 nmocap
+    cameras: tuple[str, ...]  # C names
+    size: int  # edge of a picture [px]
     bodies: tuple[str, ...]
     randomisation: VisualRandomisation
 

@@ -51,20 +51,13 @@ class State:
 
 @dataclass(frozen=True)
 class Start:
-    """Start of one episode of one world.
+    """Start of one episode of one world."""
 
-    Attributes:
-      tcp_offset: (3,) from the home position of the tcp [m].
-      tcp_yaw: about the vertical [rad].
-      width: gripper opening [m].
-      bodies: body → (7,) position and quaternion in the base frame.
-      held: body → (7,) position and quaternion in the tcp frame, for bodies that begin in the gripper.
-    """
-
-    tcp_offset: Array
-    tcp_yaw: float = 0.0
-    width: float = 0.08
-    bodies: Mapping[str, Array] = field(default_factory=dict)
+    tcp_offset: Array  # (3,) from the home position of the tcp [m]
+    tcp_yaw: float = 0.0  # about the vertical [rad]
+    width: float = 0.08  # gripper opening [m]
+    bodies: Mapping[str, Array] = field(default_factory=dict)  # body → (7,) position and quaternion in the base frame
+    # body → (7,) position and quaternion in the tcp frame, for bodies that begin in the gripper
     held: Mapping[str, Array] = field(default_factory=dict)
 
 
@@ -76,31 +69,19 @@ def draw(rng: np.random.Generator, ranges: Array, share: float) -> Array:
 
 @dataclass(frozen=True)
 class Task:
-    """One task; a subclass is a file in `sim/tasks`.
+    """One task; a subclass is a file in `sim/tasks`."""
 
-    Attributes:
-      name: of ``--task``.
-      prompt: the task in words.
-      max_episode_steps: control steps before the clock ends an episode.
-      bodies: free or mocap bodies that `State.bodies` shall hold.
-      randomised: bodies whose friction and mass differ from episode to episode.
-      observation_names: components of the `objects` vector.
-      patience: when a scripted operator who watches a policy takes over.
-      target_names: components of the privileged feature `target`, of a goal that nothing in the world shows; or none.
-      timestep: of the physics [s]; the main lever of speed: as large as the task's contacts allow.
-      start_range: share of each range that starts are drawn from, about its centre.
-    """
-
-    name: str
-    prompt: str
-    max_episode_steps: int
-    bodies: tuple[str, ...]
-    randomised: tuple[str, ...]
-    observation_names: tuple[str, ...]
-    patience: Patience
+    name: str  # of ``--task``
+    prompt: str  # the task in words
+    max_episode_steps: int  # control steps before the clock ends an episode
+    bodies: tuple[str, ...]  # free or mocap bodies that `State.bodies` shall hold
+    randomised: tuple[str, ...]  # bodies whose friction and mass differ from episode to episode
+    observation_names: tuple[str, ...]  # components of the `objects` vector
+    patience: Patience  # when a scripted operator who watches a policy takes over
+    # components of the privileged feature `target`, of a goal that nothing in the world shows; or none
     target_names: tuple[str, ...] = ()
-    timestep: float = 0.005
-    start_range: float = 1.0
+    timestep: float = 0.005  # of the physics [s]; the main lever of speed: as large as the task's contacts allow
+    start_range: float = 1.0  # share of each range that starts are drawn from, about its centre
 
     def script(self) -> Script:
         """The scripted demonstrator."""
@@ -146,16 +127,11 @@ class WorkspaceLayout:
 
     The tasks are laid out for arms that reach 0.85 m. Things and heights keep their size: a cube is no smaller because
     the arm is.
-
-    Attributes:
-      scale: s.
-      tasks: those that the arm can do; None for all.
-      why: the reason that it cannot do the others.
     """
 
-    scale: float = 1.0
-    tasks: frozenset[str] | None = None
-    why: str = ""
+    scale: float = 1.0  # s
+    tasks: frozenset[str] | None = None  # those that the arm can do; None for all
+    why: str = ""  # the reason that it cannot do the others
 
     def home(self, own: Array) -> Array:
         """(3,) origin of the tcp's start offsets [m]; `own` (3,) for an arm of full size."""

@@ -101,33 +101,21 @@ RANDOMISATION_STREAM = 0x100C  # apart from the numbers that starts and physics 
 
 @dataclass(frozen=True)
 class VisualRandomisation:
-    """Widths of the distributions; 0 for none.
+    """Widths of the distributions; 0 for none."""
 
-    Attributes:
-      background: hue of table, floor and arm, as a share of the colour circle on either side.
-      objects: hue of the task's own things.
-      shade: saturation and value of every colour, relative.
-      light: strength of each light, relative, and where it stands [m].
-      camera_m, camera_deg: position [m] and direction [degrees] of the cameras that stand; of one on the arm a fifth of
-        the position, for its mount is stiff.
-      lens_deg: field of view [degrees].
-      exposure: brightness of the picture, relative, and a third of it for each colour channel.
-      blur_px: standard deviation of a Gaussian blur in a picture of 84 px, at most.
-      distractors: things that lie about, at most; they are seen and not felt.
-      textures: probability that table, and floor, have a pattern.
-    """
-
-    background: float = 0.0
-    objects: float = 0.0
-    shade: float = 0.0
-    light: float = 0.0
+    background: float = 0.0  # hue of table, floor and arm, as a share of the colour circle on either side
+    objects: float = 0.0  # hue of the task's own things
+    shade: float = 0.0  # saturation and value of every colour, relative
+    light: float = 0.0  # strength of each light, relative, and where it stands [m]
+    # camera_m, camera_deg: position [m] and direction [degrees] of the cameras that stand; of one on the arm a fifth of
+    # the position, for its mount is stiff
     camera_m: float = 0.0
     camera_deg: float = 0.0
-    lens_deg: float = 0.0
-    exposure: float = 0.0
-    blur_px: float = 0.0
-    distractors: int = 0
-    textures: float = 0.0
+    lens_deg: float = 0.0  # field of view [degrees]
+    exposure: float = 0.0  # brightness of the picture, relative, and a third of it for each colour channel
+    blur_px: float = 0.0  # standard deviation of a Gaussian blur in a picture of 84 px, at most
+    distractors: int = 0  # things that lie about, at most; they are seen and not felt
+    textures: float = 0.0  # probability that table, and floor, have a pattern
 
 
 RANDOMISATIONS: dict[str, VisualRandomisation] = {
@@ -156,13 +144,7 @@ class Distractor:
 
 @dataclass(frozen=True)
 class Appearance:
-    """Appearance of a model; the arrays are those of `mujoco.MjModel` with the same names.
-
-    Attributes:
-      ambient, diffuse: (3,) of the headlight.
-      gain: (3,) factors of the picture's channels.
-      blur: standard deviation in a picture of 84 px.
-    """
+    """Appearance of a model; the arrays are those of `mujoco.MjModel` with the same names."""
 
     geom_rgba: NDArray[np.float32]
     geom_matid: NDArray[np.int32]
@@ -171,10 +153,11 @@ class Appearance:
     cam_pos: Array
     cam_quat: Array
     cam_fovy: Array
+    # ambient, diffuse: (3,) of the headlight
     ambient: NDArray[np.float32]
     diffuse: NDArray[np.float32]
-    gain: Array
-    blur: float = 0.0
+    gain: Array  # (3,) factors of the picture's channels
+    blur: float = 0.0  # standard deviation in a picture of 84 px
     distractors: tuple[Distractor, ...] = ()
 
     @staticmethod

@@ -30,21 +30,13 @@ SLOW, WRONG = 0.1, -0.1  # p below which a step made no progress, and below whic
 
 @dataclass(frozen=True)
 class Patience:
-    """When the operator takes over and hands back.
+    """When the operator takes over and hands back."""
 
-    Attributes:
-      limit: how much may count against the policy.
-      against: what a step the wrong way counts; one without progress counts 1.
-      reaction: control steps from having seen enough to the hand on the device; 4 are 0.2 s.
-      hold: shortest and longest intervention [control steps].
-      tremor: standard deviation of the noise on each action component (full deflection = 1).
-    """
-
-    limit: float = 9.0
-    against: float = 3.0
-    reaction: int = 4
-    hold: tuple[int, int] = (20, 35)
-    tremor: float = 0.05
+    limit: float = 9.0  # how much may count against the policy
+    against: float = 3.0  # what a step the wrong way counts; one without progress counts 1
+    reaction: int = 4  # control steps from having seen enough to the hand on the device; 4 are 0.2 s
+    hold: tuple[int, int] = (20, 35)  # shortest and longest intervention [control steps]
+    tremor: float = 0.05  # standard deviation of the noise on each action component (full deflection = 1)
 
     def __post_init__(self) -> None:
         if not (self.limit > 0 and self.against >= 1 and self.reaction >= 0 and self.tremor >= 0):

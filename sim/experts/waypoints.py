@@ -32,20 +32,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Quality:
-    """Quality of a scripted demonstrator.
+    """Quality of a scripted demonstrator."""
 
-    Attributes:
-      noise: standard deviation of Gaussian noise on each action component (full deflection = 1).
-      bias: size of the strategy-dependent error of the demonstrator's aim, 1 = as large as the task names.
-      haste: chance that a waypoint is left too early, per episode.
-      strategies: how many of the task's strategies are used.
-      start_range: share of each range of starts that is demonstrated, about its centre; for whoever makes the worlds.
-    """
-
-    noise: float = 0.0
-    bias: float = 0.0
-    haste: float = 0.0
-    strategies: int = 1
+    noise: float = 0.0  # standard deviation of Gaussian noise on each action component (full deflection = 1)
+    bias: float = 0.0  # size of the strategy-dependent error of the demonstrator's aim, 1 = as large as the task names
+    haste: float = 0.0  # chance that a waypoint is left too early, per episode
+    strategies: int = 1  # how many of the task's strategies are used
+    # share of each range of starts that is demonstrated, about its centre; for whoever makes the worlds
     start_range: float = 1.0
 
 
@@ -60,23 +53,14 @@ QUALITIES: dict[str, Quality] = {
 
 @dataclass(frozen=True)
 class Waypoint:
-    """Where the tcp shall be next, in N worlds.
+    """Where the tcp shall be next, in N worlds."""
 
-    Attributes:
-      pos: (N, 3) in the base frame [m].
-      rot: (N, 3, 3) in the base frame.
-      opening: (N,) gripper command in [-1, 1], 1 open.
-      speed: (N,) or scalar, largest deflection of an action component.
-      tolerance: distance at which the waypoint counts as reached [m].
-      dwell: control steps to stay once it is reached.
-    """
-
-    pos: Array
-    rot: Array
-    opening: Array | float
-    speed: Array | float = 1.0
-    tolerance: float = 0.01
-    dwell: int = 0
+    pos: Array  # (N, 3) in the base frame [m]
+    rot: Array  # (N, 3, 3) in the base frame
+    opening: Array | float  # (N,) gripper command in [-1, 1], 1 open
+    speed: Array | float = 1.0  # (N,) or scalar, largest deflection of an action component
+    tolerance: float = 0.01  # distance at which the waypoint counts as reached [m]
+    dwell: int = 0  # control steps to stay once it is reached
 
 
 @dataclass(frozen=True)
