@@ -11,12 +11,9 @@ from typing import Any, BinaryIO
 
 
 class Child:
-    """The parent's end of a process that runs ``main`` of `module`; more `options` are those of `subprocess.Popen`.
+    """The parent's end of a process that runs ``main`` of `module`; more `options` are those of `subprocess.Popen`."""
 
-    Attributes:
-      requests, replies: its standard input and output.
-    """
-
+    # requests, replies: its standard input and output
     requests: BinaryIO
     replies: BinaryIO
 

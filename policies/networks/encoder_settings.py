@@ -108,21 +108,13 @@ def _page(name: str) -> Any:
 
 
 class EncoderKind:
-    """A kind of camera encoder. A new one is a subclass with `build`, or with `backbone`, listed in `ENCODERS`.
+    """A kind of camera encoder. A new one is a subclass with `build`, or with `backbone`, listed in `ENCODERS`."""
 
-    Attributes:
-      name: of --encoder, and in config.json.
-      pretrained: begins with the weights of a package or a folder, and may be frozen.
-      in_folder: named as name:FOLDER.
-      any_channels: takes other pictures than RGB.
-      stride: pixels of a picture to one of its map; 0 where only the backbone itself says.
-    """
-
-    name: ClassVar[str]
-    pretrained: ClassVar[bool] = False
-    in_folder: ClassVar[bool] = False
-    any_channels: ClassVar[bool] = False
-    stride: ClassVar[int] = 0
+    name: ClassVar[str]  # of --encoder, and in config.json
+    pretrained: ClassVar[bool] = False  # begins with the weights of a package or a folder, and may be frozen
+    in_folder: ClassVar[bool] = False  # named as name:FOLDER
+    any_channels: ClassVar[bool] = False  # takes other pictures than RGB
+    stride: ClassVar[int] = 0  # pixels of a picture to one of its map; 0 where only the backbone itself says
 
     def build(self, channels: int, size: Size, features: int, config: EncoderConfig) -> nn.Module:
         """The encoder of pictures of (c, H, W) = (channels, *size), with random weights. Raises `BadInput`: one of RGB

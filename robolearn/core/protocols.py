@@ -30,22 +30,16 @@ class Env(Protocol):
     ``reset(options={"start_ids": (N,) ints})``: worlds with equal ids meet equal episodes, the j-th of one being the
     j-th of the other, also in the resets within steps. `reset()` goes on with the next episode of each world; ids
     without a seed begin their sequences of the present seed anew.
-
-    Attributes:
-      max_episode_steps: control steps before the clock ends an episode; 0 where that is not known.
-      reports_success: whether ``infos["success"]`` is there; may become true at the first sight of a flag.
-      continuing: no episode ends but by the clock, so a time limit means nothing to the task.
-      steps_together: every world moves in every step, as in a batch on a GPU; `active` is not supported.
     """
 
     num_envs: int
     interface: Interface
     task: str  # the name for --task
     prompt: str  # the task in words
-    max_episode_steps: int
-    reports_success: bool
-    continuing: bool
-    steps_together: bool
+    max_episode_steps: int  # control steps before the clock ends an episode; 0 where that is not known
+    reports_success: bool  # whether ``infos["success"]`` is there; may become true at the first sight of a flag
+    continuing: bool  # no episode ends but by the clock, so a time limit means nothing to the task
+    steps_together: bool  # every world moves in every step, as in a batch on a GPU; `active` is not supported
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]: ...
 
@@ -93,16 +87,11 @@ class Policy(Protocol):
 
     Before the first chunk: `bind`, then `reset`. A class that inherits from this one gets the defaults of a policy
     without memory.
-
-    Attributes:
-      interface: what the policy sees and commands.
-      execute_steps: Ta, how many actions of a chunk are executed before the policy is asked again.
-      observes_every_step: whether `observe` is to be called at the steps at which `act` is not.
     """
 
-    interface: Interface
-    execute_steps: int
-    observes_every_step: bool = False
+    interface: Interface  # what the policy sees and commands
+    execute_steps: int  # Ta, how many actions of a chunk are executed before the policy is asked again
+    observes_every_step: bool = False  # whether `observe` is to be called at the steps at which `act` is not
 
     def bind(self, offered: Interface) -> None:
         """Take what the policy's own files leave open (another maker's may lack a control rate) from the world."""

@@ -12,23 +12,17 @@ KINDS = ("box", "ellipsoid", "cylinder", "capsule", "plane", "mesh")
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """One shape in a frame of its own; `Scene.poses` has where that is.
+    """One shape in a frame of its own; `Scene.poses` has where that is."""
 
-    Attributes:
-      name: unique in its scene: the body, and which of its shapes, e.g. ``"cube/0"``.
-      kind: one of `KINDS`.
-      size: (3,) [m]: half edges of a box, semi-axes of an ellipsoid, radius and half length along z of a cylinder and
-        of a capsule without its caps, half edges of a plane z = 0 (0: endless); of a mesh without meaning.
-      rgba: (4,) in [0, 1].
-      vertices: (V, 3) of a mesh [m]; else empty.
-      faces: (F, 3) indices of vertices, counter-clockwise from outside; else empty.
-    """
-
-    name: str
-    kind: str
+    name: str  # unique in its scene: the body, and which of its shapes, e.g. ``"cube/0"``
+    kind: str  # one of `KINDS`
+    # (3,) [m]: half edges of a box, semi-axes of an ellipsoid, radius and half length along z of a cylinder and of a
+    # capsule without its caps, half edges of a plane z = 0 (0: endless); of a mesh without meaning
     size: tuple[float, float, float]
-    rgba: tuple[float, float, float, float]
+    rgba: tuple[float, float, float, float]  # (4,) in [0, 1]
+    # (V, 3) of a mesh [m]; else empty
     vertices: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 3), np.float32))
+    # (F, 3) indices of vertices, counter-clockwise from outside; else empty
     faces: NDArray[np.uint32] = field(default_factory=lambda: np.zeros((0, 3), np.uint32))
 
     def same(self, other: Shape) -> bool:
@@ -41,15 +35,10 @@ class Shape:
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """Shapes and where they are.
+    """Shapes and where they are."""
 
-    Attributes:
-      shapes: N of them, in an order that stays.
-      poses: (N, 7) position [m] and quaternion wxyz in the base frame of the arm.
-    """
-
-    shapes: tuple[Shape, ...]
-    poses: NDArray[np.float64]
+    shapes: tuple[Shape, ...]  # N of them, in an order that stays
+    poses: NDArray[np.float64]  # (N, 7) position [m] and quaternion wxyz in the base frame of the arm
 
     def pose(self, name: str) -> NDArray[np.float64]:
         """(7,) of the shape of that name. Raises KeyError."""

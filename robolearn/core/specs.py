@@ -20,18 +20,12 @@ LARGEST = 100_000_000  # components of one array in a file, which may be a stran
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Shape, dtype and component names of one array, without batch or time axes.
+    """Shape, dtype and component names of one array, without batch or time axes."""
 
-    Attributes:
-      shape: e.g. ``(17,)`` for a vector, ``(96, 96, 3)`` for an HWC image.
-      dtype: a numpy dtype name; images are ``"uint8"``, vectors ``"float32"``.
-      names: one name per component of a vector, or empty.
-      privileged: the simulator's truth, which no real arm has: for teachers, critics and judges.
-    """
-
-    shape: tuple[int, ...]
-    dtype: str = "float32"
-    names: tuple[str, ...] = ()
+    shape: tuple[int, ...]  # e.g. ``(17,)`` for a vector, ``(96, 96, 3)`` for an HWC image
+    dtype: str = "float32"  # a numpy dtype name; images are ``"uint8"``, vectors ``"float32"``
+    names: tuple[str, ...] = ()  # one name per component of a vector, or empty
+    # the simulator's truth, which no real arm has: for teachers, critics and judges
     privileged: bool = field(default=False, compare=False)
 
     @property
@@ -65,22 +59,15 @@ def of_goal(key: str) -> str:
 
 @dataclass(frozen=True)
 class Interface:
-    """Observations and actions between a world (or an arm) and a policy.
+    """Observations and actions between a world (or an arm) and a policy."""
 
-    Attributes:
-      observation: feature name → spec. ``proprio`` is the robot's own vector, ``objects`` the task's
-        privileged vector, ``images.<camera>`` an HWC uint8 image.
-      action: spec of one action; every component lies in [-1, 1].
-      control_hz: rate at which actions are executed [Hz].
-      embodiment: name of the arm, e.g. ``"panda"``.
-      action_kind: what an action means, e.g. ``"tcp_delta"``, ``"joint_position"``, ``"native"``.
-    """
-
+    # feature name → spec. ``proprio`` is the robot's own vector, ``objects`` the task's privileged vector,
+    # ``images.<camera>`` an HWC uint8 image
     observation: Mapping[str, ArraySpec]
-    action: ArraySpec
-    control_hz: float
-    embodiment: str = "none"
-    action_kind: str = "native"
+    action: ArraySpec  # spec of one action; every component lies in [-1, 1]
+    control_hz: float  # rate at which actions are executed [Hz]
+    embodiment: str = "none"  # name of the arm, e.g. ``"panda"``
+    action_kind: str = "native"  # what an action means, e.g. ``"tcp_delta"``, ``"joint_position"``, ``"native"``
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

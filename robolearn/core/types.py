@@ -18,32 +18,22 @@ ActionChunk = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Episode:
-    """One episode, reset to end, of T steps.
+    """One episode, reset to end, of T steps."""
 
-    Attributes:
-      observation: feature name → (T, …), the observation before each action.
-      action: (T, Da) executed actions in [-1, 1].
-      reward: (T,).
-      success: whether the task was solved.
-      terminated: the world ended the episode (success or failure), as opposed to the clock.
-      truncated: the clock ended the episode.
-      task: the task in words.
-      intervention: (T,) true where a teleoperator overrode the policy; None where none was attached.
-      stamps: name → (T,) when the source measured or sent it [s, on the source's clock], e.g. ``"proprio"``,
-        ``"images.front"``, ``"action"``.
-      frame_tasks: (T,) the task of each step in words, where it changes on the way; `task` is the first then. Empty
-        where `task` is that of all steps.
-    """
-
-    observation: Observation
-    action: NDArray[np.float32]
-    reward: NDArray[np.float32]
-    success: bool
-    terminated: bool
-    truncated: bool
-    task: str
+    observation: Observation  # feature name → (T, …), the observation before each action
+    action: NDArray[np.float32]  # (T, Da) executed actions in [-1, 1]
+    reward: NDArray[np.float32]  # (T,)
+    success: bool  # whether the task was solved
+    terminated: bool  # the world ended the episode (success or failure), as opposed to the clock
+    truncated: bool  # the clock ended the episode
+    task: str  # the task in words
+    # (T,) true where a teleoperator overrode the policy; None where none was attached
     intervention: NDArray[np.bool_] | None = None
+    # name → (T,) when the source measured or sent it [s, on the source's clock], e.g. ``"proprio"``,
+    # ``"images.front"``, ``"action"``
     stamps: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    # (T,) the task of each step in words, where it changes on the way; `task` is the first then. Empty where `task` is
+    # that of all steps
     frame_tasks: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -52,16 +42,12 @@ class Episode:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """T steps of an episode, for whoever scores them.
+    """T steps of an episode, for whoever scores them."""
 
-    Attributes:
-      observation: feature → (T + 1, …), the observation before each action and the one after the last; (T, …) where
-        that one is not known.
-      action: (T, Da) executed, in [-1, 1].
-    """
-
+    # feature → (T + 1, …), the observation before each action and the one after the last; (T, …) where that one is not
+    # known
     observation: Observation
-    action: NDArray[np.float32]
+    action: NDArray[np.float32]  # (T, Da) executed, in [-1, 1]
 
     def __len__(self) -> int:
         return len(self.action)
@@ -69,16 +55,9 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class Score:
-    """Scores of T steps by a reward model.
+    """Scores of T steps by a reward model."""
 
-    Attributes:
-      progress: (T,) in [0, 1], how much of the task is done after the step.
-      reward: (T,) of each step.
-      done: (T,) the task is solved after the step.
-      confidence: (T,) in [0, 1], how sure that is.
-    """
-
-    progress: NDArray[np.float32]
-    reward: NDArray[np.float32]
-    done: NDArray[np.bool_]
-    confidence: NDArray[np.float32]
+    progress: NDArray[np.float32]  # (T,) in [0, 1], how much of the task is done after the step
+    reward: NDArray[np.float32]  # (T,) of each step
+    done: NDArray[np.bool_]  # (T,) the task is solved after the step
+    confidence: NDArray[np.float32]  # (T,) in [0, 1], how sure that is

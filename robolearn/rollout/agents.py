@@ -28,13 +28,9 @@ class Decision:
 
 
 class Agent(Protocol):
-    """Decides for N worlds; a class that inherits from this one gets the defaults of an agent without memory.
+    """Decides for N worlds; a class that inherits from this one gets the defaults of an agent without memory."""
 
-    Attributes:
-      observes_every_step: whether `observe` is to be called at the steps between two decisions.
-    """
-
-    observes_every_step: bool = False
+    observes_every_step: bool = False  # whether `observe` is to be called at the steps between two decisions
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         """New episodes begin in the worlds (N,) that are true."""
