@@ -18,9 +18,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput
+from robolearn.core import ArraySpec, BadInput
 from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix
-from robolearn.core.specs import ArraySpec
 from robots.chain import Array
 from robots.ik import solve
 from robots.spec import RobotSpec

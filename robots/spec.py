@@ -12,9 +12,8 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robolearn.core.errors import BadInput
+from robolearn.core import ArraySpec, BadInput
 from robolearn.core.se3 import rot6d
-from robolearn.core.specs import ArraySpec
 from robots.chain import Array, Chain
 from robots.ik import IKConfig
 from robots.shapes import Piece, box_piece, read_pieces

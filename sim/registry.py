@@ -13,9 +13,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from robolearn.core.errors import BadInput
-from robolearn.core.protocols import Env
-from robolearn.core.specs import Interface, is_image
+from robolearn.core import BadInput, Env, Interface
+from robolearn.core.specs import is_image
 from robolearn.core.switches import available
 from robolearn.runs.command_line import words_of
 from sim.shaping import SHAPING_GAMMA

@@ -16,8 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput
-from robolearn.core.specs import ArraySpec, Interface
+from robolearn.core import ArraySpec, BadInput, Interface
 
 
 def episode_rng(seed: int, start_id: int, episode: int) -> np.random.Generator:

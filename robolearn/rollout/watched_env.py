@@ -8,8 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import Interface, Observation
-from robolearn.core.protocols import StepResult
+from robolearn.core import Interface, Observation, StepResult
 from robolearn.core.scene import Scene
 from robolearn.rollout.engine import execute
 

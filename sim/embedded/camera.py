@@ -9,8 +9,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput
-from robolearn.core.specs import ArraySpec
+from robolearn.core import ArraySpec, BadInput
 from sim.embedded.painter import Canvas, CanvasSpec, Painter, PainterProcesses, RenderContext
 from sim.embedded.visual_randomisation import Appearance, VisualRandomisation
 

@@ -18,11 +18,9 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput, NonFinite
+from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, StepResult
 from robolearn.core.machine import available_cpus
-from robolearn.core.protocols import StepResult
 from robolearn.core.scene import Scene
-from robolearn.core.specs import ArraySpec, Interface
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.motion import travel
 from robots.spec import proprio, proprio_spec

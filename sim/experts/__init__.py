@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from robolearn.core.errors import BadInput
-from robolearn.core.specs import Interface
+from robolearn.core import BadInput, Interface
 from sim.embedded.task import Task
 from sim.experts.operator import Patience, ScriptedOperator
 from sim.experts.waypoints import QUALITIES, Quality, ScriptedExpert

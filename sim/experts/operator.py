@@ -18,9 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput
-from robolearn.core.specs import Interface
-from robolearn.core.types import Observation
+from robolearn.core import BadInput, Interface, Observation
 from robots.control import DELTA_POS
 from sim.experts.waypoints import Array, Quality, Script, ScriptedExpert
 

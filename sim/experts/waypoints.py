@@ -20,10 +20,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput
+from robolearn.core import BadInput, Interface, Observation
 from robolearn.core.se3 import matrix_to_rotvec
-from robolearn.core.specs import Interface
-from robolearn.core.types import Observation
 from robots import ROBOTS, RobotSpec, make_control
 from robots.control import CONTROLS, DELTA_POS, DELTA_ROT
 
