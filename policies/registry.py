@@ -9,12 +9,11 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import torch
 
-from policies.kinds.gaussian import GaussianConfig
+from policies.kinds.gaussian import GaussianConfig, NoiseSteeredConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy, ProposerPolicy, TorchPolicy
 from policies.settings import POLICIES, PolicyConfig, denoising_kinds
 from policies.wrappers.best_of_n import BestOfNConfig
-from policies.wrappers.noise_steered import NoiseSteeredConfig
 from robolearn.core import BadInput, Interface
 from robolearn.core.specs import is_image
 
@@ -54,14 +53,8 @@ def kind_to_json(policy: TorchPolicy) -> dict[str, Any]:
 
 
 def build_policy(data: Mapping[str, Any], interface: Interface, what: str, device: str = "cpu") -> TorchPolicy:
-    """A fresh policy of the kind and settings that `kind_to_json` wrote; see `PolicyConfig.build` for `device`.
-
-    Args:
-      what: where `data` comes from, for messages.
-
-    Raises:
-      BadInput: an unknown kind, or settings that it does not have.
-    """
+    """A fresh policy of the kind and settings that `kind_to_json` wrote; see `PolicyConfig.build` for `device`. `what`:
+    where `data` comes from, for messages. Raises `BadInput`: an unknown kind, or settings that it does not have."""
     if not isinstance(data, Mapping):
         raise BadInput(f"{what}: proposer", got=type(data).__name__, expected="an object with kind and settings")
     stored = data.get("kind", "nothing")

@@ -86,14 +86,8 @@ class Chain:
         )
 
     def forward(self, q: Array) -> tuple[Array, Array]:
-        """Pose of the tcp in the base frame.
-
-        Args:
-          q: (N, n) joint positions [rad].
-
-        Returns:
-          (N, 3) positions [m] and (N, 3, 3) rotation matrices.
-        """
+        """Pose of the tcp in the base frame. `q`: (N, n) joint positions [rad]. Returns (N, 3) positions [m] and (N, 3,
+        3) rotation matrices."""
         return self._computed(q)[:2]
 
     def jacobian(self, q: Array) -> Array:

@@ -193,14 +193,8 @@ class Limits:
         )
 
     def tightened(self, **changes: Any) -> Limits:
-        """These limits with some of them tighter.
-
-        Args:
-          changes: attribute → new value; a single number stands for all joints.
-
-        Raises:
-          BadInput: there is no such limit, its shape is wrong, or it would become looser.
-        """
+        """These limits with some of them tighter. `changes`: attribute → new value; a single number stands for all
+        joints. Raises `BadInput`: there is no such limit, its shape is wrong, or it would become looser."""
         names = [field.name for field in fields(self)]
         for name in changes:
             if name not in names:

@@ -47,14 +47,8 @@ class Piece:
 
 
 def read_pieces(path: Path, joints: tuple[str, ...]) -> tuple[Piece, ...]:
-    """The pieces of an arm.
-
-    Args:
-      joints: the joints of the chain, base to tip.
-
-    Raises:
-      BadInput: a geom is a height field, or hangs on a joint outside the chain that has no range or is not alone.
-    """
+    """The pieces of an arm. `joints`: the joints of the chain, base to tip. Raises `BadInput`: a geom is a height
+    field, or hangs on a joint outside the chain that has no range or is not alone."""
     model = mujoco.MjModel.from_xml_path(str(path))
     data = mujoco.MjData(model)
     data.qpos[:] = 0.0

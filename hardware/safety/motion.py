@@ -1,7 +1,7 @@
 """Jerk-limited motion of the set-point, and where it comes to rest when braked.
 
 Ruckig (Berscheid and Kröger, RSS 2021) gives the time-optimal way to a goal within velocity, acceleration and jerk,
-each joint by itself, as `robots/motion.py` moves set-points in the simulator. Of each plan one period is taken.
+each joint by itself, as `robots/control.py` moves set-points in the simulator. Of each plan one period is taken.
 
 Braking is the same without a position: a, then v, to zero as fast as jerk and acceleration allow. With the sign
 chosen such that w = v + a|a|/(2j) ≥ 0 (the velocity that would be left if a went to zero now),

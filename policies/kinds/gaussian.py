@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from policies.networks.ensemble import EnsembleMlp
 from policies.networks.field import ResidualMlp
 from policies.normalize import Normalizer
-from policies.policy import ChunkPolicy, FeaturePolicy
+from policies.policy import ChunkPolicy, FeaturePolicy, ProposerPolicy
 from policies.settings import check_layers
 from robolearn.core import BadInput, Interface
 from robots import ROBOTS
@@ -105,14 +105,8 @@ class SquashedGaussian(nn.Module):
 
 
 class GripperChoices:
-    """Place of the gripper in actions and observations of an interface.
-
-    Args:
-      execute: H.
-
-    Raises:
-      BadInput: the interface has no gripper.
-    """
+    """Place of the gripper in actions and observations of an interface. `execute`: H. Raises `BadInput`: the interface
+    has no gripper."""
 
     def __init__(self, interface: Interface, execute: int) -> None:
         seen = interface.observation["proprio"].names if "proprio" in interface.observation else ()
@@ -193,3 +187,37 @@ class GaussianPolicy(FeaturePolicy):
             return motions
         is_open = self.choices.is_open(observation)
         return self.choices.join(motions, self.choices.choose(self.gripper(features)[0].detach(), is_open), is_open)
+
+
+class NoiseSteeredConfig(ActorConfig):
+    """Settings of `NoiseSteeredPolicy`; `magnitude` is M."""
+
+    name: ClassVar[str] = "noise_steered"
+    takes_proposer: ClassVar[bool] = True
+
+    def build(self, interface: Interface, proposer: ChunkPolicy) -> NoiseSteeredPolicy:
+        return NoiseSteeredPolicy(proposer, self)
+
+
+class NoiseSteeredPolicy(ProposerPolicy):
+    """π, started from noise that an actor chooses: x_0 = M tanh μ(s),  a = π(s, x_0).
+
+    Wagenmaker et al. 2025, "Steering your diffusion policy with latent space reinforcement learning" (DSRL).
+    """
+
+    def __init__(self, proposer: ChunkPolicy, config: NoiseSteeredConfig) -> None:
+        super().__init__(proposer)
+        self.config = config
+        self.latent = proposer.net.noise_shape[0] * proposer.net.noise_shape[1]
+        self.actor = SquashedGaussian(self.feature_size, self.latent, width=config.width, depth=config.depth)
+
+    def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
+        """π(s, M tanh μ(s))."""
+        observation = self.encoded(observation)
+        return self.chunk(observation, self.config.magnitude * self.actor.mode(self.encode(observation)))
+
+    def chunk(self, observation: Mapping[str, Tensor], x0: Tensor) -> Tensor:
+        """Noise (B, Tp · Da) → (B, H · Da) in [-1, 1]."""
+        net, normalizer = self.proposer.net, self.proposer.normalizer
+        chunks = net.sample(net.encode(normalizer.observation(observation)), x0.view(-1, *net.noise_shape))
+        return normalizer.action_back(chunks[:, : self.execute_steps]).clamp(-1.0, 1.0).flatten(1)

@@ -45,12 +45,8 @@ class ShuffledPolicy(PolicyWrapper):
         act(o)_w = π(o_w without k, o_{w+1 mod N}[k])       k the shuffled features, w of N worlds
 
     Permutation importance (Breiman 2001), per decision: each feature still has a value that occurs, of another world.
-
-    Args:
-      features: of its observation that come from the next world.
-
-    Raises:
-      BadInput: it does not observe one of them; and of `act`, a single world.
+    `features`: of its observation that come from the next world. Raises `BadInput`: it does not observe one of them;
+    and of `act`, a single world.
     """
 
     def __init__(self, policy: Policy, features: Collection[str]) -> None:

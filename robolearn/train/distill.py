@@ -29,12 +29,7 @@ from robolearn.train.settings import DistillConfig
 
 
 class LabelledWindows:
-    """Grows by `add`, up to `capacity` decisions.
-
-    Args:
-      horizon: Tp, actions of a label.
-      capacity: decisions.
-    """
+    """Grows by `add`, up to `capacity` decisions. `horizon`: Tp, actions of a label. `capacity`: decisions."""
 
     def __init__(self, interface: Interface, horizon: int, capacity: int) -> None:
         self._observation = {

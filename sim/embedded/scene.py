@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -16,8 +17,8 @@ from sim.embedded.visual_randomisation import add_patterns
 
 # Contacts between what is grasped and the pads: stiff enough that the fingers do not sink in, soft enough for the
 # time step (the time constant must be at least two steps).
-GRASP_SOLREF = (0.01, 1.0)
-GRASP_SOLIMP = (0.95, 0.99, 0.001, 0.5, 2.0)
+TOUCHED: dict[str, Any] = {"contype": 2, "conaffinity": 3, "condim": 4}
+GRASPED = {**TOUCHED, "solref": [0.01, 1.0], "solimp": [0.95, 0.99, 0.001, 0.5, 2.0]}
 
 
 def check_robot(robot: RobotSpec, task: str) -> None:

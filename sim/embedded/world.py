@@ -2,7 +2,7 @@
 
 Nothing here runs Python per world, except the drawing of a new start when an episode begins.
 
-Set-points travel as they do behind the safety filter of a real arm (`robots.motion`), and take effect late by a
+Set-points travel as they do behind the safety filter of a real arm (`robots.control`), and take effect late by a
 delay that differs from world to world, so that a policy means the same thing in both.
 
 The j-th episode of world w depends on (seed, start id of w, j) and its actions alone: not on the number of threads,
@@ -22,7 +22,7 @@ from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, StepResult
 from robolearn.core.machine import available_cpus
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
-from robots.motion import travel
+from robots.control import travel
 from robots.spec import proprio, proprio_spec
 from robots.stations import Contract
 from sim.embedded.camera import IMAGE_SIZE, Cameras, usual_processes

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.se3 import rot6d, rotate_inverse, yaw_quat
-from sim.embedded.scene import GRASP_SOLIMP, GRASP_SOLREF
+from sim.embedded.scene import GRASPED
 from sim.embedded.task import Array, Start, State, Task, draw
 from sim.experts.operator import PATIENT, Patience
 from sim.experts.waypoints import Script, View, Waypoint, downward, nearest_quarter, yaw_of
@@ -32,13 +32,9 @@ def add_cube(spec: mujoco.MjSpec, rgba: tuple[float, float, float, float]) -> No
         type=mujoco.mjtGeom.mjGEOM_BOX,
         size=[HALF] * 3,
         mass=0.1,
-        contype=2,
-        conaffinity=3,
-        condim=4,
         friction=[1.0, 0.01, 0.0001],
-        solref=list(GRASP_SOLREF),
-        solimp=list(GRASP_SOLIMP),
         rgba=list(rgba),
+        **GRASPED,
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.se3 import rotate_inverse, yaw_quat
-from sim.embedded.scene import GRASP_SOLIMP, GRASP_SOLREF
+from sim.embedded.scene import GRASPED, TOUCHED
 from sim.embedded.task import Array, Start, State, Task, draw
 from sim.experts.operator import Patience
 from sim.experts.waypoints import Script, View, Waypoint
@@ -72,13 +72,9 @@ class PegInsert(Task):
             type=mujoco.mjtGeom.mjGEOM_CAPSULE,
             size=[RADIUS, HALF_LENGTH - RADIUS, 0.0],
             mass=0.05,
-            contype=2,
-            conaffinity=3,
-            condim=4,
             friction=[0.8, 0.01, 0.0001],
-            solref=list(GRASP_SOLREF),
-            solimp=list(GRASP_SOLIMP),
             rgba=[0.90, 0.62, 0.15, 1.0],
+            **GRASPED,
         )
         hole = spec.worldbody.add_body(name="hole", mocap=True)
         half = self.hole
@@ -93,13 +89,11 @@ class PegInsert(Task):
                 type=mujoco.mjtGeom.mjGEOM_BOX,
                 pos=[x, y, -HEIGHT / 2],
                 size=[sx, sy, HEIGHT / 2],
-                contype=2,
-                conaffinity=3,
                 # Of two frictions that meet MuJoCo takes the larger, which would always be the peg's.
                 priority=1,
-                condim=4,
                 friction=[0.4, 0.01, 0.0001],
                 rgba=[0.35, 0.40, 0.48, 1.0],
+                **TOUCHED,
             )
 
     def start(self, rng: np.random.Generator) -> Start:

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 import torch
 
-from policies.kinds.gaussian import GaussianConfig, GaussianPolicy
+from policies.kinds.gaussian import GaussianConfig, GaussianPolicy, NoiseSteeredConfig, NoiseSteeredPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy, TorchPolicy
 from policies.settings import (
@@ -30,7 +30,6 @@ from policies.storage.loading import check_policy, needed_by, open_policy
 from policies.storage.onnx_export import OnnxExport, export_onnx
 from policies.storage.onnx_policy import load_onnx_policy
 from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
-from policies.wrappers.noise_steered import NoiseSteeredConfig, NoiseSteeredPolicy
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, Policy
 
 pytestmark = pytest.mark.long

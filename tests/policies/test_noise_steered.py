@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from numpy.testing import assert_allclose
 
+from policies.kinds.gaussian import NoiseSteeredConfig, NoiseSteeredPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import load_policy, save_policy
-from policies.wrappers.noise_steered import NoiseSteeredConfig, NoiseSteeredPolicy
 from robolearn.core import ArraySpec, Interface
 
 INTERFACE = Interface({"proprio": ArraySpec((2,))}, ArraySpec((3,)), 20.0, "none", "none")

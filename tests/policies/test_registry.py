@@ -13,6 +13,7 @@ import torch
 
 from policies import registry, settings
 from policies.kinds.chunk_net import ChunkNet
+from policies.kinds.gaussian import NoiseSteeredConfig
 from policies.networks.encoder_settings import ENCODERS, EncoderConfig, EncoderKind, usages
 from policies.normalize import Normalizer
 from policies.policy import Backend, ChunkPolicy, ProposerPolicy, TorchPolicy
@@ -21,7 +22,6 @@ from policies.storage.backends import BACKENDS, BackendConfig
 from policies.storage.checkpoint import load_chunk_policy, load_policy, save_policy
 from policies.storage.loading import open_policy
 from policies.wrappers.best_of_n import BestOfNConfig
-from policies.wrappers.noise_steered import NoiseSteeredConfig
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface
 

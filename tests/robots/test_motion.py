@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from robots import PANDA
-from robots.motion import advance, travel
+from robots.control import advance, travel
 
 V, A = np.array(PANDA.velocity), np.array(PANDA.acceleration)
 DT = 0.005

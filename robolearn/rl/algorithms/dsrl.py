@@ -14,9 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from policies.kinds.gaussian import NoiseSteeredConfig, NoiseSteeredPolicy
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.policy import ChunkPolicy
-from policies.wrappers.noise_steered import NoiseSteeredConfig, NoiseSteeredPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
 from robolearn.rl.off_policy_settings import DsrlConfig

@@ -194,12 +194,7 @@ class OffPolicy:
 
 
 class SoftActor:
-    """One squashed Gaussian in training.
-
-    Args:
-      actor: trained in place.
-      size: |A|.
-    """
+    """One squashed Gaussian in training. `actor`: trained in place. `size`: |A|."""
 
     def __init__(self, actor: SquashedGaussian, config: SoftConfig, size: int) -> None:
         self.actor, self._goal = actor, -config.target_entropy * size
