@@ -207,7 +207,7 @@ MUTANTS: dict[str, Mutant] = {
         "return self._best(then, self.policy.propose_delayed(then, delayed, drawn))", RL_LATE,
     ),
     "noise-steered-without-magnitude": Mutant(
-        "policies/kinds/gaussian.py", "self.config.magnitude * self.actor.mode", "self.actor.mode",
+        "policies/kinds/gaussian.py", "self.chunk(observation, self.config.magnitude * self.actor.mode", "self.chunk(observation, self.actor.mode",
         ("tests/policies/test_noise_steered.py",),
     ),
     "proposals-with-all-their-noise": Mutant(
