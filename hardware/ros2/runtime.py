@@ -262,49 +262,36 @@ class Node(LifecycleNode):
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._fixed, self._inputs = True, []
-        done = self._attempt(self.configure)
-        if done != TransitionCallbackReturn.SUCCESS:
-            self._fixed = False
-            return done
-        return super().on_configure(state)
+        self._fixed = self._attempt(self.configure)
+        return super().on_configure(state) if self._fixed else TransitionCallbackReturn.FAILURE
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
         done = super().on_activate(state)
-        if done == TransitionCallbackReturn.SUCCESS:
-            done = self._attempt(self.activate)
-        self.active = done == TransitionCallbackReturn.SUCCESS
-        return done
+        self.active = done == TransitionCallbackReturn.SUCCESS and self._attempt(self.activate)
+        return done if self.active or done != TransitionCallbackReturn.SUCCESS else TransitionCallbackReturn.FAILURE
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         self.active = False
-        done = self._attempt(self.deactivate)
-        return super().on_deactivate(state) if done == TransitionCallbackReturn.SUCCESS else done
+        return super().on_deactivate(state) if self._attempt(self.deactivate) else TransitionCallbackReturn.FAILURE
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        done = self._attempt(self.cleanup)
-        self._fixed = done != TransitionCallbackReturn.SUCCESS
-        return super().on_cleanup(state) if done == TransitionCallbackReturn.SUCCESS else done
+        self._fixed = not self._attempt(self.cleanup)
+        return TransitionCallbackReturn.FAILURE if self._fixed else super().on_cleanup(state)
 
-    def _attempt(self, work: Callable[[], None]) -> TransitionCallbackReturn:
+    def _attempt(self, work: Callable[[], None]) -> bool:
         # rclpy swallows what a transition raises.
         try:
             work()
         except Exception as error:
-            self.failure = error
-            log.error(
-                "%s: %s: %s", self.get_name(), work.__name__, error, exc_info=not isinstance(error, RobolearnError)
-            )
-            return TransitionCallbackReturn.FAILURE
-        return TransitionCallbackReturn.SUCCESS
+            self.failure, expected = error, isinstance(error, RobolearnError)
+            log.error("%s: %s: %s", self.get_name(), work.__name__, error, exc_info=not expected)
+            return False
+        return True
 
     def _on_set_parameters(self, parameters: Sequence[Any]) -> SetParametersResult:
-        for parameter in parameters:
-            if self._fixed and parameter.name in self._defaults:
-                reason = (
-                    f"{parameter.name} is fixed while {self.get_name()} is configured: deactivate and clean up first"
-                )
-                return SetParametersResult(successful=False, reason=reason)
-        return SetParametersResult(successful=True)
+        fixed = [one.name for one in parameters if self._fixed and one.name in self._defaults]
+        why = f"{fixed[0]} is fixed while {self.get_name()} is configured: deactivate and clean up first" if fixed else ""
+        return SetParametersResult(successful=not fixed, reason=why)
 
 
 class _Unasked(ReentrantCallbackGroup):

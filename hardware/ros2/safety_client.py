@@ -93,26 +93,17 @@ class SafetyClient:
         """Wait until the safety node answers and receives the dead-man's heartbeats, and, if `policy`, until that and
         the streamer are ready. Raises `RobolearnError`: not within the time; the message names what is missing."""
         end = time.monotonic() + timeout_s
+        topic = self.node.resolve_topic_name(topics.SAFETY_STATE)
 
-        def left() -> float:
-            return max(end - time.monotonic(), 0.0)
+        def wait(condition: Callable[[], Any], what: str) -> None:
+            wait_until(condition, max(end - time.monotonic(), 0.0), what)
 
-        wait_until(
-            lambda: self.report,
-            left(),
-            f"the safety node: nothing on {self.node.resolve_topic_name(topics.SAFETY_STATE)}",
-        )
-        wait_until(
-            lambda: all(c.service_is_ready() for c in self._calls.values()), left(), "the safety node's services"
-        )
-        wait_until(
-            lambda: self._deadman.get_subscription_count() > 0, left(), "the safety node to receive the dead-man"
-        )
-        if not policy:
-            return
-        for name in ("policy", "streamer"):
+        wait(lambda: self.report, f"the safety node: nothing on {topic}")
+        wait(lambda: all(c.service_is_ready() for c in self._calls.values()), "the safety node's services")
+        wait(lambda: self._deadman.get_subscription_count() > 0, "the safety node to receive the dead-man")
+        for name in ("policy", "streamer") if policy else ():
             try:
-                wait_until(lambda name=name: getattr(self, name).get("ready"), left(), f"the {name} node")
+                wait(lambda name=name: getattr(self, name).get("ready"), f"the {name} node")
             except RobolearnError as error:
                 raise RobolearnError(f"{error}: {getattr(self, name).get('reason') or 'it gives no reason'}") from None
 

@@ -46,28 +46,28 @@ class ShotTaker:
 
     def look(self) -> bool:
         """Take a picture, if one can be taken now; True where it was."""
+        self.note = self._take()
+        return not self.note
+
+    def _take(self) -> str:
+        """The reason why no picture is taken, or nothing."""
         past, newest = list(self._past), self._picture
         if not past or time.monotonic() - past[-1][0] > REST_S:
-            self.note = f"no joint states on {self._contract.joint_states.topic}"
-            return False
+            return f"no joint states on {self._contract.joint_states.topic}"
         if newest is None or time.monotonic() - newest[0] > 2 * REST_S:
-            self.note = f"no pictures on {self._camera.topic}"
-            return False
+            return f"no pictures on {self._camera.topic}"
         arrived, message = newest
         q = np.array([positions for at, positions in past if at >= arrived - REST_S])
         if past[0][0] > arrived - REST_S or len(q) < 2 or np.ptp(q, axis=0).max() > STILL:
-            self.note = "hold the arm still"
-            return False
+            return "hold the arm still"
         here = q.mean(axis=0)
         if any(np.abs(here - shot.positions).max() < NEW for shot in self.shots):
-            self.note = "move on, and tilt the hand to another side"
-            return False
+            return "move on, and tilt the hand to another side"
         picture = raw_picture(message, self._camera.depth)
         if self._board.detect(picture) is None:
-            self.note = "the board is not seen"
-            return False
+            return "the board is not seen"
         self.shots.append(Shot(picture, tuple(here.tolist())))
-        return True
+        return ""
 
     def _on_joints(self, message: JointState) -> None:
         try:
@@ -92,12 +92,9 @@ def take_shots(
         taker = ShotTaker(background, contract, camera, board)
         try:
             while len(taker.shots) < count:
-                if taker.look():
-                    said = f"picture {len(taker.shots)} of {count}"
-                    say(said)
-                elif taker.note != said:
-                    said = taker.note
-                    say(said)
+                news = f"picture {len(taker.shots)} of {count}" if taker.look() else taker.note
+                if news != said:
+                    say(said := news)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             say(f"ended after {len(taker.shots)} pictures")
