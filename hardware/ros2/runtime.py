@@ -290,7 +290,9 @@ class Node(LifecycleNode):
 
     def _on_set_parameters(self, parameters: Sequence[Any]) -> SetParametersResult:
         fixed = [one.name for one in parameters if self._fixed and one.name in self._defaults]
-        why = f"{fixed[0]} is fixed while {self.get_name()} is configured: deactivate and clean up first" if fixed else ""
+        why = (
+            f"{fixed[0]} is fixed while {self.get_name()} is configured: deactivate and clean up first" if fixed else ""
+        )
         return SetParametersResult(successful=not fixed, reason=why)
 
 

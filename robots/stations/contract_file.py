@@ -29,6 +29,7 @@ from robots import ROBOTS
 from robots.control import CONTROLS
 from robots.limits import Box, Limits, Obstacle, Plane
 from robots.spec import GripperKind, RobotSpec
+from robots.stations import values
 from robots.stations.contract import DRIVERS, Contract
 from robots.stations.mounting import BoxForm, Camera, Frames, ToolForm
 from robots.stations.parts import (
@@ -41,25 +42,6 @@ from robots.stations.parts import (
     Objects,
     Servos,
     Topic,
-)
-from robots.stations.strict_yaml import read_yaml
-from robots.stations.values import (
-    FLOATS,
-    WORKSPACE,
-    Corner,
-    Finite,
-    Namespace,
-    PerJoint,
-    Share,
-    Word,
-    bad_input,
-    one_of,
-    per_joint,
-    refuse,
-    robot_of,
-    section,
-    unique,
-    within,
 )
 
 CONTRACTS = Path(__file__).parent
@@ -76,7 +58,7 @@ def _named(conditions: Any) -> Any:
         return conditions
     for one in conditions.values():
         if isinstance(one, dict) and "name" in one:
-            raise refuse(got="name", available=[one.name for one in fields(Condition)][1:], what="unknown key")
+            raise values.refuse(got="name", available=[one.name for one in fields(Condition)][1:], what="unknown key")
     return {key: {**one, "name": str(key)} if isinstance(one, dict) else one for key, one in conditions.items()}
 
 
@@ -87,15 +69,15 @@ def _remember(robot: str, info: ValidationInfo) -> str:
     return robot
 
 
-@section
+@values.section
 class ObstacleForm:
     """A plane (the side that its normal points to is free) or a box, base frame [m]; a box may be turned by `yaw`."""
 
-    normal: Corner | None = None
-    offset: Annotated[StrictFloat, within(*WORKSPACE)] | None = None
-    lower: Corner | None = None
-    upper: Corner | None = None
-    yaw: Annotated[StrictFloat, within(*YAW)] | None = None
+    normal: values.Corner | None = None
+    offset: Annotated[StrictFloat, values.within(*values.WORKSPACE)] | None = None
+    lower: values.Corner | None = None
+    upper: values.Corner | None = None
+    yaw: Annotated[StrictFloat, values.within(*YAW)] | None = None
 
     @model_validator(mode="after")
     def _check_kind(self) -> ObstacleForm:
@@ -104,7 +86,7 @@ class ObstacleForm:
         if not any(kinds):
             given = [one.name for one in fields(self) if getattr(self, one.name) is not None]
             expected = "normal and offset of a plane, or lower, upper and yaw of a box"
-            raise refuse(expected, got=", ".join(given) or "none")
+            raise values.refuse(expected, got=", ".join(given) or "none")
         return self
 
     def record(self, name: str) -> Obstacle:
@@ -113,56 +95,56 @@ class ObstacleForm:
         return Plane(name, **given) if "normal" in given else Box(name, **given)
 
 
-@section
+@values.section
 class LimitsForm:
     """Tightened limits, in the words of `robots.limits.Limits`; a share is of the robot's own limit."""
 
-    lower: PerJoint | None = None
-    upper: PerJoint | None = None
-    velocity: PerJoint | None = None
-    acceleration: PerJoint | None = None
-    jerk: PerJoint | None = None
-    velocity_share: Share | None = None
-    acceleration_share: Share | None = None
-    jerk_share: Share | None = None
+    lower: values.PerJoint | None = None
+    upper: values.PerJoint | None = None
+    velocity: values.PerJoint | None = None
+    acceleration: values.PerJoint | None = None
+    jerk: values.PerJoint | None = None
+    velocity_share: values.Share | None = None
+    acceleration_share: values.Share | None = None
+    jerk_share: values.Share | None = None
     workspace: BoxForm | None = None
     obstacles: dict[str, ObstacleForm] | None = None
     held: BoxForm | None = None
-    max_jump: Finite | None = None
-    command_timeout_s: Finite | None = None
-    state_timeout_s: Finite | None = None
-    deadman_timeout_s: Finite | None = None
-    singularity: Finite | None = None
-    collision_distance: Finite | None = None
-    obstacle_distance: Finite | None = None
-    gripper_max: Finite | None = None
-    gripper_speed: Finite | None = None
+    max_jump: values.Finite | None = None
+    command_timeout_s: values.Finite | None = None
+    state_timeout_s: values.Finite | None = None
+    deadman_timeout_s: values.Finite | None = None
+    singularity: values.Finite | None = None
+    collision_distance: values.Finite | None = None
+    obstacle_distance: values.Finite | None = None
+    gripper_max: values.Finite | None = None
+    gripper_speed: values.Finite | None = None
 
     @model_validator(mode="after")
     def _check_shares(self) -> LimitsForm:
         for name in SHARES:
             if getattr(self, name) is not None and getattr(self, f"{name}_share") is not None:
-                raise refuse(f"either {name} or {name}_share", got="both")
+                raise values.refuse(f"either {name} or {name}_share", got="both")
         return self
 
 
-@section
+@values.section
 class ContractFile:
     """The whole file."""
 
-    robot: Annotated[str, one_of(ROBOTS), AfterValidator(_remember)]
-    action_kind: Annotated[str, one_of(CONTROLS)]
-    control_hz: Annotated[StrictFloat, within(*CONTROL_HZ)]
+    robot: Annotated[str, values.one_of(ROBOTS), AfterValidator(_remember)]
+    action_kind: Annotated[str, values.one_of(CONTROLS)]
+    control_hz: Annotated[StrictFloat, values.within(*CONTROL_HZ)]
     stream_hz: StrictFloat
-    joints: Annotated[tuple[Word, ...], BeforeValidator(per_joint), AfterValidator(unique)]
+    joints: Annotated[tuple[values.Word, ...], BeforeValidator(values.per_joint), AfterValidator(values.unique)]
     joint_states: JointStates
     command: CommandTopic
-    name: Word = ""
-    namespace: Namespace = ""
+    name: values.Word = ""
+    namespace: values.Namespace = ""
     frames: Frames = Frames()
     tool: ToolForm | None = None
     simulated: StrictBool = False
-    driver: Annotated[str, one_of(DRIVERS)] = ""
+    driver: Annotated[str, values.one_of(DRIVERS)] = ""
     gripper: GripperForm | None = None
     servos: Servos | None = None
     objects: Objects | None = None
@@ -176,38 +158,38 @@ class ContractFile:
     def _check_stream(cls, stream_hz: float, info: ValidationInfo) -> float:
         low = max(STREAM_HZ[0], info.data.get("control_hz", STREAM_HZ[0]))
         if not low <= stream_hz <= STREAM_HZ[1]:
-            raise refuse(f"{low:g} to {STREAM_HZ[1]:g}")
+            raise values.refuse(f"{low:g} to {STREAM_HZ[1]:g}")
         return stream_hz
 
     @field_validator("joints")
     @classmethod
     def _check_order(cls, joints: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         """Refuse the robot's joints (with whatever prefix) in another order: each would be commanded to another's."""
-        robot = robot_of(info)
+        robot = values.robot_of(info)
         owners = [[own for own in robot.joints if joint.endswith(own)] for joint in joints]
         order = tuple(found[0] for found in owners if len(found) == 1)
         if len(order) == len(joints) and order != robot.joints:
-            raise refuse(f"base to tip: {', '.join(robot.joints)}", got=", ".join(joints))
+            raise values.refuse(f"base to tip: {', '.join(robot.joints)}", got=", ".join(joints))
         return joints
 
     @model_validator(mode="after")
     def _check_vector(self) -> ContractFile:
         """One vector of numbers, in the order of the joints: what our driver of servos takes, too."""
         vector = self.gripper is not None and self.gripper.in_command
-        if vector and self.command.type != FLOATS:
-            raise refuse(f"command.type {FLOATS} with gripper.in_command", got=self.command.type)
+        if vector and self.command.type != values.FLOATS:
+            raise values.refuse(f"command.type {values.FLOATS} with gripper.in_command", got=self.command.type)
         if self.servos is not None and not vector:
-            raise refuse("gripper.in_command: true with servos, which take one vector", got="none")
+            raise values.refuse("gripper.in_command: true with servos, which take one vector", got="none")
         return self
 
     @field_validator("cameras", mode="before")
     @classmethod
     def _check_cameras(cls, cameras: Any) -> Any:
         if not isinstance(cameras, dict):
-            raise refuse("camera name: {topic, type, size} lines")
+            raise values.refuse("camera name: {topic, type, size} lines")
         for name in cameras:
             if not isinstance(name, str) or not name.isidentifier():
-                raise refuse("a camera name of letters, digits and _", got=name)
+                raise values.refuse("a camera name of letters, digits and _", got=name)
         return cameras
 
 
@@ -227,11 +209,11 @@ def load_contract(name_or_path: str | Path, namespace: str = "") -> Contract:
     path = shipped if str(name_or_path) in contract_names() else Path(name_or_path).expanduser()
     if not path.is_file():
         raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
-    data = read_yaml(path)
+    data = values.read_yaml(path)
     try:
         file = _FILE.validate_python(data, context={})
     except ValidationError as error:
-        raise bad_input(error, path.name) from error
+        raise values.bad_input(error, path.name) from error
     return _contract(file, path, file.namespace or namespace)
 
 
@@ -244,7 +226,7 @@ def _contract(given: ContractFile, path: Path, namespace: str) -> Contract:
         except BadInput as error:
             raise BadInput(f"{path.name}: {error}") from error
     shared = {one.name for one in fields(Contract)} & {one.name for one in fields(ContractFile)}
-    values = {name: getattr(given, name) for name in shared} | {
+    found = {name: getattr(given, name) for name in shared} | {
         "name": given.name or path.stem,
         "robot": robot,
         "gripper_joints": () if gripper is None else gripper.joints,
@@ -257,7 +239,7 @@ def _contract(given: ContractFile, path: Path, namespace: str) -> Contract:
         "namespace": namespace,
         "path": str(path),
     }
-    contract = _resolved(Contract(**values))
+    contract = _resolved(Contract(**found))
     _check_unique(contract, path.name)
     return contract
 

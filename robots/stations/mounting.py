@@ -10,24 +10,8 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, StrictFloat, model_validator
 
 from robolearn.core.errors import BadInput
+from robots.stations import values
 from robots.stations.parts import Topic
-from robots.stations.values import (
-    TYPES,
-    Corner,
-    Edge,
-    Finite,
-    Share,
-    TopicName,
-    Word,
-    edge,
-    entries,
-    must,
-    one_of,
-    read_by,
-    refuse,
-    section,
-    within,
-)
 from robots.tool import Pose, Tool, ToolBox
 
 DISTORTIONS = (0, 4, 5, 8, 12)  # coefficients that OpenCV's models have
@@ -40,52 +24,52 @@ def _crop(value: Any) -> Any:
     if value == "center":
         return value
     if not isinstance(value, list) or len(value) != 4:
-        raise refuse("center, or [top, left, height, width] in pixels")
+        raise values.refuse("center, or [top, left, height, width] in pixels")
     for place in value[:2]:
         if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place <= 4096:
-            raise refuse("[top, left, height, width] in pixels, top and left from 0 to 4096")
-    return tuple([*value[:2], *(edge(length) for length in value[2:])])
+            raise values.refuse("[top, left, height, width] in pixels, top and left from 0 to 4096")
+    return tuple([*value[:2], *(values.edge(length) for length in value[2:])])
 
 
 def _distortion(value: Any) -> Any:
     if not isinstance(value, list) or len(value) not in DISTORTIONS:
-        raise refuse(
+        raise values.refuse(
             f"a list of {', '.join(map(str, DISTORTIONS))} coefficients of OpenCV's plumb_bob or rational model"
         )
     return value
 
 
-Size = Annotated[tuple[Edge, Edge], BeforeValidator(lambda value: entries(value, 2))]
+Size = Annotated[tuple[values.Edge, values.Edge], BeforeValidator(lambda value: values.entries(value, 2))]
 Crop = Annotated[tuple[int, int, int, int] | str | None, PlainValidator(_crop)]
 Distances = Annotated[
     tuple[StrictFloat, StrictFloat],
-    BeforeValidator(lambda value: entries(value, 2)),
-    must(
+    BeforeValidator(lambda value: values.entries(value, 2)),
+    values.must(
         lambda value: DEPTH[0] <= value[0] < value[1] <= DEPTH[1],
         f"[near, far] with {DEPTH[0]:g} <= near < far <= {DEPTH[1]:g} m",
     ),
 ]
-_Angle = Annotated[StrictFloat, within(*ANGLE)]
-Angles = Annotated[tuple[_Angle, _Angle, _Angle], BeforeValidator(lambda value: entries(value, 3))]
-_Share = Annotated[StrictFloat, within(-1.0, 1.0)]
-Quaternion = Annotated[tuple[_Share, _Share, _Share, _Share], BeforeValidator(lambda value: entries(value, 4))]
+_Angle = Annotated[StrictFloat, values.within(*ANGLE)]
+Angles = Annotated[tuple[_Angle, _Angle, _Angle], BeforeValidator(lambda value: values.entries(value, 3))]
+_Share = Annotated[StrictFloat, values.within(-1.0, 1.0)]
+Quaternion = Annotated[tuple[_Share, _Share, _Share, _Share], BeforeValidator(lambda value: values.entries(value, 4))]
 
 
 # --- where things are mounted --------------------------------------------------------------------------------
 
 
-@section
+@values.section
 class PoseForm:
     """A pose: position [m], and a quaternion wxyz or the roll, pitch and yaw of a URDF [rad]."""
 
-    position: Corner
+    position: values.Corner
     quaternion: Quaternion | None = None
     rpy: Angles | None = None
 
     @model_validator(mode="after")
     def _check_rotation(self) -> PoseForm:
         if self.quaternion is not None and self.rpy is not None:
-            raise refuse("either quaternion or rpy", got="both")
+            raise values.refuse("either quaternion or rpy", got="both")
         self.pose()
         return self
 
@@ -96,18 +80,20 @@ class PoseForm:
         try:
             return Pose(self.position, self.quaternion or (1.0, 0.0, 0.0, 0.0))
         except BadInput as error:
-            raise refuse("a quaternion wxyz of length 1", got=f"{np.linalg.norm(self.quaternion or ()):.4g}") from error
+            raise values.refuse(
+                "a quaternion wxyz of length 1", got=f"{np.linalg.norm(self.quaternion or ()):.4g}"
+            ) from error
 
 
-@section
+@values.section
 class BoxForm:
     """A box: lower and upper corner [m]."""
 
-    lower: Corner
-    upper: Corner
+    lower: values.Corner
+    upper: values.Corner
 
 
-@section
+@values.section
 class ToolForm:
     """Tool on the flange in place of the robot's own hand, or in addition: tcp, space (frame of the flange), weight.
 
@@ -116,13 +102,13 @@ class ToolForm:
 
     tcp: PoseForm
     boxes: dict[str, BoxForm] | None = None
-    mass: Annotated[StrictFloat, within(*MASS)] = 0.0
-    centre: Corner | None = None
+    mass: Annotated[StrictFloat, values.within(*MASS)] = 0.0
+    centre: values.Corner | None = None
 
     @model_validator(mode="after")
     def _check_mass(self) -> ToolForm:
         if self.centre is not None and self.mass == 0.0:
-            raise refuse("the key 'mass' with its centre", got="none")
+            raise values.refuse("the key 'mass' with its centre", got="none")
         return self
 
     def tool(self) -> Tool:
@@ -131,11 +117,11 @@ class ToolForm:
         return Tool(self.tcp.pose(), boxes, self.mass, self.centre or (0.0, 0.0, 0.0))
 
 
-@section
+@values.section
 class CameraPoseForm(PoseForm):
     """`CameraPose` as `robolearn calibrate` writes it."""
 
-    parent: Annotated[str, one_of(("base", "flange"))] = field(kw_only=True)
+    parent: Annotated[str, values.one_of(("base", "flange"))] = field(kw_only=True)
 
     def record(self) -> CameraPose:
         """The pose itself."""
@@ -145,7 +131,7 @@ class CameraPoseForm(PoseForm):
 # --- cameras -----------------------------------------------------------------------------------------------
 
 
-@section
+@values.section
 class Intrinsics:
     """A lens.
 
@@ -156,14 +142,14 @@ class Intrinsics:
     """
 
     size: Size
-    fx: Share
-    fy: Share
-    cx: Finite
-    cy: Finite
-    distortion: Annotated[tuple[Finite, ...], BeforeValidator(_distortion)] = ()
+    fx: values.Share
+    fy: values.Share
+    cx: values.Finite
+    cy: values.Finite
+    distortion: Annotated[tuple[values.Finite, ...], BeforeValidator(_distortion)] = ()
 
 
-@section
+@values.section
 class CameraPose:
     """Mounting pose of a camera (z forward, x right, y down) in the frame of its `parent`, base or flange."""
 
@@ -171,7 +157,7 @@ class CameraPose:
     pose: Pose
 
 
-@section
+@values.section
 class Camera(Topic):
     """A camera, and what becomes of its pictures for the policy.
 
@@ -187,20 +173,20 @@ class Camera(Topic):
       pose: where it is mounted, or None.
     """
 
-    type: Annotated[str, one_of(TYPES["cameras"])]
+    type: Annotated[str, values.one_of(values.TYPES["cameras"])]
     size: Size = (84, 84)
     crop: Crop = None
     depth: Distances | None = None
-    frame: Annotated[Word, AfterValidator(lambda text: text.lstrip("/"))] = ""
-    info: TopicName = ""
+    frame: Annotated[values.Word, AfterValidator(lambda text: text.lstrip("/"))] = ""
+    info: values.TopicName = ""
     intrinsics: Intrinsics | None = None
-    pose: Annotated[CameraPose, read_by(CameraPoseForm)] | None = None
+    pose: Annotated[CameraPose, values.read_by(CameraPoseForm)] | None = None
 
 
-@section
+@values.section
 class Frames:
     """Names of the arm's frames in tf: they stand in the headers of what is published."""
 
-    base: Word = "base"
-    flange: Word = "flange"
-    tcp: Word = "tcp"
+    base: values.Word = "base"
+    flange: values.Word = "flange"
+    tcp: values.Word = "tcp"

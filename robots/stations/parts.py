@@ -18,38 +18,16 @@ from pydantic import (
 )
 
 from robots.arms import SO101
-from robots.stations.values import (
-    FLOATS,
-    JOINT_STATE,
-    POSE,
-    TRAJECTORY,
-    TYPES,
-    WRENCH,
-    Age,
-    Finite,
-    GripperPosition,
-    PerJoint,
-    Share,
-    TopicName,
-    Word,
-    matching,
-    must,
-    one_of,
-    refuse,
-    robot_of,
-    section,
-    unique,
-    within,
-)
+from robots.stations import values
 
 HORIZON_S = (0.0, 0.1)  # silence means stop: not that much later
 POSE_JOINTS = 6  # that a pose settles
 WRENCH_NAMES = ("fx", "fy", "fz", "mx", "my", "mz")
-Horizon = Annotated[StrictFloat, within(*HORIZON_S)]
+Horizon = Annotated[StrictFloat, values.within(*HORIZON_S)]
 # --- topics ------------------------------------------------------------------------------------------------
 
 
-@section
+@values.section
 class Topic:
     """A ROS topic.
 
@@ -59,19 +37,19 @@ class Topic:
       max_age_s: greatest age of the last message [s], by local arrival time.
     """
 
-    topic: TopicName
+    topic: values.TopicName
     type: str
-    max_age_s: Age = 0.1
+    max_age_s: values.Age = 0.1
 
 
-@section
+@values.section
 class JointStates(Topic):
     """Topic of measured joints, in any order."""
 
-    type: Annotated[str, one_of(TYPES["joint_states"])]
+    type: Annotated[str, values.one_of(values.TYPES["joint_states"])]
 
 
-@section
+@values.section
 class CommandTopic(Topic):
     """Topic of set-points: `Float64MultiArray`, one-point `JointTrajectory`, or the tcp's `PoseStamped`.
 
@@ -82,34 +60,36 @@ class CommandTopic(Topic):
         many of them, and only those that the safety filter looked at are meant. None: nowhere.
     """
 
-    type: Annotated[str, one_of(TYPES["command"])]
+    type: Annotated[str, values.one_of(values.TYPES["command"])]
     horizon_s: Horizon = 0.0
     posture: JointStates | None = None
 
     @model_validator(mode="after")
     def _check_posture(self, info: ValidationInfo) -> CommandTopic:
-        redundant = len(robot_of(info).joints) > POSE_JOINTS
-        if self.type == POSE and redundant and self.posture is None:
-            raise refuse("the key 'posture': with more than six joints a pose does not determine the elbow")
-        if self.type != POSE and self.posture is not None:
-            raise refuse(f"a posture with the type {POSE}", got=self.type)
+        redundant = len(values.robot_of(info).joints) > POSE_JOINTS
+        if self.type == values.POSE and redundant and self.posture is None:
+            raise values.refuse("the key 'posture': with more than six joints a pose does not determine the elbow")
+        if self.type != values.POSE and self.posture is not None:
+            raise values.refuse(f"a posture with the type {values.POSE}", got=self.type)
         return self
 
     @model_validator(mode="after")
     def _check_horizon(self) -> CommandTopic:
-        if self.horizon_s > 0 and self.type != TRAJECTORY:
-            raise refuse(f"a horizon_s of 0, or the type {TRAJECTORY}", got=f"horizon_s {self.horizon_s:g}")
+        if self.horizon_s > 0 and self.type != values.TRAJECTORY:
+            raise values.refuse(
+                f"a horizon_s of 0, or the type {values.TRAJECTORY}", got=f"horizon_s {self.horizon_s:g}"
+            )
         return self
 
 
-@section
+@values.section
 class Objects(Topic):
     """The task's privileged vector as named positions (simulation only)."""
 
-    type: Annotated[str, one_of(TYPES["objects"])]
+    type: Annotated[str, values.one_of(values.TYPES["objects"])]
 
 
-@section
+@values.section
 class ContactSensing(Topic):
     """External torques of the joints, or the wrench at the tool, and the magnitudes that stop the arm.
 
@@ -123,25 +103,25 @@ class ContactSensing(Topic):
       gravity: the efforts hold gravity: those of the joint states, beside the positions that it is taken for.
     """
 
-    type: Annotated[str, one_of(TYPES["contact"])]
-    max_torque: PerJoint | None = None
-    max_force: Share | None = None
-    max_moment: Share | None = None
+    type: Annotated[str, values.one_of(values.TYPES["contact"])]
+    max_torque: values.PerJoint | None = None
+    max_force: values.Share | None = None
+    max_moment: values.Share | None = None
     gravity: StrictBool = False
 
     @model_validator(mode="after")
     def _check_most(self, info: ValidationInfo) -> ContactSensing:
         given = [name for name in ("max_torque", "max_force", "max_moment") if getattr(self, name) is not None]
-        expected = ["max_torque"] if self.type == JOINT_STATE else ["max_force", "max_moment"]
+        expected = ["max_torque"] if self.type == values.JOINT_STATE else ["max_force", "max_moment"]
         if given != expected:
-            raise refuse(" and ".join(expected), got=", ".join(given) or "none")
-        if self.gravity and self.type != JOINT_STATE:
-            raise refuse(f"gravity with the type {JOINT_STATE}", got=self.type)
-        effort = robot_of(info).effort
+            raise values.refuse(" and ".join(expected), got=", ".join(given) or "none")
+        if self.gravity and self.type != values.JOINT_STATE:
+            raise values.refuse(f"gravity with the type {values.JOINT_STATE}", got=self.type)
+        effort = values.robot_of(info).effort
         for most, own in zip(self.max_torque or (), effort, strict=False):
             if not 0.0 < most < own:
                 words = ", ".join(f"{own:g}" for own in effort)
-                raise refuse(f"torques above 0 and below those of the joints: {words} Nm", got=f"{most:g}")
+                raise values.refuse(f"torques above 0 and below those of the joints: {words} Nm", got=f"{most:g}")
         return self
 
     @property
@@ -152,10 +132,10 @@ class ContactSensing(Topic):
     @property
     def feature(self) -> str:
         """Its name as an observation: ``external_torque`` [Nm], (n,), or ``wrench`` [N, Nm], (6,)."""
-        return "wrench" if self.type == WRENCH else "external_torque"
+        return "wrench" if self.type == values.WRENCH else "external_torque"
 
 
-@section
+@values.section
 class Condition:
     """One number that a driver publishes, and which of its values permit motion: a program that plays, no stop.
 
@@ -175,22 +155,25 @@ class Condition:
     injected: ClassVar[tuple[str, ...]] = ("name",)
 
     name: str
-    topic: TopicName
-    type: Annotated[Word, matching("[a-z][a-z0-9_]*/msg/[A-Z][A-Za-z0-9]*", "a message type such as std_msgs/msg/Bool")]
-    field: Annotated[Word, matching(r"[^\W\d_]\w*", "the name of a field")] = "data"
+    topic: values.TopicName
+    type: Annotated[
+        values.Word,
+        values.matching("[a-z][a-z0-9_]*/msg/[A-Z][A-Za-z0-9]*", "a message type such as std_msgs/msg/Bool"),
+    ]
+    field: Annotated[values.Word, values.matching(r"[^\W\d_]\w*", "the name of a field")] = "data"
     latched: StrictBool = False
-    max_age_s: Age = 0.5
+    max_age_s: values.Age = 0.5
     allowed: tuple[StrictInt, ...] = ()
-    least: Finite = -math.inf
-    words: Mapping[StrictInt, Word] = dataclasses.field(default_factory=dict)
-    mend: Word = ""
+    least: values.Finite = -math.inf
+    words: Mapping[StrictInt, values.Word] = dataclasses.field(default_factory=dict)
+    mend: values.Word = ""
 
     @model_validator(mode="after")
     def _check_values(self) -> Condition:
         if bool(self.allowed) == math.isfinite(self.least):
-            raise refuse("either allowed or least", got="both" if self.allowed else "none")
+            raise values.refuse("either allowed or least", got="both" if self.allowed else "none")
         if not self.mend:
-            raise refuse("the key 'mend'", got="none")
+            raise values.refuse("the key 'mend'", got="none")
         return self
 
     def permits(self, value: float) -> bool:
@@ -215,7 +198,7 @@ class Condition:
 # --- gripper -----------------------------------------------------------------------------------------------
 
 
-@section
+@values.section
 class GripperAction:
     """The action of a gripper that takes no topic; the node `gripper` passes openings on to it.
 
@@ -226,13 +209,13 @@ class GripperAction:
       force: while closing [N]; the greatest effort, where the action has no force.
     """
 
-    name: TopicName
-    type: Annotated[str, one_of(TYPES["gripper.action"])]
-    speed: Share = 0.1
-    force: Share = 20.0
+    name: values.TopicName
+    type: Annotated[str, values.one_of(values.TYPES["gripper.action"])]
+    speed: values.Share = 0.1
+    force: values.Share = 20.0
 
 
-@section
+@values.section
 class Gripper(Topic):
     """Topic of gripper commands.
 
@@ -246,62 +229,62 @@ class Gripper(Topic):
     action: GripperAction | None = None
 
 
-@section
+@values.section
 class GripperForm:
     """The gripper; without a topic it is measured and not commanded, unless its joints are in the arm's command."""
 
-    joints: Annotated[tuple[Word, ...], AfterValidator(unique), must(bool, "at least one joint")]
-    topic: TopicName | None = None
-    type: Annotated[str, one_of(TYPES["gripper"])] | None = None
+    joints: Annotated[tuple[values.Word, ...], AfterValidator(values.unique), values.must(bool, "at least one joint")]
+    topic: values.TopicName | None = None
+    type: Annotated[str, values.one_of(values.TYPES["gripper"])] | None = None
     states: JointStates | None = None
     action: GripperAction | None = None
-    max_age_s: Age = Topic.max_age_s
+    max_age_s: values.Age = Topic.max_age_s
     unit: str | None = None
     in_command: StrictBool = False
-    closed: GripperPosition | None = None
-    open: GripperPosition | None = None
+    closed: values.GripperPosition | None = None
+    open: values.GripperPosition | None = None
 
     @field_validator("unit", mode="before")
     @classmethod
     def _check_unit(cls, unit: Any, info: ValidationInfo) -> Any:
         # A trajectory is always of joints.
-        available = ("joint",) if info.data.get("type") == TRAJECTORY else ("opening", "joint")
+        available = ("joint",) if info.data.get("type") == values.TRAJECTORY else ("opening", "joint")
         if unit not in available:
-            raise refuse(available=available)
+            raise values.refuse(available=available)
         return unit
 
     @model_validator(mode="after")
     def _check_type(self) -> GripperForm:
         if self.topic is not None and self.type is None:
-            raise refuse("the key 'type'", got="none")
+            raise values.refuse("the key 'type'", got="none")
         if self.in_command and (self.topic is not None or self.action is not None):
-            raise refuse("either in_command or a topic of its own", got="both")
-        if self.action is not None and self.type != FLOATS:
-            raise refuse(f"a topic of the type {FLOATS} for an action", got=self.type or "none")
+            raise values.refuse("either in_command or a topic of its own", got="both")
+        if self.action is not None and self.type != values.FLOATS:
+            raise values.refuse(f"a topic of the type {values.FLOATS} for an action", got=self.type or "none")
         return self
 
     def commanded(self) -> Gripper | None:
         """Topic of its commands; None where it is only measured."""
         if self.topic is None or self.type is None:
             return None
-        unit = self.unit or ("joint" if self.type == TRAJECTORY else Gripper.unit)
+        unit = self.unit or ("joint" if self.type == values.TRAJECTORY else Gripper.unit)
         return Gripper(self.topic, self.type, self.max_age_s, unit, self.action)
 
 
-@section
+@values.section
 class Servos:
     """Bus servos that the node `servos` drives, for an arm without a ROS driver: their serial port, e.g.
     ``"/dev/ttyACM0"``, and LeRobot's ``id``, which names their calibration file."""
 
-    port: Annotated[Word, matching("(?s)/dev/.*", "a serial port such as /dev/ttyACM0")]
+    port: Annotated[values.Word, values.matching("(?s)/dev/.*", "a serial port such as /dev/ttyACM0")]
     # It becomes the name of a file.
     calibration: Annotated[
-        Word, matching("[A-Za-z0-9][A-Za-z0-9_.-]*", "the --robot.id that lerobot-calibrate was given")
+        values.Word, values.matching("[A-Za-z0-9][A-Za-z0-9_.-]*", "the --robot.id that lerobot-calibrate was given")
     ]
 
     @model_validator(mode="after")
     def _check_robot(self, info: ValidationInfo) -> Servos:
-        robot = robot_of(info)
+        robot = values.robot_of(info)
         if (robot.joints, robot.gripper.joints) != (SO101.joints, SO101.gripper.joints):
-            raise refuse(f"none: LeRobot's bus of servos is that of {SO101.name}", got=f"robot {robot.name}")
+            raise values.refuse(f"none: LeRobot's bus of servos is that of {SO101.name}", got=f"robot {robot.name}")
         return self
