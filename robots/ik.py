@@ -33,15 +33,9 @@ class IKConfig:
 
 
 def solve(
-    chain: Chain,
-    q: Array,
-    target_pos: Array,
-    target_rot: Array,
-    *,
-    rest: Array,
-    max_step: Array | None = None,
+    chain: Chain, q: Array, target_pos: Array, target_rot: Array, *, rest: Array, max_step: Array | None = None,
     config: IKConfig | None = None,
-) -> Array:
+) -> Array:  # fmt: skip
     """Joint positions that bring the tcp to a pose, starting from `q`.
 
     Args:

@@ -18,10 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from robolearn.core.errors import BadInput
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, RobotSpec
-from sim.embedded.camera import IMAGE_SIZE, Cameras
+from sim.embedded.camera import IMAGE_SIZE, Cameras, TaskView
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array
-from sim.embedded.view import TaskView
 from sim.tasks import TASKS
 from sim.vector import episode_rng
 
@@ -49,16 +48,9 @@ class RealtimeWorld:
     """
 
     def __init__(
-        self,
-        task: str,
-        seed: int,
-        cameras: tuple[str, ...] = (),
-        image_size: int = IMAGE_SIZE,
-        *,
-        robot: RobotSpec = PANDA,
-        randomise: bool = True,
-        limit_s: float | None = None,
-    ) -> None:
+        self, task: str, seed: int, cameras: tuple[str, ...] = (), image_size: int = IMAGE_SIZE, *,
+        robot: RobotSpec = PANDA, randomise: bool = True, limit_s: float | None = None,
+    ) -> None:  # fmt: skip
         if task not in TASKS:
             raise BadInput("task", got=task, available=TASKS)
         self.robot, self.task, self.seed = robot, TASKS[task](), seed

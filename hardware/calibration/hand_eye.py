@@ -27,8 +27,8 @@ from scipy.optimize import least_squares
 from scipy.spatial.transform import Rotation
 
 from robolearn.core import BadInput
+from robots.spec import Pose
 from robots.stations import Intrinsics
-from robots.tool import Pose
 
 Array = NDArray[np.float64]
 Spread = tuple[float, float]  # root mean square and largest

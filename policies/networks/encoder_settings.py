@@ -162,23 +162,23 @@ class ResNet18Kind(EncoderKind):
     name, any_channels, stride = "resnet18", True, 32
 
     def backbone(self, channels: int, config: EncoderConfig) -> tuple[nn.Module, int, Any, Any]:
-        from policies.networks import resnet
+        from policies.networks import backbones
 
         half = (0.5,) * channels
-        return resnet.ResNet18(channels), resnet.CHANNELS, half, half
+        return backbones.ResNet18(channels), backbones.RESNET_CHANNELS, half, half
 
 
 class EfficientNetLite0Kind(EncoderKind):
     name, pretrained, stride = "efficientnet_lite0", True, 32
 
     def backbone(self, channels: int, config: EncoderConfig) -> tuple[nn.Module, int, Any, Any]:
-        from policies.networks import efficientnet
+        from policies.networks import backbones
 
-        made = efficientnet.EfficientNetLite0()
-        return made, efficientnet.CHANNELS, efficientnet.CENTRE, efficientnet.SCALE
+        made = backbones.EfficientNetLite0()
+        return made, backbones.CHANNELS, backbones.CENTRE, backbones.SCALE
 
     def load_weights(self, backbones: list[nn.Module], folder: Path | None) -> None:
-        from policies.networks.efficientnet import pretrained_weights
+        from policies.networks.backbones import pretrained_weights
 
         weights: dict[str, Tensor] = pretrained_weights()
         for backbone in backbones:

@@ -32,12 +32,8 @@ class Goals(Protocol):
     def pick(
         self, seed: int, worlds: NDArray[np.int64], episodes: NDArray[np.int64], observation: Observation
     ) -> dict[str, NDArray]:
-        """``goal.…`` → (M, …) for the `episodes` (M,), from 0, of the `worlds` (M,).
-
-        Args:
-          seed: of the policy's noise.
-          observation: the first of those episodes, of M worlds.
-        """
+        """``goal.…`` → (M, …) for the `episodes` (M,), from 0, of the `worlds` (M,). `seed`: of the policy's noise.
+        `observation`: the first of those episodes, of M worlds."""
         ...
 
 

@@ -23,7 +23,7 @@ from robolearn.deploy.nodes import leave, run_node
 if TYPE_CHECKING:
     from hardware.ros2.film_node import Drawer, Seen
     from robots.stations import Contract
-    from sim.embedded.view import SceneFilm
+    from sim.embedded.camera import SceneFilm
 
 START_S = 120.0  # on a busy machine the imports of a node alone take half a minute
 FINISH_S = 180.0  # for the pictures that wait to be drawn
@@ -150,7 +150,7 @@ def make_drawer(contract: Contract, task: str) -> Drawer:
     """The drawer of the arm of `contract`; raises `BadInput` without OpenGL."""
     if not contract.simulated:
         return CameraDrawer()
-    from sim.embedded.view import SceneFilm
+    from sim.embedded.camera import SceneFilm
     from sim.tasks import TASKS
 
     return SimulatedDrawer(SceneFilm(contract.robot, TASKS[task]()))

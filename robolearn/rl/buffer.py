@@ -90,15 +90,9 @@ class ReturnTracker:
 
 
 def collect(
-    engine: Engine,
-    act: Act,
-    quota: Quota,
-    features: Callable[[Observation], dict[str, Tensor]],
-    *,
-    device: torch.device,
-    scale: Scale = unscaled,
-    returns: ReturnTracker | None = None,
-) -> RolloutBatch:
+    engine: Engine, act: Act, quota: Quota, features: Callable[[Observation], dict[str, Tensor]], *,
+    device: torch.device, scale: Scale = unscaled, returns: ReturnTracker | None = None,
+) -> RolloutBatch:  # fmt: skip
     """Let `act` decide until `quota` is met.
 
     Args:

@@ -83,12 +83,8 @@ class CriticInput:
 
 
 class Baseline:
-    """The critic, its optimiser and the advantages that follow from it.
-
-    Args:
-      config: γ, λ, epochs.
-      normalise: features as the worlds give them → what the network takes.
-    """
+    """The critic, its optimiser and the advantages that follow from it. `config`: γ, λ, epochs. `normalise`: features
+    as the worlds give them → what the network takes."""
 
     def __init__(
         self,

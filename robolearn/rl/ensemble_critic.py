@@ -80,15 +80,9 @@ class EnsembleCritic:
         return metrics
 
     def fit_jointly(
-        self,
-        now: tuple[Tensor, Tensor],
-        after: tuple[Tensor, Tensor],
-        reward: Tensor,
-        discount: Tensor,
-        bonus: Tensor | float,
-        generator: torch.Generator,
-        updates: int = 0,
-    ) -> dict[str, Tensor]:
+        self, now: tuple[Tensor, Tensor], after: tuple[Tensor, Tensor], reward: Tensor, discount: Tensor,
+        bonus: Tensor | float, generator: torch.Generator, updates: int = 0,
+    ) -> dict[str, Tensor]:  # fmt: skip
         """One gradient step of CrossQ.
 
         Args:

@@ -127,15 +127,9 @@ class MinibatchOptimizer:
     """
 
     def __init__(
-        self,
-        module: nn.Module,
-        lr: float,
-        *,
-        minibatch: int,
-        max_grad_norm: float,
-        shards: Shards,
+        self, module: nn.Module, lr: float, *, minibatch: int, max_grad_norm: float, shards: Shards,
         generator: torch.Generator,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.parameters: list[Tensor] = [p for p in module.parameters() if p.requires_grad]
         self.adam = torch.optim.Adam(self.parameters, lr=lr, eps=1e-5, fused=True)
         self.minibatch, self.max_grad_norm = minibatch, max_grad_norm
@@ -153,12 +147,8 @@ class MinibatchOptimizer:
         loss: Callable[[Tensor], Loss],
         until: Callable[[dict[str, float]], bool] = lambda _: False,
     ) -> dict[str, float]:
-        """Go through `size` rows `epochs` times; returns the mean of what the losses report.
-
-        Args:
-          loss: (b,) rows of a minibatch → its loss.
-          until: whether to stop after a step that reported so much.
-        """
+        """Go through `size` rows `epochs` times; returns the mean of what the losses report. `loss`: (b,) rows of a
+        minibatch → its loss. `until`: whether to stop after a step that reported so much."""
         seen: list[dict[str, float]] = []
         for _ in range(epochs):
             order = torch.randperm(size, generator=self._generator, device=self._generator.device)

@@ -180,12 +180,8 @@ class OnPolicyConfig(AlgorithmConfig):
         return 0
 
     def iteration_cost(self, max_episode_steps: int, execute: int) -> int:
-        """The most control steps that an iteration takes: here, an episode in every world.
-
-        Args:
-          max_episode_steps: of the worlds; 0 where they state no limit.
-          execute: Ta.
-        """
+        """The most control steps that an iteration takes: here, an episode in every world. `max_episode_steps`: of the
+        worlds; 0 where they state no limit. `execute`: Ta."""
         return self.num_envs * math.ceil((max_episode_steps or UNKNOWN_EPISODE) / execute) * execute
 
     def looks_beyond_the_time_limit(self, *, reports_success: bool, max_episode_steps: int) -> bool:

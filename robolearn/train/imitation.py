@@ -67,16 +67,9 @@ class ImitationTrainer:
     """
 
     def __init__(
-        self,
-        config: ImitationConfig,
-        windows: FrameSource,
-        interface: Interface,
-        statistics: Statistics,
-        *,
-        validation: FrameSource | None = None,
-        device: str | torch.device = "cpu",
-        capacity: int = 0,
-    ) -> None:
+        self, config: ImitationConfig, windows: FrameSource, interface: Interface, statistics: Statistics, *,
+        validation: FrameSource | None = None, device: str | torch.device = "cpu", capacity: int = 0,
+    ) -> None:  # fmt: skip
         if len(windows) < 1:
             raise BadInput("training windows", got="none", expected="at least one")
         config = config.of_size(pictures=any(is_image(spec) for spec in interface.observation.values()))

@@ -35,16 +35,9 @@ Batch = tuple[dict[str, Tensor], Tensor, Tensor]
 
 
 def gradient_in_pieces(
-    net: Any,
-    gather: Callable[[Tensor], Batch],
-    index: Tensor,
-    generator: torch.Generator,
-    target: nn.Module,
-    *,
-    pieces: int,
-    autocast: AbstractContextManager,
-    together: TrainingProcesses | None = None,
-) -> dict[str, Tensor]:
+    net: Any, gather: Callable[[Tensor], Batch], index: Tensor, generator: torch.Generator, target: nn.Module, *,
+    pieces: int, autocast: AbstractContextManager, together: TrainingProcesses | None = None,
+) -> dict[str, Tensor]:  # fmt: skip
     """Leave the gradient of the loss of the windows `index` (B,) in the parameters of `net`; the loss and its parts.
 
     Args:

@@ -10,9 +10,9 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, StrictFloat, model_validator
 
 from robolearn.core.errors import BadInput
+from robots.spec import Pose, Tool, ToolBox
 from robots.stations import values
 from robots.stations.parts import Topic
-from robots.tool import Pose, Tool, ToolBox
 
 DISTORTIONS = (0, 4, 5, 8, 12)  # coefficients that OpenCV's models have
 DEPTH = (0.0, 100.0)  # [m]

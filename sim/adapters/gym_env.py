@@ -43,15 +43,9 @@ CONTINUING = ("Pendulum", "HalfCheetah", "Swimmer", "Reacher", "Pusher", "Humano
 
 
 def make_gym(
-    task: str,
-    num_envs: int,
-    *,
-    workers: int | None = None,
-    max_episode_steps: int | None = None,
-    kwargs: dict[str, Any] | None = None,
-    cameras: tuple[str, ...] = (),
-    image_size: int = 84,
-) -> AdapterVectorEnv:
+    task: str, num_envs: int, *, workers: int | None = None, max_episode_steps: int | None = None,
+    kwargs: dict[str, Any] | None = None, cameras: tuple[str, ...] = (), image_size: int = 84,
+) -> AdapterVectorEnv:  # fmt: skip
     """N worlds of a registered Gymnasium env.
 
     Args:

@@ -56,15 +56,9 @@ PROMPTS = {
 
 
 def make_robosuite(
-    task: str,
-    num_envs: int,
-    *,
-    workers: int | None = None,
-    max_episode_steps: int = HORIZON,
-    robot: str = "Panda",
-    cameras: tuple[str, ...] = (),
-    image_size: int = 84,
-) -> AdapterVectorEnv:
+    task: str, num_envs: int, *, workers: int | None = None, max_episode_steps: int = HORIZON, robot: str = "Panda",
+    cameras: tuple[str, ...] = (), image_size: int = 84,
+) -> AdapterVectorEnv:  # fmt: skip
     """N worlds of a robosuite task.
 
     Args:

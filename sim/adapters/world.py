@@ -133,12 +133,8 @@ def start_seed(seed: int, start_id: int, episode: int) -> int:
 
 
 class World:
-    """World number `index` of a vector env.
-
-    Args:
-      env: the adapter; it is closed by `close`.
-      index: number of this world among all of the vector env.
-    """
+    """World number `index` of a vector env. `env`: the adapter; it is closed by `close`. `index`: number of this world
+    among all of the vector env."""
 
     def __init__(self, env: AdapterEnv, index: int) -> None:
         self.facts: Facts = env.facts

@@ -61,16 +61,9 @@ class Physics:
     """
 
     def __init__(
-        self,
-        robot: RobotSpec,
-        task: Task,
-        num_worlds: int,
-        threads: int,
-        *,
-        randomise: bool = True,
-        patterns: bool = False,
-        station: Contract | None = None,
-    ) -> None:
+        self, robot: RobotSpec, task: Task, num_worlds: int, threads: int, *, randomise: bool = True,
+        patterns: bool = False, station: Contract | None = None,
+    ) -> None:  # fmt: skip
         check_robot(robot, task.name)
         self.robot, self.task, self.num_worlds, self.randomise = robot, task, num_worlds, randomise
         self.delay = np.zeros(num_worlds, dtype=np.int64)

@@ -25,11 +25,10 @@ from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.control import travel
 from robots.spec import proprio, proprio_spec
 from robots.stations import Contract
-from sim.embedded.camera import IMAGE_SIZE, Cameras, usual_processes
+from sim.embedded.camera import IMAGE_SIZE, Cameras, TaskView, usual_processes
 from sim.embedded.physics import Physics
 from sim.embedded.scene import check_station
 from sim.embedded.task import Array, State, Task
-from sim.embedded.view import TaskView
 from sim.embedded.visual_randomisation import VisualRandomiser, randomisation_named
 from sim.shaping import SCALE, SHAPING_GAMMA, shape
 from sim.vector import declare, episode_rng, start_ids
@@ -68,22 +67,11 @@ class MujocoWorlds(VectorEnv):
     steps_together = False
 
     def __init__(
-        self,
-        task: Task,
-        num_envs: int,
-        *,
-        robot: RobotSpec = PANDA,
-        action_kind: str = "",
-        cameras: tuple[str, ...] = (),
-        image_size: int = IMAGE_SIZE,
-        reward: str = "sparse",
-        shaping_gamma: float = SHAPING_GAMMA,
-        randomise: bool = True,
-        looks: str = "none",
-        station: Contract | None = None,
-        threads: int = 0,
-        render_processes: int | None = None,
-    ) -> None:
+        self, task: Task, num_envs: int, *, robot: RobotSpec = PANDA, action_kind: str = "",
+        cameras: tuple[str, ...] = (), image_size: int = IMAGE_SIZE, reward: str = "sparse",
+        shaping_gamma: float = SHAPING_GAMMA, randomise: bool = True, looks: str = "none",
+        station: Contract | None = None, threads: int = 0, render_processes: int | None = None,
+    ) -> None:  # fmt: skip
         if station is not None:
             check_station(station, robot)
         if num_envs < 1:

@@ -128,12 +128,8 @@ class JointMotion:
 
 
 class ScriptedExpert:
-    """A `Teleoperator` that follows a script, badly if so asked.
-
-    Args:
-      interface: of a world with one of our arms; an action is ``tcp_delta`` or ``joint_position``.
-      seed: world w's choices depend on (seed, w) only.
-    """
+    """A `Teleoperator` that follows a script, badly if so asked. `interface`: of a world with one of our arms; an
+    action is ``tcp_delta`` or ``joint_position``. `seed`: world w's choices depend on (seed, w) only."""
 
     def __init__(self, script: Script, interface: Interface, num_envs: int, quality: Quality, seed: int) -> None:
         if interface.action_kind not in CONTROLS:

@@ -13,7 +13,7 @@ from robolearn.bench.emulators.impedance import ImpedanceController
 from robolearn.core.se3 import quat_to_matrix
 from robots import FR3, ROBOTS, RobotSpec
 from robots.limits import Limits
-from robots.tool import Pose, Tool
+from robots.spec import Pose, Tool
 from sim.realtime import RealtimeWorld
 
 TOOL = Tool(Pose((0.02, -0.01, 0.14), (0.8, 0.0, 0.6, 0.0)))

@@ -15,12 +15,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from policies.networks import efficientnet
-from policies.networks.efficientnet import EfficientNetLite0, pretrained_weights
+from policies.networks import backbones
+from policies.networks.backbones import EfficientNetLite0, ResNet18, pretrained_weights
 from policies.networks.encoder import BackboneEncoder, ObservationEncoder, SpatialCnn, spatial_softmax, stored_key
 from policies.networks.encoder_settings import EncoderConfig
 from policies.networks.libraries import import_vision
-from policies.networks.resnet import ResNet18
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.registry import fresh_net
@@ -79,7 +78,7 @@ def test_resnet_is_torchvision_s_with_group_norm() -> None:
 def test_efficientnet_is_timm_s(size: tuple[int, int]) -> None:
     """Both with the package's weights, which go over in order; the maps are equal."""
     theirs = import_vision("timm").create_model("tf_efficientnet_lite0", pretrained=False).eval()
-    stored = efficientnet.package_file()
+    stored = backbones.package_file()
     theirs.load_state_dict(dict(zip(theirs.state_dict(), stored.values(), strict=True)))
     ours = EfficientNetLite0().eval()
     ours.load_state_dict(pretrained_weights())
@@ -101,7 +100,7 @@ def test_efficientnet_knows_a_uniform_when_it_sees_one() -> None:
         Interface({"images.front": ArraySpec((224, 224, 3), "uint8")}, ArraySpec((1,)), 10.0),
     )
     seen = Normalizer(INTERFACE).picture(torch.from_numpy(np.asarray(square))[None])
-    head = efficientnet.package_file()
+    head = backbones.package_file()
     scores = net.encoder.stored("images.front", seen) @ head["_fc.weight"].T + head["_fc.bias"]
     assert scores.argmax().item() == 652 and scores.softmax(-1).max() > 0.2
 

@@ -31,10 +31,10 @@ MUTANTS: dict[str, Mutant] = {
     "material-forgotten": Mutant("robots/shapes.py", "if material >= 0 and", "if False and", GEOMS),
     "hidden-geoms-shown": Mutant("robots/shapes.py", "model.geom_group[geom] < _HIDDEN_GROUP", "True", GEOMS),
     "mocap-forgotten": Mutant(
-        "sim/embedded/view.py", "self._data.mocap_quat = qpos, mocap_pos,", "_ = qpos, mocap_pos,", WORLD
+        "sim/embedded/camera.py", "self._data.mocap_quat = qpos, mocap_pos,", "_ = qpos, mocap_pos,", WORLD
     ),
     "geom-frame-ignored": Mutant(
-        "sim/embedded/view.py", "(row[3:], self._data.geom_xmat[geom])", "(row[3:], self._data.xmat[1])", WORLD
+        "sim/embedded/camera.py", "(row[3:], self._data.geom_xmat[geom])", "(row[3:], self._data.xmat[1])", WORLD
     ),
     "half-size-markers": Mutant(ROS, "Vector3(x=2 * half[0], y", "Vector3(x=half[0], y", MARKERS),
     "caps-unturned": Mutant(ROS, "quat_to_matrix(pose[3:]) @ offset", "offset", MARKERS),

@@ -44,7 +44,7 @@ MUTANTS: dict[str, Mutant] = {
     "encoder-frozen-is-trained": Mutant(SPATIAL, "torch.is_grad_enabled() and not self.frozen", "True", ENCODERS),
     "encoder-keypoint-of-rows-and-columns-swapped": Mutant(SPATIAL, "    return y, x", "    return x, y", ENCODERS),
     "encoder-pads-on-the-other-side": Mutant(
-        "policies/networks/efficientnet.py",
+        "policies/networks/backbones.py",
         "[lacking // 2, lacking - lacking // 2]",
         "[lacking - lacking // 2, lacking // 2]",
         ENCODERS,

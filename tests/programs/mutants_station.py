@@ -53,7 +53,7 @@ MUTANTS: dict[str, Mutant] = {
     "poses-without-opening": Mutant(
         "hardware/ros2/safety_node.py", "o.y, o.z]), self._target_opening)", "o.y, o.z]), None)", POSES
     ),
-    "rpy-the-other-way-round": Mutant("robots/tool.py", "z @ y @ x)", "x @ y @ z)", TOOL),
+    "rpy-the-other-way-round": Mutant("robots/spec.py", "z @ y @ x)", "x @ y @ z)", TOOL),
     "tool-without-space": Mutant(SPEC, "found += (box_piece", "_ = (box_piece", TOOL),
     "namespace-forgotten": Mutant(FILE, 'f"{contract.namespace}/{name}"', 'f"/{name}"', CONTRACT),
     "crop-ignored": Mutant(PIXELS, "rgb = rgb[top : top + height, left : left + width]", "", PICTURES),

@@ -9,7 +9,7 @@ from mutation import Mutant, kill_replacements
 VIEW, SEEN = ("tests/hardware/teleop/test_view.py",), ("tests/hardware/teleop/test_view_chromium.py",)
 WATCHED, FILMED = ("tests/cli/test_cli_view.py",), ("tests/sim/test_film.py",)
 BROWSER, DEVICE = "hardware/teleop/browser", "hardware/teleop/wrapped.py"
-CLIPS, PLAYER, FILM = "robolearn/rollout/watched_env.py", "robolearn/cli/view.py", "sim/embedded/view.py"
+CLIPS, PLAYER, FILM = "robolearn/rollout/watched_env.py", "robolearn/cli/view.py", "sim/embedded/camera.py"
 STORED = "        self._status = status\n"
 
 MUTANTS: dict[str, Mutant] = {

@@ -16,8 +16,8 @@ from hardware.safety.geometry import Geometry
 from robolearn.core import BadInput
 from robots import ROBOTS, RobotSpec, solve
 from robots.limits import Limits
+from robots.spec import Pose, Tool, ToolBox
 from robots.stations import CONTRACTS, Contract, load_contract
-from robots.tool import Pose, Tool, ToolBox
 
 TOOL = Tool(Pose.from_rpy((0.02, -0.03, 0.21), (0.3, -0.4, 1.1)))
 LAST = {"panda": "panda_link7", "fr3": "fr3_link7", "ur5e": "ur5e_wrist_3", "so101": "so101_gripper"}

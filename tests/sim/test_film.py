@@ -8,7 +8,7 @@ import pytest
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.scene import SceneMarkers, read_scene
 from robots import PANDA, SO101
-from sim.embedded.view import SceneFilm
+from sim.embedded.camera import SceneFilm
 from sim.registry import make_env
 from sim.tasks import TASKS
 

@@ -13,8 +13,8 @@ import pytest
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
 from robots import PANDA, UR5E
+from robots.spec import Pose
 from robots.stations import CameraPose, Contract, Intrinsics, load_contract
-from robots.tool import Pose
 from sim.embedded.scene import field_of_view
 from sim.embedded.world import MujocoWorlds
 from sim.registry import make_env

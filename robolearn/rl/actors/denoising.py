@@ -125,10 +125,8 @@ class DenoisingActor(nn.Module):
     """A trainable policy network, its noise network and a frozen copy of the policy network as it was.
 
     Chains hold whole chunks, D = Tp·Da; what is said of their likelihood is of the E = Ta·Da executed components.
-
-    Args:
-      net: a `FlowPolicy` or `DiffusionPolicy`; it is trained in place.
-      noise: range of the noise, and which steps have it.
+    `net`: a `FlowPolicy` or `DiffusionPolicy`; it is trained in place. `noise`: range of the noise, and which steps
+    have it.
     """
 
     def __init__(self, net: Any, noise: NoiseConfig) -> None:
@@ -236,12 +234,8 @@ def _mean(net: Any, noise: NoiseConfig, x: Tensor, k: int, cond: Tensor) -> Tens
 
 
 class NoiseNet(nn.Module):
-    """σ(τ, o) for every component of an action chunk.
-
-    Args:
-      cond_dim: size C of the encoded observation.
-      chunk_dim: Tp · Da.
-    """
+    """σ(τ, o) for every component of an action chunk. `cond_dim`: size C of the encoded observation. `chunk_dim`: Tp ·
+    Da."""
 
     def __init__(self, cond_dim: int, chunk_dim: int, config: NoiseConfig) -> None:
         super().__init__()

