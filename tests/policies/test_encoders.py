@@ -231,7 +231,7 @@ def test_a_folder_is_complete(settings: dict[str, Any], tmp_path: Path, monkeypa
     def gone() -> dict[str, Tensor]:
         raise AssertionError("the package was asked")
 
-    monkeypatch.setattr(efficientnet, "package_file", gone)
+    monkeypatch.setattr(backbones, "package_file", gone)
     loaded: Any = load_policy(tmp_path / "policy")
     assert loaded.net.config.network.encoder == EncoderConfig(**settings)
     noise = np.random.default_rng(0)
