@@ -50,28 +50,14 @@ def solve(
     """
     config = config or IKConfig()
     weight = config.position_weight
-    q = np.ascontiguousarray(q, dtype=np.float64)
-    out = np.empty_like(q)
+    q, pos, rot = (np.ascontiguousarray(array, dtype=np.float64) for array in (q, target_pos, target_rot))
+    rest, steps = np.asarray(rest, dtype=np.float64), np.full(chain.n, np.inf) if max_step is None else max_step
     lower = np.minimum(chain.lower + config.limit_margin, chain.upper)
     upper = np.maximum(chain.upper - config.limit_margin, chain.lower)
-    _solve_batch(
-        q,
-        np.ascontiguousarray(target_pos, dtype=np.float64) * weight,
-        np.ascontiguousarray(target_rot, dtype=np.float64),
-        np.asarray(rest, dtype=np.float64),
-        np.full(chain.n, np.inf) if max_step is None else np.asarray(max_step, dtype=np.float64),
-        lower,
-        upper,
-        chain.offset_pos * weight,  # lengths in units in which the position counts w times as much
-        chain.offset_rot,
-        chain.axis,
-        chain.tcp_pos * weight,
-        chain.tcp_rot,
-        config.iterations,
-        config.damping,
-        config.posture_gain,
-        out,
-    )
+    # Lengths in units in which the position counts w times as much.
+    geometry = chain.offset_pos * weight, chain.offset_rot, chain.axis, chain.tcp_pos * weight, chain.tcp_rot
+    solver, out = (config.iterations, config.damping, config.posture_gain), np.empty_like(q)
+    _solve_batch(q, pos * weight, rot, rest, np.asarray(steps, np.float64), lower, upper, *geometry, *solver, out)
     return out
 
 

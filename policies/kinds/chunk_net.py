@@ -26,7 +26,7 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor, nn
 
-from policies.networks.encoder import ObservationEncoder, build_encoder
+from policies.networks.encoder import ObservationEncoder
 from policies.networks.field import FourierEmbedding, build_field
 from policies.settings import DenoisingConfig, PolicyConfig
 from robolearn.core import BadInput, Interface
@@ -55,7 +55,10 @@ class ChunkNet(nn.Module):
     def __init__(self, config: PolicyConfig, interface: Interface) -> None:
         super().__init__()
         self.config, self.action_dim = config, interface.action.size
-        self.encoder = build_encoder(config.network, interface, config.observe)
+        net, seen = config.network, interface.observation
+        self.encoder = ObservationEncoder(
+            seen, observe=config.observe, image_features=net.image_features, encoder=net.encoder
+        )
         self.cond_dim = self.encoder.size
 
     @property

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.networks.encoder_settings import EncoderConfig
-from policies.settings import NetworkConfig
-from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core import ArraySpec, BadInput
 from robolearn.core.specs import is_goal, is_image, of_goal
 
 KEYPOINTS = 32  # channels that a backbone's map is brought to before the softmax
@@ -277,13 +276,6 @@ class ObservationEncoder(nn.Module):
             return frames
         top, left = (height - self.crop) // 2, (width - self.crop) // 2
         return frames[..., top : top + self.crop, left : left + self.crop]
-
-
-def build_encoder(network: NetworkConfig, interface: Interface, observe: int) -> ObservationEncoder:
-    """The encoder of a policy with these settings, which observes so many steps of what `interface` offers."""
-    return ObservationEncoder(
-        interface.observation, observe=observe, image_features=network.image_features, encoder=network.encoder
-    )
 
 
 def _module_name(feature: str) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 import tyro
@@ -102,15 +102,10 @@ class EncoderConfig:
         return bool(self.random_shift or self.random_crop or self.colour_jitter)
 
 
-def _page(name: str) -> Any:
-    """A module of networks, imported where an encoder is built: it needs torch."""
-    return import_module(f"policies.networks.{name}")
-
-
 class EncoderKind:
     """A kind of camera encoder. A new one is a subclass with `build`, or with `backbone`, listed in `ENCODERS`."""
 
-    name: ClassVar[str]  # of --encoder, and in config.json
+    name: str  # of --encoder, and in config.json
     pretrained: ClassVar[bool] = False  # begins with the weights of a package or a folder, and may be frozen
     in_folder: ClassVar[bool] = False  # named as name:FOLDER
     any_channels: ClassVar[bool] = False  # takes other pictures than RGB
@@ -123,7 +118,9 @@ class EncoderKind:
             raise BadInput(f"--encoder {config.kind}", got=f"pictures of {channels} channels", expected="3: RGB")
         if self.stride:
             check_map(-(-(config.resize or min(size)) // self.stride), config, size)
-        return _page("encoder").BackboneEncoder(*self.backbone(channels, config), features, config)
+        return resolve_name("policies.networks.encoder:BackboneEncoder")(
+            *self.backbone(channels, config), features, config
+        )
 
     def backbone(
         self, channels: int, config: EncoderConfig
@@ -155,7 +152,7 @@ class CnnKind(EncoderKind):
         if config.resize:
             expected = "another --encoder than cnn, or pictures of that size"
             raise BadInput("--encoder-size", got=config.resize, expected=expected)
-        return _page("encoder").SpatialCnn(channels, features, config.pooling)
+        return resolve_name("policies.networks.encoder:SpatialCnn")(channels, features, config.pooling)
 
 
 class ResNet18Kind(EncoderKind):
@@ -190,36 +187,30 @@ class LibraryKind(EncoderKind):
 
     pretrained, in_folder = True, True
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+
     def backbone(self, channels: int, config: EncoderConfig) -> tuple[nn.Module, int, Any, Any]:
-        libraries = _page("libraries")
+        libraries = resolve_name("policies.networks.libraries")
         what = f"encoder {config.kind}"
         architecture = libraries.stored_architecture(config, what)
         centre, scale = (tuple(float(v) for v in architecture[key]) for key in ("centre", "scale"))
         return libraries.build(self.name, architecture, what), int(architecture["channels"]), centre, scale
 
     def resolved(self, config: EncoderConfig, sizes: set[Size]) -> EncoderConfig:
-        libraries = _page("libraries")
+        libraries = resolve_name("policies.networks.libraries")
         return libraries.resolved(config, sizes) if config.folder and sizes else config
 
     def load_weights(self, backbones: list[nn.Module], folder: Path | None) -> None:
-        libraries = _page("libraries")
+        libraries = resolve_name("policies.networks.libraries")
         if folder is not None:
             libraries.read_weights(self.name, folder, backbones[0])
             for backbone in backbones[1:]:
                 backbone.load_state_dict(backbones[0].state_dict())
 
 
-class TimmKind(LibraryKind):
-    name = "timm"
-
-
-class TransformersKind(LibraryKind):
-    name = "transformers"
-
-
-ENCODERS: dict[str, EncoderKind] = {
-    kind.name: kind for kind in (CnnKind(), ResNet18Kind(), EfficientNetLite0Kind(), TimmKind(), TransformersKind())
-}
+_KINDS = (CnnKind(), ResNet18Kind(), EfficientNetLite0Kind(), LibraryKind("timm"), LibraryKind("transformers"))
+ENCODERS: dict[str, EncoderKind] = {kind.name: kind for kind in _KINDS}
 
 
 def usages(*, pretrained: bool = False) -> list[str]:

@@ -108,16 +108,9 @@ class Baseline:
         value = self.values(batch.observation, batch.time_remaining)
         next_value = self.values(batch.next_observation, batch.next_time_remaining)
         # Where a world has no decision t, nothing is added to those before it.
-        ended = batch.on_grid(batch.ended.float()) > 0
-        advantage, target = gae(
-            batch.on_grid(batch.reward),
-            batch.on_grid(value),
-            batch.on_grid(next_value),
-            batch.on_grid(batch.terminated.float()) > 0,
-            ended,
-            self.config.gamma,
-            self.config.lam,
-        )
+        numbers = (batch.on_grid(column) for column in (batch.reward, value, next_value))
+        flags = (batch.on_grid(column.float()) > 0 for column in (batch.terminated, batch.ended))
+        advantage, target = gae(*numbers, *flags, self.config.gamma, self.config.lam)
         target = batch.from_grid(target)
         metrics = {"explained_variance": explained_variance(value, target).item(), "return": target.mean().item()}
         return batch.from_grid(advantage), target, metrics
