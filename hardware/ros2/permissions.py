@@ -8,8 +8,6 @@ enclave has the name of its node. The format is that of github.com/ros2/sros2, s
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from hardware.ros2 import topics
 from robots.stations import FRANKA_GRASP, Contract, GripperAction
@@ -24,43 +22,20 @@ PARAMETERS = (
 LIFECYCLE = (
     "~/change_state", "~/get_available_states", "~/get_available_transitions", "~/get_state", "~/get_transition_graph",
 )  # fmt: skip
-LOG, PARAMETER_EVENTS, TRANSITION = "/rosout", "/parameter_events", "~/transition_event"
-
-
 _KINDS = {"publish": "topic", "subscribe": "topic", "reply": "service", "request": "service", "call": "action"}
 
-
-@dataclass(frozen=True)
-class Permissions:
-    """Of one node: names relative to the namespace of our nodes, absolute, or ``~/`` and what is the node's own.
-
-    Attributes:
-      publish, subscribe: topics.
-      reply, request: services.
-      call: actions, as their client.
-      lifecycle: it is a lifecycle node.
-    """
-
-    publish: tuple[str, ...] = ()
-    subscribe: tuple[str, ...] = ()
-    reply: tuple[str, ...] = ()
-    request: tuple[str, ...] = ()
-    call: tuple[str, ...] = ()
-    lifecycle: bool = True
-    names: Mapping[str, tuple[str, ...]] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        more = LIFECYCLE if self.lifecycle else ()
-        object.__setattr__(self, "names", {
-            "publish": (LOG, PARAMETER_EVENTS, *((TRANSITION,) if self.lifecycle else ()), *self.publish),
-            "subscribe": (PARAMETER_EVENTS, *self.subscribe),
-            "reply": (*PARAMETERS, *more, *self.reply),
-            "request": self.request,
-            "call": self.call,
-        })  # fmt: skip
+Names = tuple[str, ...]
+"""Relative to the namespace of our nodes, absolute, or ``~/`` and what is the node's own."""
 
 
-def permissions(contract: Contract, *, poses: bool = False) -> dict[str, Permissions]:
+def _node(lifecycle: bool = True, **names: Names) -> dict[str, Names]:
+    """Verb of `_KINDS` → what one node may do it with: what rclpy opens for all of them, and `names` of its own."""
+    own = {"publish": ("/rosout", "/parameter_events"), "subscribe": ("/parameter_events",), "reply": PARAMETERS}
+    more = {"publish": ("~/transition_event",), "reply": LIFECYCLE} if lifecycle else {}
+    return {verb: (*own.get(verb, ()), *more.get(verb, ()), *names.get(verb, ())) for verb in _KINDS}
+
+
+def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[str, Names]]:
     """Node → its permissions at the station of `contract`; with `poses` the safety node takes poses, from a node
     `planner` of other software."""
     of = {role: topic.topic for role, topic in contract.topics.items()}
@@ -81,46 +56,46 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, Permiss
     scene = (topics.SIM_SCENE,) if contract.simulated else ()  # never the policy's
     targets = (topics.TARGET_POSE, topics.TARGET_OPENING) if poses else (topics.TARGET,)
     found = {
-        "safety": Permissions(
+        "safety": _node(
             publish=(*commands, topics.SAFETY_STATE, topics.ACCEPTED, *events),
             subscribe=(*felt, *(c.topic for c in contract.conditions), topics.DEADMAN, *targets, *events),
             reply=(*switch, topics.ESTOP),
         ),
-        "streamer": Permissions(
+        "streamer": _node(
             publish=(topics.TARGET, topics.STREAMER_STATUS),
             subscribe=(states, topics.SAFETY_STATE, topics.ACTION_CHUNK, topics.POLICY_ALIVE),
         ),
-        "policy": Permissions(
+        "policy": _node(
             publish=(topics.ACTION_CHUNK, topics.POLICY_STATUS, topics.POLICY_ALIVE),
             subscribe=(*measured, topics.SAFETY_STATE),
         ),
-        "operator": Permissions(
+        "operator": _node(
             publish=(topics.DEADMAN,),
             subscribe=(topics.SAFETY_STATE, topics.POLICY_STATUS, topics.STREAMER_STATUS, *simulated),
             request=(*switch, topics.ESTOP, *begin),
             lifecycle=False,
         ),
-        "teleop": Permissions(
+        "teleop": _node(
             publish=(topics.TARGET, topics.DEADMAN), subscribe=(states, topics.SAFETY_STATE, *scene), request=switch
         ),
-        "record": Permissions(
+        "record": _node(
             publish=(topics.TARGET, topics.DEADMAN),
             subscribe=(*measured, topics.SAFETY_STATE, topics.ACCEPTED, *simulated, *scene),
             request=(*switch, *begin),
         ),
-        "doctor": Permissions(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
-        "film": Permissions(subscribe=(states, *own, *scene) if contract.simulated else cameras),
-        "calibrate": Permissions(subscribe=(states, *cameras), lifecycle=False),
+        "doctor": _node(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
+        "film": _node(subscribe=(states, *own, *scene) if contract.simulated else cameras),
+        "calibrate": _node(subscribe=(states, *cameras), lifecycle=False),
     }
     if poses:
-        found["planner"] = Permissions(publish=targets, subscribe=(topics.SAFETY_STATE,), lifecycle=False)
+        found["planner"] = _node(publish=targets, subscribe=(topics.SAFETY_STATE,), lifecycle=False)
     if contract.gripper is not None and contract.gripper.action is not None:
         heard = (of["gripper"], *((contract.gripper_states or contract.joint_states).topic,))
-        found["gripper"] = Permissions(subscribe=heard, call=actions_of(contract.gripper.action))
+        found["gripper"] = _node(subscribe=heard, call=actions_of(contract.gripper.action))
     if contract.servos is not None:
-        found["servos"] = Permissions(publish=(states,), subscribe=(of["command"],))
+        found["servos"] = _node(publish=(states,), subscribe=(of["command"],))
     if contract.simulated:
-        found["sim_arm"] = Permissions(publish=(*measured, *simulated, *scene), subscribe=commands, reply=begin)
+        found["sim_arm"] = _node(publish=(*measured, *simulated, *scene), subscribe=commands, reply=begin)
     return found
 
 
@@ -132,7 +107,7 @@ def policy_xml(contract: Contract, *, poses: bool = False) -> str:
     for node, allowed in permissions(contract, poses=poses).items():
         enclave = ET.SubElement(enclaves, "enclave", path=f"{namespace}/{node}")
         profile = ET.SubElement(ET.SubElement(enclave, "profiles"), "profile", ns=namespace, node=node)
-        for verb, names in allowed.names.items():
+        for verb, names in allowed.items():
             kind = _KINDS[verb]
             if names:
                 group = ET.SubElement(profile, f"{kind}s", {verb: "ALLOW"})

@@ -227,16 +227,6 @@ def enclave(contract: Contract, node: str, wanted: bool) -> tuple[str, ...]:
     return ("--ros-args", "--enclave", f"{namespace_of_nodes(contract.namespace)}/{node}") if wanted else ()
 
 
-def gripper_program(contract: Contract, robot: str, secured: tuple[str, ...] = ()) -> list[Program]:
-    """The node that passes openings on, where the gripper of `contract` knows only actions."""
-    if contract.gripper is None or contract.gripper.action is None:
-        return []
-    from hardware.ros2.gripper_node import has_actions
-
-    # Without priority: it may not take a core from the filter.
-    return [node_program("gripper", robot, 0, secured=secured)] if has_actions(contract) else []
-
-
 def node_program(
     name: str, robot: str, priority: int, module: tuple[str, ...] = (), secured: tuple[str, ...] = (), **flags: Any
 ) -> Program:
@@ -274,8 +264,11 @@ def arm_programs(
     """
     secured = partial(enclave, contract, wanted=enclaves)
     programs = [node_program("safety", robot, priority, secured=secured("safety"), dry_run=str(dry_run).lower())]
-    if not dry_run:
-        programs += gripper_program(contract, robot, secured("gripper"))
+    if contract.gripper is not None and contract.gripper.action is not None and not dry_run:
+        from hardware.ros2.gripper_node import has_actions
+
+        if has_actions(contract):  # without priority: it may not take a core from the filter
+            programs.append(node_program("gripper", robot, 0, secured=secured("gripper")))
     if contract.simulated and module:
         arm: dict[str, Any] = {"task": task, "seed": seed}
         programs.append(node_program("sim_arm", robot, priority, module, secured("sim_arm"), **arm))
