@@ -31,6 +31,7 @@ from robots.stations import Contract
 
 Array = NDArray[np.float64]
 
+SIM_GRACE_S = 0.15  # for the next chunk on a simulated arm, which may stand still for a moment: nothing falls
 FUTURE_S = 0.05  # clocks of two machines may differ by this much
 
 

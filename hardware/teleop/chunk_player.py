@@ -1,36 +1,26 @@
-"""A policy's chunks, one action per control step, for a loop that must not wait: inference has a thread of its own.
+"""A policy's actions, one per control step, for a recorder in which a person may take over.
 
-The next chunk is asked for with the observation of the last step of the present one. That step is executed meanwhile,
-so that it goes on at its second action; where actions are displacements it goes on from where the steps that were
-executed since then have led (`robots.chunk_execution`). One that comes late is bridged by the tail of the old chunk,
-and then holds the arm for `GRACE` steps. Chunks are blended and held as those of a deployment (`execution.streamer`).
+A policy means the same here as in a deployment: what is predicted when (`hardware.execution.prediction`), which action
+of a chunk is executed when, blending, what is refused, and how late a chunk may be before the arm stops
+(`hardware.execution.streamer`) are the same code. Policy, streamer and recorder are one process all the same: a person
+takes over between two control steps, and a row is the observation of a step with the action that was executed from it,
+which three processes would have to agree on step by step. So the clock counts control steps: a chunk that comes within
+the step in which it was asked for begins then, as in the streamer; one that comes in a later step begins with the next.
 """
 
 from __future__ import annotations
 
-import logging
+import math
 import queue
-import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Policy, RobolearnError
-from robots.chunk_execution import ActionParts, ChunkExecutor
-
-log = logging.getLogger(__name__)
-
-GRACE = 2  # steps beyond a chunk's end
-
-
-@dataclass(frozen=True)
-class _Job:
-    life: int  # which `begin` it belongs to
-    step: int
-    observation: dict[str, NDArray]
-    acts: bool  # else the policy only takes it into its history
+from hardware.execution.prediction import EARLY_S, PredictionRequest, Predictor
+from hardware.execution.streamer import SIM_GRACE_S, ActionChunkBuffer, ChunkRefused
+from robolearn.core import Policy, RobolearnError
 
 
 class ChunkPlayer:
@@ -38,38 +28,47 @@ class ChunkPlayer:
 
     Args:
       policy: bound to the station.
-      seed: of its randomness.
+      seed: of its noise.
+      simulated: the arm is; it may stand still for longer where a chunk is late.
+      clock: steady time [s].
+
+    Attributes:
+      stopped: why nothing is played any more since `begin`: a chunk was late, or refused; else empty.
 
     Raises:
       BadInput: the policy's chunks are no chunks.
     """
 
-    def __init__(self, policy: Policy, seed: int = 0) -> None:
-        self._policy = policy
-        self._life = self._step = self._begun = 0
-        self._parts = ActionParts.of(policy.interface)
-        self._executor = ChunkExecutor(self._parts, grace=GRACE - 1, blend=True)  # its clock counts control steps
-        self._pending = False
-        self._error: RobolearnError | None = None
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[_Job, NDArray[np.float32]]] = queue.SimpleQueue()
-        policy.reset(seed)
-        blank = {key: np.zeros((1, *spec.shape), spec.dtype) for key, spec in policy.interface.observation.items()}
-        chunk = np.asarray(policy.act(blank))  # compiled and allocated now, not while the arm moves
-        if chunk.ndim != 3 or chunk.shape[2] != policy.interface.action.size:
-            raise BadInput("policy's chunk", got=chunk.shape, expected=(1, "steps", policy.interface.action.size))
-        policy.reset(seed)
-        self._thread = threading.Thread(target=self._infer, name="policy", daemon=True)
-        self._thread.start()
+    def __init__(
+        self, policy: Policy, seed: int = 0, *, simulated: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        interface = policy.interface
+        self._features, self._clock = tuple(interface.observation), clock
+        self._names = interface.action.names or ("",) * interface.action.size
+        self._period = 1.0 / interface.control_hz
+        self._turn = self._count = 0
+        self._due, self._begun = math.inf, 0.0  # by `clock`: the next control step, this one
+        self._played: tuple[float, int] | None = None
+        self._stream = ActionChunkBuffer(
+            self._names,
+            self._period,
+            grace_s=SIM_GRACE_S if simulated else None,
+            relative=interface.action_kind == "tcp_delta",
+            clock=self._now,
+        )
+        self._done: queue.SimpleQueue[tuple[PredictionRequest, NDArray]] = queue.SimpleQueue()
+        self._predictor = Predictor(policy, self._period, lambda *made: self._done.put(made), seed=seed)
+        self.stopped = ""
 
     def begin(self) -> None:
         """The arm was elsewhere, or moved by another source: drop the chunk and all history."""
-        self._life += 1
-        self._executor.clear()
-        self._pending = False
+        self._turn += 1
+        self._predictor.begin(self._turn)
+        self._stream.clear()
+        self._due, self._played, self.stopped = math.inf, None, ""
 
     def action(self, observation: Mapping[str, NDArray]) -> NDArray[np.float32] | None:
-        """(Da,) for this control step; None while there is none: hold still.
+        """(Da,) for this control step; None while there is none: see `later`.
 
         Args:
           observation: feature → (…) of the one arm.
@@ -77,43 +76,53 @@ class ChunkPlayer:
         Raises:
           RobolearnError: the policy failed.
         """
-        if self._error is not None:
-            raise self._error
-        self._step += 1
+        self._begun = now = self._clock()
+        late = max(now - self._due, 0.0)
+        # As the recorder: in step again after one that was more than a period late. Those left out have gone by.
+        self._count += 1 + int(late / self._period)
+        self._due = self._due + self._period if late <= self._period and self._due < math.inf else now + self._period
+        stamp = self._count * self._period
+        if self._predictor.overdue(stamp) >= -EARLY_S:
+            self._predictor.ask(stamp, {key: np.asarray(observation[key])[None] for key in self._features})
+        return self.later()
+
+    def later(self) -> NDArray[np.float32] | None:
+        """(Da,) for this control step, where it has come by now; None: hold still, at the last set-point.
+
+        Raises:
+          RobolearnError: the policy failed.
+        """
+        if self._predictor.fault:
+            raise RobolearnError(self._predictor.fault)
         while not self._done.empty():
-            job, chunk = self._done.get()
-            if job.life == self._life:
-                self._executor.put(chunk, job.step, self._step)
-                self._begun, self._pending = job.step, False
-        step = self._executor.step(self._step)
-        k, steps = self._step - self._begun, self._policy.execute_steps
-        acts = not self._pending and (step is None or k >= steps - 1)
-        if acts or self._policy.observes_every_step:
-            seen = {key: np.asarray(observation[key])[None] for key in self._policy.interface.observation}
-            self._jobs.put(_Job(self._life, self._step, seen, acts))
-            self._pending = self._pending or acts
+            request, actions = self._done.get()
+            if request.turn == self._turn and not self.stopped:
+                times = np.arange(len(actions)) * self._period
+                try:
+                    self._stream.accept(request.stamp, self._now(), self._names, actions, times)
+                except ChunkRefused as error:
+                    self._stop(str(error))
+        ran = self._stream.running
+        step = self._stream.step()
         if step is None:
+            if ran:
+                self._stop(self._stream.reason)
             return None
-        held = step.held & self._parts.displaced  # the arm stays where it is
-        return np.where(held, 0.0, step.action).astype(np.float32)
+        if step.held or (step.stamp, step.index) == self._played:
+            return None
+        self._played = step.stamp, step.index
+        return step.action.astype(np.float32)
 
     def close(self) -> None:
-        """End the thread; more than once is no fault."""
-        self._jobs.put(None)
-        self._thread.join(2.0)
+        """End the thread of the inference; more than once is no fault."""
+        self._predictor.close()
 
-    def _infer(self) -> None:
-        life = -1
-        while (job := self._jobs.get()) is not None:
-            try:
-                if job.life != life:
-                    life = job.life
-                    self._policy.begin(np.ones(1, dtype=bool))
-                if job.acts:
-                    self._done.put((job, np.asarray(self._policy.act(job.observation), np.float32)[0]))
-                else:
-                    self._policy.observe(job.observation)
-            except Exception as error:
-                log.exception("the policy failed")
-                self._error = RobolearnError(f"the policy failed: {error}")
-                return
+    def _now(self) -> float:
+        """Time by control steps [s], and by the clock within one."""
+        within = min(max(self._clock() - self._begun, 0.0), 0.99 * self._period)
+        return self._count * self._period + within
+
+    def _stop(self, reason: str) -> None:
+        self.stopped = reason
+        self._stream.halt(reason)
+        self._predictor.begin(None)

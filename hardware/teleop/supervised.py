@@ -4,9 +4,10 @@ Taking over finds the arm where it is, so that nothing jumps (`TakeOver`): a sti
 down already, must not become a motion. The first action of the person is none, whatever the device says, and the
 gripper stays as the policy left it until the person commands something else. Letting go hands back, and the policy
 begins anew from there. The policy's actions are `automatic`: while a person puts the arm in its place they do not
-count. The safety filter limits every motion, as always.
+count, and it is not asked. The safety filter limits every motion, as always.
 
-A device that goes silent is neither: while the person moves the arm, and after `ALIVE_S` in any case, the arm stops.
+A device that goes silent is neither: while the person moves the arm, and after `ALIVE_S` in any case, the arm stops. So
+it does where a chunk of the policy is late or refused, as in a deployment, until START.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +125,7 @@ class Supervised(Wrapped):
         age = self._clock() - theirs.stamp
         if any(event in (EpisodeEvent.START, EpisodeEvent.REDO) for event in theirs.events):
             self._lost = self._held = False
+            self._player.begin()
         if theirs.engaged or (self._held and age <= ALIVE_S):
             self._lost = False
             note = theirs.note if theirs.engaged else "the arm waits for you"
@@ -132,10 +135,22 @@ class Supervised(Wrapped):
             self._lost = not meant
             self._player.begin()
         self._device.prepared()  # the policy moves the arm
-        action = None
-        if observation is not None and not self._lost:
-            action = self._player.action(observation)
-        self._turns.policy(action)
-        engaged = age <= ALIVE_S and not self._lost
-        note = "the policy moves the arm" if engaged else theirs.note or "no operator watches"
-        return Sample(action, engaged, theirs.events, theirs.stamp, note, automatic=True)
+        self._turns.policy(None)
+        stopped, later = self._player.stopped, None
+        if observation is not None and not self._lost and not stopped:
+            later = self._played(observation)
+        engaged = age <= ALIVE_S and not self._lost and not stopped
+        note = "the policy moves the arm" if engaged else stopped or theirs.note or "no operator watches"
+        return Sample(None, engaged, theirs.events, theirs.stamp, note, automatic=True, later=later)
+
+    def _played(self, observation: Mapping[str, NDArray]) -> Callable[[], NDArray[np.float32] | None]:
+        """`Sample.later` of this control step."""
+        ask: Callable[[], NDArray[np.float32] | None] = partial(self._player.action, observation)
+
+        def later() -> NDArray[np.float32] | None:
+            nonlocal ask
+            action, ask = ask(), self._player.later
+            self._turns.policy(action)
+            return action
+
+        return later

@@ -89,6 +89,9 @@ class Teleoperation:
         self._rests = False  # the hand, in the last control step
         self._last_ns = 0  # stamp of the newest target
         self._asked: tuple[NDArray, NDArray, int] | None = None  # q, target and stamp of the present control step
+        self._awaited: tuple[dict[str, NDArray], Callable[[], NDArray | None]] | None = (
+            None  # its action, see `Sample.later`
+        )
         self._work: list[Steps] = []
         self._preparing: Steps | None = None
         self._sent_deadman: tuple[bool, float] = (False, 0.0)
@@ -131,6 +134,8 @@ class Teleoperation:
             self.late_steps += late and self.episodes.phase is Phase.RECORDING
             self._due = now + self._period if late or not self._due else self._due + self._period
             self._control_step(now)
+        elif self._awaited is not None:
+            self._await()
         if self.episodes.armed and self._asked is not None:
             _, target, stamp = self._asked
             self.link.send_target(target, stamp)
@@ -154,6 +159,9 @@ class Teleoperation:
                 self.do(self.episodes.stopped(f"the safety filter stopped the arm: {why}"))
 
     def _control_step(self, now: float) -> None:
+        if self._awaited is not None:  # it has not come: the arm held still
+            self._keep(self._awaited[0], None)
+            self._awaited = None
         observation = self._observe()
         self.before_step()
         self.sample = sample = self.device.sample(observation)
@@ -164,7 +172,7 @@ class Teleoperation:
         if self.problem and self.episodes.phase is Phase.RECORDING:
             self.do(self.episodes.stopped(self.problem))
         if self.episodes.armed:
-            self._ask(observation, sample, now)
+            self._ask(observation, sample)
         else:
             self._asked = None
         before, self.status = self.status.state, self._make_status(observation or {})
@@ -181,26 +189,53 @@ class Teleoperation:
         self.problem = ""
         return {key: value[0] for key, value in observation.items()}
 
-    def _ask(self, observation: dict[str, NDArray] | None, sample: Sample, now: float) -> None:
+    def _ask(self, observation: dict[str, NDArray] | None, sample: Sample) -> None:
         """Set-points for this control step."""
-        q = self.observer.joints.q
-        assert q is not None
         counts = not sample.automatic or self.episodes.phase is Phase.RECORDING
-        if sample.action is not None and counts and not self.problem:
-            action = np.asarray(sample.action, dtype=np.float64)
+        action = sample.action if counts and not self.problem else None
+        later = sample.later if counts and not self.problem else None
+        if later is not None:
+            action = later()
+        made = self._aim(action)
+        if observation is not None and later is not None and action is None:
+            self._awaited = observation, later
+        else:
+            self._keep(observation, made)
+
+    def _await(self) -> None:
+        """Set-points for this control step, if its action has come by now."""
+        assert self._awaited is not None
+        observation, later = self._awaited
+        if self.episodes.phase is not Phase.RECORDING:
+            self._awaited = None
+        elif (action := later()) is not None:
+            self._awaited = None
+            self._keep(observation, self._aim(action))
+
+    def _aim(self, asked: NDArray | None) -> NDArray | None:
+        """Set-points of the action `asked` (Da,), or of none; the action that they are of."""
+        q, action = self.observer.joints.q, None
+        assert q is not None
+        if asked is not None:
+            action = np.asarray(asked, dtype=np.float64)
             target = self.set_points.target(q, action)
-            rested, self._rests = self._rests, self.set_points.at_rest(action)
+            rested, self._rests = self._rests, not self.sample.automatic and self.set_points.at_rest(action)
             if rested and self._rests and self._asked is not None:
                 # A hand at rest holds the arm where it came to rest: asked anew from where it is measured, it would
                 # sink a little with every step, for no controller holds an arm's weight without giving way.
                 target, action = np.append(self._asked[1][:-1], target[-1]), None
-            self._input_latency.add(max(now - sample.stamp, 0.0))
+            self._input_latency.add(max(self.clock() - self.sample.stamp, 0.0))
         else:
             # Hold still: at the last target, or where the arm stands.
             target = np.append(q, self.observer.joints.width) if self._asked is None else self._asked[1]
-            action, self._rests = None, False
-        self._asked = (q, target, stamp := self._unique(self.link.observed_ns()))
-        if observation is not None and self.episodes.phase is Phase.RECORDING:
+            self._rests = False
+        self._asked = (q, target, self._unique(self.link.observed_ns()))
+        return action
+
+    def _keep(self, observation: dict[str, NDArray] | None, action: NDArray | None) -> None:
+        """The row of this control step."""
+        if observation is not None and self._asked is not None and self.episodes.phase is Phase.RECORDING:
+            q, target, stamp = self._asked
             self.add_row(observation, q, target, action, stamp)
             self.step_count += 1
 

@@ -121,7 +121,7 @@ def supervised(device: Device, policy: Policy, contract: Contract, seed: int, ta
 
     try:
         set_prompt(policy, "", task)
-        return Supervised(clutched(device), ChunkPlayer(policy, seed), contract.interface)
+        return Supervised(clutched(device), ChunkPlayer(policy, seed, simulated=contract.simulated), contract.interface)
     except BaseException:
         device.close()
         raise

@@ -39,7 +39,6 @@ WATCHED_S = 20.0  # for who only looks on: their first sight may be late, and th
 POLL_S = 0.25
 INTERRUPTED = "stopped by Ctrl-C"
 RESULT = "result.json"  # beside the logs that are kept
-SIM_GRACE_MS = 150.0  # how late the next chunk may be on the simulated arm before it stops
 
 
 @dataclass(frozen=True)
@@ -157,10 +156,11 @@ def checked(deployment: Deployment) -> Deployment:
 
 def programs(deployment: Deployment) -> list[Program]:
     """The nodes of a deployment, in the order in which they end: what asks for motion first, the arm last."""
+    from hardware.execution.streamer import SIM_GRACE_S
+
     policy, contract, simulation = deployment.policy, deployment.contract, deployment.simulation
     robot, priority = policy.contract, policy.realtime_priority
-    # A simulated arm may stand still for a moment on a busy machine: nothing falls.
-    grace: dict[str, Any] = {} if simulation is None else {"grace_ms": SIM_GRACE_MS}
+    grace: dict[str, Any] = {} if simulation is None else {"grace_ms": 1e3 * SIM_GRACE_S}
     # Policies of LeRobot store no names of the components of their observation.
     asked = replace(policy, objects=",".join(contract.object_names))
     own = [one for one in fields(asked) if one.name not in ("contract", "realtime_priority")]

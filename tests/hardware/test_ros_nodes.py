@@ -74,7 +74,7 @@ class Station:
     def calm(self) -> None:
         """Disarmed, and nothing broken."""
         self.swing.__init__(CONTRACT.with_cameras(()))
-        self.policy._fault = ""
+        self.policy._predictor.fault = ""
         self.arm.talks = True
         if self.operator.state in ("armed", "braking"):
             self.operator.estop()

@@ -58,13 +58,15 @@ class Player:
     """A policy that moves along −x."""
 
     wanted: np.ndarray | None = move(dx=-0.3, gripper=-1.0)
-    lives = 0
+    lives, stopped = 0, ""
 
     def begin(self) -> None:
         self.lives += 1
 
     def action(self, observation: Any) -> np.ndarray | None:
         return self.wanted
+
+    def later(self) -> None: ...
 
     def close(self) -> None: ...
 

@@ -17,6 +17,7 @@ ROS, LATCHES, SUPERVISED = "hardware/ros2/scene.py", "robolearn/hil/console/logi
 REMOTE, HUB = "robolearn/cli/hub/remote.py", ("tests/cli/test_hub.py",)
 TAKE_OVER = "hardware/teleop/supervised.py"
 PLAYER, BROWSER = "hardware/teleop/chunk_player.py", "hardware/teleop/browser"
+PREDICTION = "hardware/execution/prediction.py"
 
 MUTANTS: dict[str, Mutant] = {
     "hub-keeps-files-of-an-older-set": Mutant(REMOTE, "sorted(there - files.keys())", "()", HUB),
@@ -69,9 +70,12 @@ MUTANTS: dict[str, Mutant] = {
     "intervention-not-stored": Mutant(
         "hardware/recording/recording.py", "intervention=row.intervention", "intervention=False", TAKING
     ),
-    "chunk-from-its-start": Mutant(PLAYER, "put(chunk, job.step,", "put(chunk, self._step,", TAKING),
-    "chunk-of-another-life": Mutant(PLAYER, "if job.life == self._life:", "if True:", TAKING),
-    "last-action-for-ever": Mutant(PLAYER, "grace=GRACE - 1", "grace=1e9", TAKING),
+    "chunk-from-its-start": Mutant(PLAYER, "accept(request.stamp,", "accept(self._now(),", TAKING),
+    "chunk-of-another-turn": Mutant(PREDICTION, "if request.turn == self._turn:", "if True:", TAKING),
+    "chunk-comes-a-step-later": Mutant(PLAYER, "        return self.later()", "        return None", TAKING),
+    "late-chunk-is-no-stop": Mutant(PLAYER, "self._stop(self._stream.reason)", "pass", TAKING),
+    "refused-chunk-is-no-stop": Mutant(PLAYER, "self._stop(str(error))", "pass", TAKING),
+    "stop-of-the-player-is-none": Mutant(SUPERVISED, "not self._lost and not stopped\n        note", "not self._lost\n        note", TAKING),
 }  # fmt: skip
 
 

@@ -36,13 +36,15 @@ MUTANTS: dict[str, Mutant] = {
     "late-along-rotations": Mutant(LATE, "name in TRANSLATION for", "True for", LATE_TESTS),
     "late-without-bounds": Mutant(LATE, "np.clip(goals[:, j] - place, -1.0, 1.0)", "goals[:, j] - place", LATE_TESTS),
     "late-never-held": Mutant(LATE, "self.executed.add(now, action)", "pass", LATE_TESTS),
-    "late-played-by-time": Mutant(LATE, 'displacements=interface.action_kind == "tcp_delta"', "displacements=False", PLAYED),
-    "late-played-with-all-before": Mutant(LATE, ".since(start, now", ".since(0.0, now", PLAYED),
+    "late-played-by-time": Mutant(
+        "hardware/teleop/chunk_player.py", 'relative=interface.action_kind == "tcp_delta"', "relative=False", PLAYED
+    ),
+    "late-played-with-all-before": Mutant(LATE, ".since(start, now", ".since(0.0, now", (*PLAYED, *LATE_TESTS)),
     "steps-at-any-rate": Mutant(
         "hardware/execution/setpoints.py", "contract.robot, contract.control_hz)", "contract.robot)", CLAMP
     ),
     "late-without-a-tail": Mutant(
-        "hardware/ros2/policy_node.py", "return 0 if steps < 1 else math.ceil(steps) + 1", "return 0",
+        "hardware/execution/prediction.py", "return 0 if steps < 1 else math.ceil(steps) + 1", "return 0",
         ("tests/cli/test_deploy.py::test_a_slow_policy_goes_on_with_what_it_predicted",),
     ),
     "tool-forgotten": Mutant(SPEC, "if self.tool is None:\n            return chain", "return chain", TOOL),

@@ -157,7 +157,8 @@ def open_arm_actor(
     device = stack.enter_context(actor.opened_device(contract.interface, contract.robot))
     console = stack.enter_context(opened_page(actor.console, actor.out, interface, None, lambda: False, holds=False))
     policy = LearnedPolicy(buffered, base.interface, base.execute_steps)
-    supervised = Supervised(device, ChunkPlayer(policy, config.seed), contract.interface)
+    player = ChunkPlayer(policy, config.seed, simulated=contract.simulated)
+    supervised = Supervised(device, player, contract.interface)
     stack.callback(supervised.close)
     writer = OutboxWriter(outbox, tuple(base.interface.observation), link)
     session = Session(

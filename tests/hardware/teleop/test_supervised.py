@@ -5,23 +5,27 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from recording_rig import CONTRACT, Hand, RecordingRig
+from recording_rig import CONTRACT, PERIOD, Hand, RecordingRig
 
+from hardware.execution.streamer import Streamer, StreamTarget
 from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
-from hardware.teleop.chunk_player import GRACE, ChunkPlayer
+from hardware.teleop.chunk_player import ChunkPlayer
 from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.supervised import ALIVE_S, Supervised
 from robolearn.core import ActionChunk, BadInput, Observation, Policy, RobolearnError
 
 NAMES = CONTRACT.interface.action.names
+STEP = 1.0 / CONTRACT.control_hz
 
 
 def move(**parts: float) -> np.ndarray:
@@ -33,15 +37,19 @@ class Player:
 
     def __init__(self) -> None:
         self.wanted: np.ndarray | None = move(dx=-0.3, gripper=-1.0)
-        self.lives, self.closed = 0, False
+        self.lives, self.closed, self.stopped = 0, False, ""
         self.seen: list[dict] = []
 
     def begin(self) -> None:
         self.lives += 1
+        self.stopped = ""
 
     def action(self, observation: dict) -> np.ndarray | None:
         self.seen.append(observation)
         return self.wanted
+
+    def later(self) -> np.ndarray | None:
+        return None
 
     def close(self) -> None:
         self.closed = True
@@ -147,7 +155,7 @@ def test_nobody_watches(rig: RecordingRig) -> None:
 
 
 class Counting(Policy):
-    """Chunks of no motion, whose gripper is the number of the observation behind them, plus a hundredth per step."""
+    """Chunks of no motion, whose gripper is a hundredth of the observation behind them, plus a thousandth per step."""
 
     def __init__(self, steps: int = 4, tail: int = 2) -> None:
         self.interface = CONTRACT.interface
@@ -165,7 +173,7 @@ class Counting(Policy):
         if self.fails:
             raise RuntimeError("broken")
         chunk = np.zeros((1, self._length, len(NAMES)), np.float32)
-        chunk[0, :, -1] = observation["proprio"][0, 0] + 0.01 * np.arange(self._length)
+        chunk[0, :, -1] = (observation["proprio"][0, 0] + 0.1 * np.arange(self._length)) / 100
         return chunk
 
 
@@ -179,67 +187,155 @@ class Rising(Counting):
         return chunk
 
 
-def seen(number: float) -> dict[str, np.ndarray]:
-    found = {key: np.zeros(spec.shape, spec.dtype) for key, spec in CONTRACT.interface.observation.items()}
-    found["proprio"][0] = number
-    return found
+class Played:
+    """A player on a clock of control steps; what comes within a step comes in its middle."""
+
+    def __init__(self, policy: Counting) -> None:
+        self.now = 10.0
+        self.player = ChunkPlayer(policy, clock=lambda: self.now)
+        self.begin()
+
+    def begin(self) -> None:
+        self.player.begin()
+
+    def __call__(self, number: float, component: str = NAMES[-1]) -> float | None:
+        seen = {key: np.zeros(spec.shape, spec.dtype) for key, spec in CONTRACT.interface.observation.items()}
+        seen["proprio"][0] = number
+        self.now += STEP
+        action = self.player.action(seen)
+        if action is None:
+            time.sleep(0.03)  # inference
+            self.now += 0.5 * STEP
+            action = self.player.later()
+            self.now -= 0.5 * STEP
+        return None if action is None else round(float(action[NAMES.index(component)]), 3)
 
 
-def play(player: ChunkPlayer, number: float, component: str = NAMES[-1]) -> float | None:
-    action = player.action(seen(number))
-    time.sleep(0.03)  # inference
-    return None if action is None else round(float(action[NAMES.index(component)]), 2)
-
-
-def test_a_chunk_goes_on_where_time_is_and_is_renewed_before_it_ends() -> None:
+def test_a_chunk_begins_in_the_step_of_its_observation_and_is_followed_by_the_next() -> None:
     policy = Counting()
-    player = ChunkPlayer(policy)
-    played = [play(player, k) for k in range(8)]
-    # Seen at 0, played from its second action at 1; the next was seen at 3, the next at 6.
-    assert played == [None, 0.01, 0.02, 0.03, 3.01, 3.02, 3.03, 6.01]
-    player.begin()
-    assert [play(player, k) for k in range(20, 22)] == [None, 20.01] and policy.begun == 2
+    play = Played(policy)
+    assert [play(k) for k in range(9)] == [0.0, 0.001, 0.002, 0.003, 0.04, 0.041, 0.042, 0.043, 0.08]
+    play.begin()
+    assert [play(k) for k in range(20, 22)] == [0.2, 0.201] and policy.begun == 2
     # What was asked before is of no use afterwards.
     policy.gate.clear()
-    player.begin()
-    play(player, 40)
-    player.begin()
+    play.begin()
+    play(40)
+    play.begin()
     policy.gate.set()
     time.sleep(0.1)
-    assert [play(player, k) for k in range(20, 22)] == [None, 20.01]
-    # One that is late: the tail, then its last action for a moment, then stillness.
-    policy.gate.clear()
-    late = [play(player, 22 + k) for k in range(8)]
-    assert late == [20.02, 20.03, 20.04, 20.05, *(20.05,) * GRACE, None, None]
-    policy.gate.set()
-    time.sleep(0.1)
-    assert play(player, 30) is not None
+    assert [play(k) for k in range(20, 24)] == [0.2, 0.201, 0.202, 0.203]
     policy.fails = True
     with pytest.raises(RobolearnError, match="broken"):
         for k in range(20):
-            play(player, 31 + k)
-    player.close()
+            play(24 + k)
+    play.player.close()
 
 
-def test_displacements_go_on_where_the_arm_is() -> None:
-    player = ChunkPlayer(Rising())
-    # Nothing was executed while the first was computed. The next was seen before .3, which is .1 + .2 of its own way:
-    # its third step, blended by half with .4 of the first; what is lacking then is .35.
-    assert [play(player, k, "dx") for k in range(7)] == [None, 0.1, 0.2, 0.3, 0.35, 0.35, 0.5]
-    # Somebody else moved the arm: what was executed before does not count.
-    player.begin()
-    assert [play(player, k, "dx") for k in range(20, 24)] == [None, 0.1, 0.2, 0.3]
-    player.close()
-
-
-def test_an_arm_whose_next_chunk_is_late_stays_where_it_is() -> None:
-    """As the streamer holds its set-point: no displacement beyond the end of the prediction."""
+def test_a_chunk_that_is_late_stops_the_arm_as_in_a_deployment() -> None:
+    """Held for a control step, then not any more; what comes later changes nothing until it begins anew."""
     policy = Rising()
-    player = ChunkPlayer(policy)
-    play(player, 0, "dx")
+    play = Played(policy)
+    assert [play(k, "dx") for k in range(3)] == [0.1, 0.2, 0.3]
     policy.gate.clear()
-    assert [play(player, k, "dx") for k in range(1, 9)] == [0.1, 0.2, 0.3, 0.4, 0.5, *(0.0,) * GRACE, None]
+    assert [play(k, "dx") for k in range(3, 5)] == [0.4, None] and not play.player.stopped
+    assert play(5) is None and "more than 50 ms late" in play.player.stopped
     policy.gate.set()
+    time.sleep(0.1)
+    assert [play(k, "dx") for k in range(6, 8)] == [None, None] and play.player.stopped
+    play.begin()
+    assert [play(k, "dx") for k in range(2)] == [0.1, 0.2] and not play.player.stopped
+    play.player.close()
+
+
+def test_a_chunk_that_is_not_finite_stops_the_arm() -> None:
+    policy = Counting()
+    play = Played(policy)
+    policy.act = lambda observation: np.full((1, 6, len(NAMES)), np.nan)  # type: ignore[method-assign]
+    assert play(0) is None and "not finite" in play.player.stopped
+    play.player.close()
+
+
+def test_a_player_that_stops_lets_go_of_the_dead_man_until_start(rig: RecordingRig, player: Player) -> None:
+    rig.record()
+    rig.steps(5)
+    player.stopped = "action chunk ran out"
+    rig.until(lambda: rig.state is not SafetyState.ARMED, 1.0)
+    rig.run(2.0)
+    assert rig.state in (SafetyState.DISARMED, SafetyState.LATCHED) and rig.paper.discarded
+    rig.follow()  # START begins anew, with the player
+
+
+class Late:
+    """A queue of chunks that come `latency` after they were asked for, by the clock of a rig."""
+
+    def __init__(self, rig: RecordingRig, latency: float) -> None:
+        self.rig, self.latency, self.made = rig, latency, deque[tuple[float, Any]]()
+
+    def put(self, item: Any) -> None:
+        self.made.append((self.rig.now + self.latency - 1e-6, item))
+
+    def empty(self) -> bool:
+        return not self.made or self.made[0][0] > self.rig.now
+
+    def get(self) -> Any:
+        return self.made.popleft()[1]
+
+
+@pytest.mark.parametrize(("latency", "tail"), [(0.015, 0), (0.04, 0), (0.1, 3), (0.2, 5)])
+def test_a_policy_means_the_same_as_in_a_deployment(latency: float, tail: int) -> None:
+    """The streamer of a deployment has the same joint states, and each chunk when the recorder has it: the set-points
+    of both are the same at every tick, for displacements that are blended and continued too."""
+
+    class Winding(Counting):
+        calls = 0
+
+        def act(self, observation: Observation) -> ActionChunk:
+            rng = np.random.default_rng(self.calls)
+            self.calls += 1
+            return rng.uniform(-0.4, 0.4, (1, self._length, len(NAMES))).astype(np.float32)
+
+    player = ChunkPlayer(Winding(4, 8), clock=lambda: rig.now)
+    rig = RecordingRig(wrap=lambda hand: Supervised(hand, player, CONTRACT.interface, hand._clock))
+    rig.hand.engaged = False
+    predictor, asked, targets, streamed = player._predictor, dict[float, float](), list[Any](), list[Any]()
+    predictor._tail_steps, player._done = tail, Late(rig, latency)  # type: ignore[assignment]
+    streamer = Streamer(CONTRACT, streamed.append, clock=lambda: rig.now, wall=lambda: rig.now)
+    streamer.joints = rig.observer.joints
+    streamer.safety("armed")
+    ask, accept, send = predictor.ask, player._stream.accept, rig.send_target
+
+    def ask_now(stamp: float, *seen: Any) -> None:
+        asked[stamp] = rig.now
+        ask(stamp, *seen)
+        while predictor._busy:
+            time.sleep(1e-4)
+
+    def both(stamp: float, wall: float, *chunk: Any) -> None:
+        accept(stamp, wall, *chunk)
+        streamer.chunk(round(1e9 * asked[stamp]), *chunk)
+
+    def sent(positions: np.ndarray, stamp_ns: int) -> None:
+        targets.append(positions.copy())
+        send(positions, stamp_ns)
+
+    predictor.ask, player._stream.accept, rig.send_target = ask_now, both, sent  # type: ignore[method-assign]
+    rig.until(lambda: rig.phase is Phase.WAITING)
+    rig.record()
+    made: list[np.ndarray] = []
+    for _ in range(round(30 * STEP / PERIOD)):
+        streamed.clear()
+        rig.tick()
+        streamer.heartbeat()
+        streamer.tick()
+        for what in streamed:
+            assert isinstance(what, StreamTarget), what
+            assert np.allclose(targets[-1], what.positions, rtol=0, atol=1e-6)  # an action has 24 bits here
+            made.append(what.positions)
+    assert len(np.unique(np.round(made, 9), axis=0)) > 20 and len(asked) > 4
+    assert rig.state is SafetyState.ARMED and not player.stopped, rig.supervisor.filter.reason
+    rows = [action for _, action, _, _ in rig.paper.rows]
+    assert np.abs(rows).max() > 0.1, "and they are what is stored"
     player.close()
 
 
