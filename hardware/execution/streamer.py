@@ -124,13 +124,7 @@ class ActionChunkBuffer:
         self.reason = reason
 
     def accept(
-        self,
-        stamp: float,
-        wall: float,
-        names: Sequence[str],
-        actions: Any,
-        times: NDArray,
-        sender: object = None,
+        self, stamp: float, wall: float, names: Sequence[str], actions: Any, times: NDArray, sender: object = None
     ) -> None:
         """Take a chunk, which replaces the one before from its first action on that has not elapsed.
 

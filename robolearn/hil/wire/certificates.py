@@ -17,15 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 from robolearn.core import BadInput
 from robolearn.hil.wire.security import CA, TOKEN, new_token
 from robolearn.io.atomic import write_private
-from robolearn.io.certificates import (
-    common_name,
-    host_name,
-    key_pem,
-    new_key,
-    pem,
-    server_or_client,
-    signed,
-)
+from robolearn.io.certificates import common_name, host_name, key_pem, new_key, pem, server_or_client, signed
 from robolearn.io.paths import check_folder
 
 DAYS = 825
