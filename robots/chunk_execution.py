@@ -261,11 +261,13 @@ class ChunkStep:
     Attributes:
       index: of the action in its chunk.
       action: (Da,) in [-1, 1].
+      fresh: it begins now.
       held: the chunk is over, and its last action is kept for a short while.
     """
 
     index: int
     action: Array
+    fresh: bool = False
     held: bool = False
 
 
@@ -331,10 +333,10 @@ class ChunkExecutor:
         index = self._index(elapsed)
         if index < length:
             action = self._chunk[index]
-            if self._running != index:
-                self._running = index
+            fresh, self._running = self._running != index, index
+            if fresh:
                 self.executed.add(now, action)
-            return ChunkStep(index, action)
+            return ChunkStep(index, action, fresh)
         if elapsed <= length * self._period + self._grace:
             return ChunkStep(length - 1, self._chunk[-1], held=True)
         self._chunk = None

@@ -26,7 +26,7 @@ from hardware.execution.setpoints import SetPoints
 from hardware.observing.observer import JointReader
 from hardware.observing.timing import Latencies
 from robolearn.core import BadInput, RobolearnError
-from robots.chunk_execution import ActionParts, ChunkExecutor
+from robots.chunk_execution import ActionParts, ChunkExecutor, ChunkStep
 from robots.stations import Contract
 
 Array = NDArray[np.float64]
@@ -37,23 +37,6 @@ FUTURE_S = 0.05  # clocks of two machines may differ by this much
 
 class ChunkRefused(RobolearnError):
     """A chunk that must not be executed; the message is the reason."""
-
-
-@dataclass(frozen=True)
-class StreamedStep:
-    """The action of this moment.
-
-    Attributes:
-      stamp: of the observation behind it [s].
-      index: which action of its chunk; with `stamp` it identifies the step.
-      action: (Da,) in [-1, 1].
-      held: the chunk is over, and its last set-point is kept for a short while.
-    """
-
-    stamp: float
-    index: int
-    action: Array
-    held: bool = False
 
 
 class ActionChunkBuffer:
@@ -71,6 +54,7 @@ class ActionChunkBuffer:
 
     Attributes:
       reason: why there is no action now; empty while there is one.
+      stamp: of the newest chunk's observation [s].
       latency_s: between the last chunk's observation and its arrival.
     """
 
@@ -105,7 +89,7 @@ class ActionChunkBuffer:
             blend=blend,
             kept=2 * longest,
         )
-        self._last_stamp = -math.inf
+        self.stamp = -math.inf
         self._sender: object = None
 
     @property
@@ -116,7 +100,7 @@ class ActionChunkBuffer:
     def clear(self, reason: str = "no action chunk yet") -> None:
         """Empty the buffer: the chunk, the order of stamps and the sender."""
         self.halt(reason)
-        self._last_stamp, self._sender = -math.inf, None
+        self.stamp, self._sender = -math.inf, None
 
     def halt(self, reason: str) -> None:
         """Drop the chunk; later ones are still held to the order of stamps."""
@@ -154,22 +138,20 @@ class ActionChunkBuffer:
                 f"action chunk is too late: {age:.3f} s after its observation, and it lasts "
                 f"{len(values) * self.period_s:.3f} s"
             )
-        if stamp <= self._last_stamp:
+        if stamp <= self.stamp:
             raise ChunkRefused(
-                f"action chunk is out of order: its observation is {self._last_stamp - stamp:.3f} s older than the last"
+                f"action chunk is out of order: its observation is {self.stamp - stamp:.3f} s older than the last"
             )
         self._executor.put(values, now - age, now)
-        self._last_stamp, self._sender, self.latency_s, self.reason = stamp, sender, age, ""
+        self.stamp, self._sender, self.latency_s, self.reason = stamp, sender, age, ""
 
-    def step(self) -> StreamedStep | None:
+    def step(self) -> ChunkStep | None:
         """The action of this moment, or None: there is no chunk, or it ran out just now; which, is in `reason`."""
         if not self._executor.running:
             return None
-        step = self._executor.step(self._clock())
-        if step is None:
+        if (step := self._executor.step(self._clock())) is None:
             self.halt(f"action chunk ran out: the next is more than {1000 * self.grace_s:.0f} ms late")
-            return None
-        return StreamedStep(self._last_stamp, step.index, step.action, step.held)
+        return step
 
     def _values(self, names: Sequence[str], actions: Any, times: NDArray) -> Array:
         if tuple(names) != self.names:
@@ -261,7 +243,7 @@ class Streamer:
         self._send, self._clock, self._wall = send, clock, wall
         self._armed_at = 0.0  # by the clock of stamps
         self._alive_at = math.inf  # of the policy's last heartbeat; infinite: none since the arm was armed
-        self._step: tuple[float, int] = (0.0, -1)
+        self._begins = False  # the first action of a chunk is still to come
         self._target = np.zeros(len(self.names))
         self._observed_ns = 0  # stamp of the chunk that runs
         self._arrival = Latencies()
@@ -275,7 +257,7 @@ class Streamer:
         if arming == self.arming:
             return
         self.stream.clear("" if arming else "not armed")
-        self.stopped, self._step = "", (0.0, -1)
+        self.stopped = ""
         self._armed_at, self._alive_at = self._wall(), math.inf
         self.arming = arming
 
@@ -299,7 +281,7 @@ class Streamer:
             self.halt(str(error))
             return
         self._chunks += 1
-        self._observed_ns = stamp_ns
+        self._observed_ns, self._begins = stamp_ns, True
         self._arrival.add(self.stream.latency_s)
 
     def heartbeat(self) -> None:
@@ -336,13 +318,12 @@ class Streamer:
         if step is None:
             self.halt(self.stream.reason)
             return
-        if not step.held and (step.stamp, step.index) != self._step:
+        if step.fresh:
             assert self.joints.q is not None
-            fresh = step.stamp != self._step[0]
-            self._step = (step.stamp, step.index)
             self._target = self._set_points.target(self.joints.q, step.action)
-            if fresh:
-                self._first.add(self._wall() - step.stamp)
+            if self._begins:
+                self._begins = False
+                self._first.add(self._wall() - 1e-9 * self._observed_ns)
         self._send(StreamTarget(self._target, self._observed_ns))
 
     def halt(self, reason: str) -> None:

@@ -48,7 +48,6 @@ class ChunkPlayer:
         self._period = 1.0 / interface.control_hz
         self._turn = self._count = 0
         self._due, self._begun = math.inf, 0.0  # by `clock`: the next control step, this one
-        self._played: tuple[float, int] | None = None
         self._stream = ActionChunkBuffer(
             self._names,
             self._period,
@@ -65,7 +64,7 @@ class ChunkPlayer:
         self._turn += 1
         self._predictor.begin(self._turn)
         self._stream.clear()
-        self._due, self._played, self.stopped = math.inf, None, ""
+        self._due, self.stopped = math.inf, ""
 
     def action(self, observation: Mapping[str, NDArray]) -> NDArray[np.float32] | None:
         """(Da,) for this control step; None while there is none: see `later`.
@@ -104,14 +103,9 @@ class ChunkPlayer:
                     self._stop(str(error))
         ran = self._stream.running
         step = self._stream.step()
-        if step is None:
-            if ran:
-                self._stop(self._stream.reason)
-            return None
-        if step.held or (step.stamp, step.index) == self._played:
-            return None
-        self._played = step.stamp, step.index
-        return step.action.astype(np.float32)
+        if ran and step is None:
+            self._stop(self._stream.reason)
+        return step.action.astype(np.float32) if step is not None and step.fresh else None
 
     def close(self) -> None:
         """End the thread of the inference; more than once is no fault."""

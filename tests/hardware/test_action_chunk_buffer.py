@@ -272,7 +272,7 @@ def test_whatever_arrives_when_steps_follow_time(gaps: list[float], ages: list[f
             if step is None:
                 assert wall - latest > 6 * DT + DT - 1e-3
             else:
-                assert step.stamp == latest and np.abs(step.action).max() <= 1.0
+                assert stream.stamp == latest and np.abs(step.action).max() <= 1.0
                 assert (
                     step.index == min(int((wall - latest) / DT + 1e-5), 5)
                     or abs((wall - latest) / DT - round((wall - latest) / DT)) < 1e-4
