@@ -107,7 +107,7 @@ class Predictor:
             self._due, self._look, self.fault = -math.inf, math.inf, ""
 
     def overdue(self, stamp: float) -> float:
-        """How long after the one that is wanted next the observation of `stamp` is [s]; −∞ where none is wanted."""
+        """Time from the stamp that is wanted next to `stamp` [s]; −∞ where none is wanted."""
         if not self._turn or self._busy or self.fault:
             return -math.inf
         return stamp - min(self._due, self._look)

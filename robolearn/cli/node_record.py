@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from hardware.node_parameters import RecordParameters, TeleopParameters, parameter_names
-from robolearn.cli.teleop_flags import device_options, teleop_parameters, teleop_values
+from robolearn.cli.choices import DemoQuality, SimTask, Station, Teleop
+from robolearn.cli.teleop_flags import device_options, teleop_parameters, teleop_values, with_teleop_flags
 from robolearn.core import BadInput, Interface, Policy
 
 if TYPE_CHECKING:
@@ -22,29 +23,25 @@ if TYPE_CHECKING:
     from robots.stations import Contract
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+@with_teleop_flags
 class RecordingSetup:
-    """A recording: task, arm, device.
+    """A recording: task, arm, device."""
 
-    Attributes:
-      robot: a contract's name or file.
-      teleop: the device.
-      task: in words; empty on the simulated arm: those of its task.
-      cameras: of the contract's; None: all of them, on the simulated arm none.
-      sim_task: of the simulated arm.
-      seed: of the script's choices.
-      quality: of the script.
-      options: flag → value, of all teleoperators.
-    """
-
-    robot: str
-    teleop: str
+    robot: Station = "sim"
+    """The robot contract, by name or as a file of your own."""
+    teleop: Teleop = "keyboard"
+    """Your device; scripted: none, the simulated arm acts by itself."""
     task: str = ""
+    """The task in words; on the simulated arm those of --sim-task."""
     cameras: tuple[str, ...] | None = None
-    sim_task: str = "lift"
+    """Cameras of the contract; all by default, on the simulated arm (front, wrist) none."""
+    sim_task: SimTask = "lift"
+    """On the simulated arm."""
     seed: int = 0
-    quality: str = "expert"
-    options: dict[str, Any] = field(default_factory=dict)
+    """Of the simulated arm's starts and of the script's choices."""
+    quality: DemoQuality = "expert"
+    """Quality of the script's demonstrations."""
 
     @property
     def scripted(self) -> bool:
@@ -80,7 +77,7 @@ class RecordingSetup:
         """The device, open; a script plays the simulated arm alone."""
         from hardware.teleop import make_device
 
-        options = device_options(self.teleop, self.options)
+        options = device_options(self.teleop, teleop_values(self))
         if self.scripted:
             from sim.experts import make_expert
 
@@ -175,7 +172,7 @@ def _teleop_node() -> Any:
     from hardware.teleop.wrapped import reconnecting
 
     def make_device(contract: Contract, name: str) -> Device:
-        device = RecordingSetup(contract.name, name, options=teleop_values(node.parameters)).device(contract)
+        device = RecordingSetup(robot=contract.name, teleop=name, **teleop_values(node.parameters)).device(contract)
         return reconnecting(device, device)
 
     node = TeleopNode(make_device, defaults=teleop_parameters(TeleopParameters)())
@@ -197,16 +194,9 @@ def _record_node(stack: ExitStack) -> Any:
             raise BadInput("parameter view", got=asked, available=get_args(TeleopView))
         view = chosen(asked, p.device)
         check_view(view)
-        setup = RecordingSetup(
-            p.contract,
-            p.device,
-            task=p.task,
-            cameras=tuple(p.cameras.replace(",", " ").split()) or None,
-            sim_task=p.sim_task,
-            seed=p.seed,
-            quality=p.quality,
-            options=teleop_values(p),
-        )
+        cameras = tuple(p.cameras.replace(",", " ").split()) or None
+        given: dict[str, Any] = {name: getattr(p, name) for name in ("task", "sim_task", "seed", "quality")}
+        setup = RecordingSetup(robot=p.contract, teleop=p.device, cameras=cameras, **given, **teleop_values(p))
         contract = setup.contract()
         task, own = setup.words(contract), setup.device(contract)
         device = viewed(reconnecting(own, own), own, view, contract.robot, p.host, p.port)

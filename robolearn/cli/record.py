@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import logging
-import logging.handlers
-import queue
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.choices import DemoQuality, SimTask, Station, Teleop
 from robolearn.cli.node_record import RecordingSetup, make_writer, open_supervised, supervised
-from robolearn.cli.teleop_flags import shows_in_terminal, teleop_values, with_teleop_flags
+from robolearn.cli.teleop_flags import shows_in_terminal
 from robolearn.cli.view import TeleopView, check_view, chosen, viewed
 from robolearn.runs.command import Command, at_least, check_seed
 
-START_S = 120.0  # for everything to come up: on a busy machine the imports of the nodes alone take half a minute
-
 
 @dataclass(frozen=True, kw_only=True)
-@with_teleop_flags
-class Record(Command):
+class Record(RecordingSetup, Command):
     """Record demonstrations: you move the arm, every command goes through the safety filter, what was done is stored.
 
     START arms the arm and records; SUCCESS or FAILURE ends the episode; DISCARD drops it, REDO drops it and begins
@@ -36,31 +30,17 @@ class Record(Command):
     records.
     """
 
-    robot: Station = "sim"
-    """The robot contract, by name or as a file of your own."""
-    teleop: Teleop = "keyboard"
-    """Your device; scripted: none, the simulated arm acts by itself."""
     policy: Path | None = None
     """A policy that moves the arm while you watch, a run or its checkpoint folder: hold the dead-man's switch of the
     device to take over, let go to hand back. Your steps are stored as interventions."""
-    task: str = ""
-    """The task in words; on the simulated arm those of --sim-task."""
     episodes: int = 10
     """Number of episodes; with --resume: of the whole data set in the end."""
     out: Path
     """The data set's folder."""
     resume: bool = False
     """Go on with an existing data set."""
-    cameras: tuple[str, ...] | None = None
-    """Cameras of the contract; all by default, on the simulated arm (front, wrist) none."""
     seconds: float = 60.0
     """Longest episode [s]; it is then stored as a failure."""
-    sim_task: SimTask = "lift"
-    """On the simulated arm."""
-    seed: int = 0
-    """Of the simulated arm's starts and of the script's choices."""
-    quality: DemoQuality = "expert"
-    """Quality of the script's demonstrations."""
     view: TeleopView = "auto"
     """View of the arm, the task's bodies and the cameras: browser prints the address of a page, window opens it,
     none; auto: browser for devices without a page of their own at a terminal, else none. --teleop browser has a
@@ -94,18 +74,14 @@ class Record(Command):
         view = chosen(self.view, self.teleop)
         check_view(view)
         begun = time.perf_counter()
-        setup = RecordingSetup(
-            self.robot, self.teleop, self.task, self.cameras, self.sim_task, self.seed, self.quality,
-            teleop_values(self),
-        )  # fmt: skip
-        contract = setup.contract()
+        contract = self.contract()
         # Before what a device lacks: a terminal would not help a policy of another arm.
         policy = None if self.policy is None else open_supervised(self.policy, contract)
-        task = setup.words(contract)
+        task = self.words(contract)
         prepare()
         choose_domain(self.domain, contract.simulated)
         with searched_before():
-            device = own = setup.device(contract)  # before anything is written or started: it may not be there
+            device = own = self.device(contract)  # before anything is written or started: it may not be there
             if policy is not None:
                 device = supervised(device, policy, contract, self.seed, task)
             device = viewed(reconnecting(device, own), own, view, contract.robot, self.host, self.port)
@@ -131,25 +107,18 @@ class Record(Command):
 
     def _record(self, contract: Any, device: Any, writer: Any, task: str) -> dict[str, Any]:
         from hardware.recording import Session
-        from hardware.ros2.environment import make_room_for_pictures
-        from hardware.ros2.process import host
-        from hardware.ros2.record_node import RecordNode
         from robolearn.core import RobolearnError
-        from robolearn.deploy import StackProcesses
-        from robolearn.deploy.processes import arm_programs, enclave, may_be_realtime
+        from robolearn.deploy.recorder import START_S, run_recorder, station_nodes
         from robolearn.runs import Progress
 
         first = writer.episodes
         wanted = max(self.episodes - first, 0)
         if not wanted:
-            return self._result(contract, writer, task, first, None)
-        make_room_for_pictures()
+            return self._result(contract, writer, task, None)
         logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-record-"))
         # A resumed recording must not meet the starts of the first part again.
         seed = self.seed * 1_000_003 + first
-        programs = arm_programs(contract, self.robot, self.realtime_priority, self.enclaves, self.sim_task, seed)
-        nodes = StackProcesses(programs, logs, {"OMP_NUM_THREADS": "1"})
-        failed, node = True, None
+        failed = True
         progress = Progress(f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json)
         if screen := shows_in_terminal(self.teleop) and sys.stderr.isatty():
             logging.getLogger("hardware.teleop.teleoperation").setLevel(logging.WARNING)
@@ -159,22 +128,17 @@ class Record(Command):
             if not screen:
                 progress(episodes.recorded, {"successes": episodes.successes, "state": episodes.message})
 
-        def make_node() -> Any:
-            nonlocal node
-            session = Session(
-                contract, device, contract.interface, writer, task, wanted, first=first, limit_s=self.seconds,
-                start_s=START_S, simulated=contract.simulated, judged=self.teleop == "scripted", watch=watch,
-            )  # fmt: skip
-            priority = self.realtime_priority if may_be_realtime() else 0
-            node = RecordNode(lambda _: session, contract=contract, overrides={"realtime_priority": priority})
-            return node
-
+        session = Session(
+            contract, device, contract.interface, writer, task, wanted, first=first, limit_s=self.seconds,
+            start_s=START_S, simulated=contract.simulated, judged=self.scripted, watch=watch,
+        )  # fmt: skip
+        own = {"priority": self.realtime_priority, "enclaves": self.enclaves}
         try:
-            with nodes, unhurried_logs(), nullcontext() if screen else progress:
-                if host(make_node, [sys.argv[0], *enclave(contract, "record", self.enclaves)]):
-                    raise RobolearnError("the recording failed; its log says why")
-            if bad := {name: code for name, code in nodes.codes.items() if code}:
-                raise RobolearnError(f"nodes that did not end cleanly: {bad}")
+            with (
+                station_nodes(contract, self.robot, logs, task=self.sim_task, seed=seed, **own) as nodes,
+                nullcontext() if screen else progress,
+            ):
+                node = run_recorder(session, **own)
             failed = False
         except RobolearnError as error:
             error.add_note(f"{writer.episodes} episodes are safe in {self.out}; logs: {logs}")
@@ -182,46 +146,24 @@ class Record(Command):
         finally:
             if self.logs is None and not failed:
                 shutil.rmtree(logs, ignore_errors=True)
-        assert node is not None
         if node.interrupted:
             raise KeyboardInterrupt
-        return self._result(contract, writer, task, first, node)
+        return self._result(contract, writer, task, node)
 
-    def _result(self, contract: Any, writer: Any, task: str, first: int, node: Any) -> dict[str, Any]:
-        from robolearn.deploy.deployment import number
+    def _result(self, contract: Any, writer: Any, task: str, node: Any) -> dict[str, Any]:
+        from robolearn.deploy.recorder import arm_result
 
-        report = node.report.values if node is not None and node.report else {}
-        monitor = node.monitor if node is not None else {}
-        recording = node.recording if node is not None else None
-        episodes = recording.episodes if recording is not None else None
+        recording = None if node is None else node.recording
+        counts = ("recorded", "successes", "dropped")
+        nothing = {"latency_ms": {"p50": None, "p99": None}, "late_steps": 0, "violations": None, "monitor": None}
         return {
             "dataset": str(self.out),
             "robot": contract.name,
             "teleop": self.teleop,
             "task": task,
             "episodes": writer.episodes,
-            "recorded": episodes.recorded if episodes is not None else 0,
-            "successes": episodes.successes if episodes is not None else 0,
-            "dropped": episodes.dropped if episodes is not None else 0,
+            **{key: 0 if recording is None else getattr(recording.episodes, key) for key in counts},
             "frames": writer.frames,
-            "latency_ms": {p: number(report.get(f"latency_{p}_ms")) for p in ("p50", "p99")},
-            "late_steps": recording.late_steps if recording is not None else 0,
-            "violations": monitor.get("violations"),
-            "monitor": monitor or None,
-            "wall_s": {"store": max(recording.store_s, default=None) if recording is not None else None},
+            **(nothing if node is None else arm_result(node)),
+            "wall_s": {"store": None if recording is None else max(recording.store_s, default=None)},
         }
-
-
-@contextmanager
-def unhurried_logs() -> Iterator[None]:
-    """Write log lines in a thread of their own: a terminal that stands still must not stop the arm."""
-    root, lines = logging.getLogger(), queue.SimpleQueue()
-    handlers = list(root.handlers)
-    listener = logging.handlers.QueueListener(lines, *handlers)
-    root.handlers = [logging.handlers.QueueHandler(lines)]
-    listener.start()
-    try:
-        yield
-    finally:
-        listener.stop()
-        root.handlers = handlers

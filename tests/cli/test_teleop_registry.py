@@ -74,7 +74,7 @@ from robolearn.cli.teleop_flags import teleop_parameters, teleop_values
 from robolearn.cli.record import Record
 from robots.stations import load_contract
 record = Record(out="x", teleop="dummy", dummy_channel=7)
-device = RecordingSetup("sim", "dummy", options=teleop_values(record)).device(load_contract("sim"))
+device = RecordingSetup(robot="sim", teleop="dummy", **teleop_values(record)).device(load_contract("sim"))
 print(json.dumps([device.channel, teleop_parameters(TeleopParameters)().dummy_channel, "dummy" in people()]))
 """
     assert json.loads(with_dummy(tmp_path, code)) == [7, 3, True]

@@ -21,7 +21,6 @@ from robolearn.runs.command import Command, at_least, check_seed, peek
 Operators = Literal["none", "scripted"]
 TASK = "peg_insert_tight"
 ENV_STEPS = 24_000  # twenty minutes at 20 Hz
-OWN_DELAY = "an arm has a delay of its own"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.hil.arguments import OWN_DELAY, ActorArguments, LearnerArguments, WorldArguments, actor_result
+from robolearn.cli.hil.arguments import ActorArguments, LearnerArguments, WorldArguments, actor_result
 from robolearn.cli.hil.preflight import check_policy_fits, check_terminal
 from robolearn.cli.hil.summary import actor_lines, learner_lines, lines, print_lines
 from robolearn.core import BadInput, check_compatible
@@ -52,7 +52,7 @@ class HilRun(LearnerArguments, WorldArguments):
         if self.live and self.pace != "realtime":
             raise BadInput("--pace", got=self.pace, expected="realtime beside a person or an arm")
         if self.robot and (delay := getattr(self.settings, "delay_steps", 0)):
-            raise BadInput("--delay-steps", got=f"{delay} beside --robot", expected=f"0: {OWN_DELAY}")
+            raise BadInput("--delay-steps", got=f"{delay} beside --robot", expected="0: an arm has a delay of its own")
         if self.reward == KEY and not self.teleop and self.console is None:
             raise BadInput("--reward", got=KEY, expected="an operator who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)

@@ -50,10 +50,11 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     import torch
 
     from policies.storage.checkpoint import load_chunk_policy
-    from robolearn.cli.hil.arm import open_arm_actor, station_of
+    from robolearn.cli.hil.arm import people, station_of
     from robolearn.cli.hil.commands import NICE, HilActor
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import Program, StackProcesses
+    from robolearn.hil.arm import ArmActor
     from robolearn.hil.link import opened
     from robolearn.hil.processes import LOGS, SPOOL
     from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
@@ -99,7 +100,10 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
         if not link.finished:
             processes.check()
 
-    return open_arm_actor(actor, base, contract, outbox, link, config, stack, check)
+    device, console = stack.enter_context(people(actor, contract, base))
+    parts = ArmActor(base, contract, outbox, link, config, device, console, actor.task, actor.seconds, check)
+    stack.callback(parts.close)
+    return parts
 
 
 if __name__ == "__main__":

@@ -1,0 +1,144 @@
+"""The actor on an arm, put together: the learner's policy, the person's device, the recording whose steps it sends."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+from hardware.recording import Session
+from hardware.teleop import Device
+from hardware.teleop.chunk_player import ChunkPlayer
+from hardware.teleop.supervised import Supervised
+from policies.policy import ChunkPolicy
+from robolearn.core import BadInput, Interface
+from robolearn.deploy import StackProcesses
+from robolearn.deploy.recorder import START_S, arm_result, run_recorder
+from robolearn.hil.actor import ActorResult, Periods
+from robolearn.hil.agent import DoubleBufferedPolicy
+from robolearn.hil.arm_recording import ENDLESS, HilRecording, LearnedPolicy, OutboxWriter
+from robolearn.hil.link import Link, opened
+from robolearn.hil.operator_console import OperatorConsole
+from robolearn.hil.outbox import Outbox
+from robolearn.hil.processes import stopping
+from robolearn.hil.settings import LearnerConfig
+from robolearn.hil.wire.messages import Period
+from robolearn.rewards.choice import TASK
+from robots.stations import Contract
+
+
+def observed(contract: Contract, base: ChunkPolicy) -> Interface:
+    """Observed features of the station: those of the policy, and the arm's state, which the person's device needs."""
+    offered, wanted = contract.interface, {*base.interface.observation, "proprio"}
+    return dataclasses.replace(
+        offered, observation={key: spec for key, spec in offered.observation.items() if key in wanted}
+    )
+
+
+class ArmActor:
+    """Parts of the recording node of an actor.
+
+    Args:
+      base: the policy that the learner's weights go into.
+      link: open, and not started; it is.
+      device: of the person, open.
+      console: of the operator, or None.
+      task: in words.
+      limit_s: longest episode [s].
+      check: called ten times a second; raises where something that the arm needs has died.
+
+    Attributes:
+      session, make: of the recording.
+      writer: of its steps into the outbox.
+      periods: of its control steps.
+
+    Raises:
+      BadInput: the learner's settings do not suit an arm.
+    """
+
+    def __init__(
+        self,
+        base: ChunkPolicy,
+        contract: Contract,
+        outbox: Outbox,
+        link: Link,
+        config: LearnerConfig,
+        device: Device,
+        console: OperatorConsole | None,
+        task: str,
+        limit_s: float,
+        check: Callable[[], None],
+    ) -> None:
+        if config.pace != "realtime":
+            raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside an arm")
+        if delay := getattr(config.settings, "delay_steps", 0):
+            raise BadInput("learner", got=f"--delay-steps {delay}", expected="0: an arm has a delay of its own")
+        buffered = DoubleBufferedPolicy(lambda: config.settings.build(base, seed=config.seed))
+        self.periods = Periods()
+        link.measure = self.periods.measured
+        link.start(buffered)
+        policy = LearnedPolicy(buffered, base.interface, base.execute_steps)
+        player = ChunkPlayer(policy, config.seed, simulated=contract.simulated)
+        supervised = Supervised(device, player, contract.interface)
+        self.close = supervised.close
+        self.writer = OutboxWriter(outbox, tuple(base.interface.observation), link)
+        self.session = Session(
+            contract, supervised, observed(contract, base), self.writer, task, ENDLESS, limit_s=limit_s,
+            start_s=START_S, simulated=contract.simulated, watch=lambda _: check(),
+        )  # fmt: skip
+        self.make = partial(
+            HilRecording, link=link, buffered=buffered, hold=supervised.hold, periods=self.periods, console=console,
+            by_task=contract.simulated and config.reward == TASK,
+        )  # fmt: skip
+
+
+def act_on_arm(
+    base: ChunkPolicy,
+    contract: Contract,
+    outbox: Outbox,
+    link: Link,
+    station: Callable[[int], AbstractContextManager[StackProcesses]],
+    people: AbstractContextManager[tuple[Device, OperatorConsole | None]],
+    *,
+    task: str,
+    limit_s: float,
+    priority: int,
+    enclaves: bool,
+) -> tuple[ActorResult, Period, dict[str, Any]]:
+    """Act on the arm of `contract` for the learner of `link` until its run is over, or the person has enough.
+
+    Args:
+      link: not yet open; closed at the end.
+      station: seed of the simulated arm → the station's nodes.
+      people: opens the person's device, and the console or None.
+      task, limit_s: see `ArmActor`.
+      priority, enclaves: of the node, see `robolearn.deploy.recorder.run_recorder`.
+
+    Returns:
+      The result, the period of the control steps, and the arm's part of the command's result.
+
+    Raises:
+      BadInput: the learner refuses, or its settings do not suit an arm.
+      KeyboardInterrupt: it was stopped.
+    """
+    with stopping() as stop, opened(link):
+        config = link.open(stop)
+        if config is None:
+            raise KeyboardInterrupt
+        with contextlib.ExitStack() as stack:
+            nodes = stack.enter_context(station(config.seed * 1_000_003 + len(outbox)))
+            device, console = stack.enter_context(people)
+            actor = ArmActor(base, contract, outbox, link, config, device, console, task, limit_s, nodes.check)
+            stack.callback(actor.close)
+            node = run_recorder(actor.session, priority=priority, enclaves=enclaves, name="hil", make=actor.make)
+        link.drain(1.0)
+        if node.interrupted:
+            raise KeyboardInterrupt
+        assert node.recording is not None
+        writer = actor.writer
+        played = ActorResult(writer.episodes, writer.steps, writer.interventions, quit=not link.finished)
+        arm = {"robot": contract.name, "stops": node.recording.episodes.dropped, **arm_result(node)}
+        return played, actor.periods.measured(), arm
