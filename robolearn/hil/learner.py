@@ -54,6 +54,7 @@ class Learner:
       state: shared with the actors.
       demonstrations: to begin with.
       score: see `RecordedExperience`.
+      awaited: actors that are started beside it: its end waits for them to connect, a minute at most.
     """
 
     def __init__(
@@ -67,9 +68,10 @@ class Learner:
         demonstrations: Iterable[PlayedEpisode],
         options: LearnerOptions | None = None,
         score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
+        awaited: int = 0,
     ) -> None:
         self.run, self.config, self.budget, self.receiver, self.state = run, config, budget, receiver, state
-        self.options = LearnerOptions() if options is None else options
+        self.options, self._awaited = LearnerOptions() if options is None else options, awaited
         self.algorithm = config.settings.build(base, seed=config.seed)
         self.experience = RecordedExperience(self.algorithm, demonstrations, score)
         self.draws = torch.Generator().manual_seed(config.seed)
@@ -262,10 +264,10 @@ class Learner:
     def _inform_actors(self, stop: Callable[[], bool]) -> None:
         """Wait until the actors have received that the run is over; those that are awaited have to connect first."""
         beats, informed = self.state.last_heartbeat, self.state.informed
-        until = time.monotonic() + (COMING_S if len(beats) < self.options.awaited else INFORM_S)
+        until = time.monotonic() + (COMING_S if len(beats) < self._awaited else INFORM_S)
         while not stop() and (now := time.monotonic()) < until:
             gone = all(actor in informed or now - at > ALIVE_S for actor, at in beats.items())
-            if len(beats) >= self.options.awaited and gone:
+            if len(beats) >= self._awaited and gone:
                 return
             time.sleep(IDLE_S)
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from robolearn.core import BadInput
 from robolearn.rl.algorithms import OffPolicyConfig, algorithms
 
 Pace = Literal["lockstep", "realtime"]
-"""lockstep: at each episode's end the actor waits for the learner; what comes out depends on the seed alone. realtime:
-the actor keeps its rate, and the learner does what it can."""
+ENV_STEPS = 24_000  # twenty minutes at 20 Hz
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,23 +40,20 @@ NO_CURRICULUM = CurriculumConfig(free=0.0, free_steps=0, revisit=0.0)
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerConfig:
-    """Settings that the learner decides and its actors share.
-
-    Attributes:
-      algo: the name of an off-policy algorithm in `robolearn.rl.algorithms.ALGORITHMS`.
-      settings: of the algorithm.
-      pace: see `Pace`.
-      seed: of starts, noise and everything else.
-      curriculum: of the operators, where there are any.
-      reward: where rewards come from, see `robolearn.rewards`.
-    """
+    """Settings that the learner decides and its actors share."""
 
     algo: str
+    """The algorithm."""
     settings: OffPolicyConfig
     pace: Pace = "lockstep"
+    """lockstep: the actor waits for the learner at each episode's end, and the outcome depends on the seed alone.
+    realtime: the actor keeps its rate, and never waits."""
     seed: int = 0
+    """Of starts, noise and everything else."""
     curriculum: CurriculumConfig = NO_CURRICULUM
     reward: str = "task"
+    """task: the world's own, and what a person says; key: the person's success key alone; <module>:<Class>: a
+    RewardModel of yours, which scores each episode before it is learned from."""
 
     def to_text(self) -> str:
         """As JSON."""
@@ -71,33 +68,23 @@ class LearnerConfig:
         """
         try:
             values = json.loads(text)
-            kind = algorithms(OffPolicyConfig)[values["algo"]]
-            settings = TypeAdapter(kind).validate_python(values["settings"])
-            if values["pace"] not in ("lockstep", "realtime") or values["settings"].keys() != asdict(settings).keys():
+            settings = TypeAdapter(algorithms(OffPolicyConfig)[values["algo"]]).validate_python(values["settings"])
+            missing = {field.name for field in fields(LearnerConfig)} - values.keys()
+            if missing or values["settings"].keys() != asdict(settings).keys():
                 raise ValueError("other settings")
-            return LearnerConfig(
-                algo=values["algo"],
-                settings=settings,
-                pace=values["pace"],
-                seed=int(values["seed"]),
-                curriculum=TypeAdapter(CurriculumConfig).validate_python(values["curriculum"]),
-                reward=str(values["reward"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ValidationError) as error:
+            return TypeAdapter(LearnerConfig).validate_python(values | {"settings": settings})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise BadInput("the learner's settings", got=str(error).splitlines()[0]) from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Length of a run, which ends with the episode in which one of these is reached.
+    """Length of a run, which ends with the episode in which one of these is reached."""
 
-    Attributes:
-      env_steps: control steps of all actors.
-      episodes: 0 for as many as there are.
-    """
-
-    env_steps: int
+    env_steps: int = ENV_STEPS
+    """Budget of control steps of all actors; the episode in which it is reached is the last."""
     episodes: int = 0
+    """Budget of episodes; 0 for as many as the steps allow."""
 
     def spent(self, env_steps: int, episodes: int) -> bool:
         """True once it is."""
@@ -106,22 +93,37 @@ class Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerOptions:
-    """Options of the learner that change nothing of the outcome in lockstep.
+    """Options of the learner that change nothing of the outcome in lockstep."""
 
-    Attributes:
-      publish_every: updates between two versions of the weights, in real time.
-      checkpoint_s: seconds between two checkpoints.
-      success_window: number of last intervention-free episodes that the success is of.
-      cut_after_s: in real time, the episode of an actor that is silent for so long is cut: its steps are learned from,
-        its outcome is unknown.
-      awaited: actors that are started beside it: its end waits for them to connect, a minute at most.
-    """
-
-    publish_every: int = 50
-    checkpoint_s: float = 30.0
-    success_window: int = 100
     cut_after_s: float = 60.0
-    awaited: int = 0
+    """In real time: the episode of an actor that is silent for so long is learned from without its outcome."""
+    success_window: int = 100
+    """Number of the last intervention-free episodes over which success is counted."""
+    publish_every: int = 50
+    """Updates between two versions of the weights, in real time."""
+    checkpoint_s: float = 30.0
+    """Seconds between two checkpoints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerRun(LearnerConfig, Budget, LearnerOptions):
+    """A learner's run."""
+
+    policy: Path
+    """A run folder or a checkpoint folder: the policy to begin with; its weights stay as they are."""
+    demos: Path | None = None
+    """A data set of demonstrations."""
+    out: Path
+    """The run folder."""
+    device: str = "auto"
+    """Device of the learner: auto, cpu, cuda or cuda:<i>."""
+    resume: bool = False
+    """Go on with the run in --out, exactly."""
+
+    @property
+    def shared(self) -> LearnerConfig:
+        """What actors share of it."""
+        return LearnerConfig(**{field.name: getattr(self, field.name) for field in fields(LearnerConfig)})
 
 
 def episode_seed(seed: int, actor: str, episode: int, use: int) -> int:

@@ -49,12 +49,14 @@ def demonstration(length: int = 20) -> PlayedEpisode:
 class Bench:
     """A learner that is fed by hand."""
 
-    def __init__(self, folder: Path, config: LearnerConfig, *, demos: Any = (), **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, config: LearnerConfig, *, demos: Any = (), awaited: int = 0, **settings: Any
+    ) -> None:
         self.run = Run.create(folder / "run", {"test": True}, resume=(folder / "run").exists())
         self.receiver = TransitionReceiver(folder / "log", SCHEMA, single=False)
         self.state = LearnerState()
         self.learner = Learner(self.run, make_base(), config, Budget(env_steps=10**6), self.receiver, self.state, demos,
-                               LearnerOptions(**settings))  # fmt: skip
+                               LearnerOptions(**settings), awaited=awaited)  # fmt: skip
         self.logs: dict[str, Any] = {}
 
     def send(self, actor: str, records: list[Record]) -> None:

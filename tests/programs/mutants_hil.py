@@ -63,7 +63,7 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/teleop/wrapped.py", "elif self._waits and now", "elif now", ("tests/hardware/teleop/test_reconnecting.py",)
     ),
     "nobody-is-awaited": Mutant(
-        "robolearn/hil/learner.py", "len(beats) >= self.options.awaited and ", "",
+        "robolearn/hil/learner.py", "len(beats) >= self._awaited and ", "",
         ("tests/hil/test_hil_learner.py",),
     ),
     "record-leaves-a-dead-device": Mutant(

@@ -11,8 +11,7 @@ from hardware.teleop import people
 from robolearn.cli.choices import OffPolicyAlgorithm, PersonTeleop, Station
 from robolearn.cli.teleop_flags import device_options, shows_in_terminal, teleop_values, with_teleop_flags
 from robolearn.core import BadInput, Interface
-from robolearn.hil.settings import CurriculumConfig, Pace
-from robolearn.rewards.choice import TASK as TASK_REWARD
+from robolearn.hil.settings import CurriculumConfig, LearnerRun
 from robolearn.rewards.choice import check_reward
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
@@ -20,45 +19,14 @@ from robolearn.runs.command import Command, at_least, check_seed, peek
 
 Operators = Literal["none", "scripted"]
 TASK = "peg_insert_tight"
-ENV_STEPS = 24_000  # twenty minutes at 20 Hz
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnerArguments(Command):
+class LearnerArguments(LearnerRun, Command):
     """Arguments of the learner."""
 
-    policy: Path
-    """A run folder or a checkpoint folder: the policy to begin with; its weights stay as they are."""
-    demos: Path | None = None
-    """A data set of demonstrations."""
-    out: Path
-    """The run folder."""
-    reward: str = TASK_REWARD
-    """task: the world's own, and what a person says; key: the person's success key alone; <module>:<Class>: a
-    RewardModel of yours, which scores each episode before it is learned from."""
-    cut_after_s: float = 60.0
-    """In real time: the episode of an actor that is silent for so long is learned from without its outcome."""
     algo: OffPolicyAlgorithm = "proposals"
     """The algorithm."""
-    env_steps: int = ENV_STEPS
-    """Budget of control steps; the episode in which it is reached is the last."""
-    episodes: int = 0
-    """Budget of episodes; 0 for as many as the steps allow."""
-    pace: Pace = "lockstep"
-    """lockstep: the actor waits for the learner at each episode's end, and the outcome depends on the seed alone.
-    realtime: the actor keeps its rate, and never waits."""
-    seed: int = 0
-    """Of starts, noise and everything else."""
-    device: str = "auto"
-    """Device of the learner: auto, cpu, cuda or cuda:<i>."""
-    success_window: int = 100
-    """Number of the last intervention-free episodes over which success is counted."""
-    publish_every: int = 50
-    """Updates between two versions of the weights, in real time."""
-    checkpoint_s: float = 30.0
-    """Seconds between two checkpoints."""
-    resume: bool = False
-    """Go on with the run in --out, exactly."""
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     settings: OffPolicyConfig = field(default_factory=ProposalsConfig)
 
@@ -72,10 +40,9 @@ class LearnerArguments(Command):
         at_least(0, episodes=self.episodes)
         check_seed(self.seed)
         check_reward(self.reward)
-        if not self.cut_after_s > 0:
-            raise BadInput("--cut-after-s", got=self.cut_after_s, expected="more than 0")
-        if not self.checkpoint_s > 0:
-            raise BadInput("--checkpoint-s", got=self.checkpoint_s, expected="more than 0")
+        for flag, seconds in (("--cut-after-s", self.cut_after_s), ("--checkpoint-s", self.checkpoint_s)):
+            if not seconds > 0:
+                raise BadInput(flag, got=seconds, expected="more than 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,25 +115,13 @@ class HilLearner(LearnerArguments):
     """Niceness of the process, 0 to 19: how much of the processor it leaves to others."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.hil.learner_process import LearnerProcess
-        from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
+        from robolearn.hil.learner_process import run_learner
 
         self.check_learner()
-        return LearnerProcess(
-            policy=self.policy,
-            out=self.out,
-            config=LearnerConfig(
-                algo=self.algo, settings=self.settings, pace=self.pace, seed=self.seed,
-                curriculum=self.curriculum, reward=self.reward,
-            ),
-            budget=Budget(env_steps=self.env_steps, episodes=self.episodes),
-            options=LearnerOptions(
-                publish_every=self.publish_every, checkpoint_s=self.checkpoint_s, success_window=self.success_window,
-                cut_after_s=self.cut_after_s, awaited=int(self.go_on),
-            ),
-            demos=self.demos, device=self.device, listen=self.listen, token=self.token, certs=self.certs,
-            resume=self.resume, go_on=self.go_on, nice=self.nice, quiet=self.json,
-        ).run()  # fmt: skip
+        return run_learner(
+            self, listen=self.listen, token=self.token, certs=self.certs, go_on=self.go_on, nice=self.nice,
+            quiet=self.json,
+        )  # fmt: skip
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         print_lines(learner_lines(self, result), console)
