@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from itertools import islice
 
@@ -22,7 +22,7 @@ from robolearn.core import BadInput, Env, Observation, RobolearnError
 from robolearn.data.replay import End, Record, ReplayStep
 from robolearn.hil.agent import DoubleBufferedPolicy, Operator, SteeredAgent
 from robolearn.hil.curriculum import Curriculum
-from robolearn.hil.link import Link, opened
+from robolearn.hil.link import Link
 from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
 from robolearn.hil.outbox import Outbox
 from robolearn.hil.processes import stopping
@@ -58,7 +58,7 @@ class Periods:
         return Period(float(p50), float(p99), len(self._kept))
 
 
-class Pacer:
+class Pacer(Periods):
     """Waits for the next control step.
 
     Args:
@@ -66,9 +66,9 @@ class Pacer:
     """
 
     def __init__(self, hz: float | None) -> None:
+        super().__init__()
         self._period_s = None if hz is None else 1.0 / hz
         self._next = self._last = 0.0
-        self._periods = Periods()
 
     def begin(self) -> None:
         """Begin an episode: its first step is due now."""
@@ -83,15 +83,11 @@ class Pacer:
             time.sleep(self._next - now)
             now = time.perf_counter()
         if self._last:
-            self._periods.add(now - self._last)
+            self.add(now - self._last)
         self._last = now
         self._next += self._period_s
         if self._next <= now:
             self._next = now + self._period_s
-
-    def measured(self) -> Period:
-        """Percentiles of the periods so far."""
-        return self._periods.measured()
 
 
 class OtherWorld(RobolearnError):
@@ -277,7 +273,7 @@ def act_in_world(
       BadInput: the learner refuses, or its pace does not suit a person.
       KeyboardInterrupt: it was stopped.
     """
-    with stopping() as stop, opened(link), people(stop) as (console, person):
+    with stopping() as stop, closing(link), people(stop) as (console, person):
         config = link.open(stop)
         if config is None:
             raise KeyboardInterrupt

@@ -20,7 +20,7 @@ from robolearn.deploy.recorder import START_S, arm_result, run_recorder
 from robolearn.hil.actor import ActorResult, Periods
 from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.arm_recording import ENDLESS, HilRecording, LearnedPolicy, OutboxWriter
-from robolearn.hil.link import Link, opened
+from robolearn.hil.link import Link
 from robolearn.hil.operator_console import OperatorConsole
 from robolearn.hil.outbox import Outbox
 from robolearn.hil.processes import stopping
@@ -124,7 +124,7 @@ def act_on_arm(
       BadInput: the learner refuses, or its settings do not suit an arm.
       KeyboardInterrupt: it was stopped.
     """
-    with stopping() as stop, opened(link):
+    with stopping() as stop, contextlib.closing(link):
         config = link.open(stop)
         if config is None:
             raise KeyboardInterrupt

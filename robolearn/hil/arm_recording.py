@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,9 +29,9 @@ from robolearn.core import ActionChunk, Interface, Observation, Policy
 from robolearn.data.replay import End, Record, ReplayStep
 from robolearn.hil.actor import Periods
 from robolearn.hil.agent import DoubleBufferedPolicy
+from robolearn.hil.link import Link
 from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
 from robolearn.hil.outbox import Outbox
-from robolearn.hil.wire.messages import LearnerProgress, Period
 
 log = logging.getLogger(__name__)
 
@@ -46,21 +46,6 @@ SILENT = "the learner does not answer"
 STOPPED = "somebody pressed STOP on the page"
 
 
-class LinkState(Protocol):
-    """State of a `robolearn.hil.link.Link`."""
-
-    period: Period
-    progress: LearnerProgress
-
-    @property
-    def finished(self) -> bool: ...
-
-    @property
-    def alive(self) -> bool: ...
-
-    def notify(self) -> None: ...
-
-
 class LearnedPolicy(Policy):
     """The newest weights as a policy; they are swapped between two chunks.
 
@@ -73,11 +58,9 @@ class LearnedPolicy(Policy):
         self._buffered, self.interface, self.execute_steps = buffered, interface, steps
 
     def reset(self, seed: int) -> None:
-        """See `Policy.reset`."""
         self._buffered.seed(seed)
 
     def act(self, observation: Observation) -> ActionChunk:
-        """See `Policy.act`."""
         self._buffered.swap()
         return self._buffered.act(observation)[None]
 
@@ -96,7 +79,7 @@ class OutboxWriter:
       episodes, steps, interventions: written so far.
     """
 
-    def __init__(self, outbox: Outbox, features: Sequence[str], link: LinkState) -> None:
+    def __init__(self, outbox: Outbox, features: Sequence[str], link: Link) -> None:
         self._outbox, self._features, self._link = outbox, tuple(features), link
         number, first = outbox.tail()
         self._episode = number + (first < len(outbox))  # one that a kill cut short stays cut
@@ -155,7 +138,7 @@ class HilRecording(Recording):
     def __init__(
         self,
         *recording: Any,
-        link: LinkState,
+        link: Link,
         buffered: DoubleBufferedPolicy,
         hold: Callable[[bool], None],
         periods: Periods,

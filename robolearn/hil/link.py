@@ -6,11 +6,10 @@ them; between two episodes it waits in `synchronize` and `hold`.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -184,12 +183,9 @@ class Link:
 
     def _connect(self) -> None:
         request = m.CONNECT.request(
-            protocol=m.PROTOCOL,
-            actor=self._actor,
-            interface=self._interface,
-            policy=self._policy,
+            protocol=m.PROTOCOL, actor=self._actor, interface=self._interface, policy=self._policy,
             stored=len(self._outbox),
-        )
+        )  # fmt: skip
         reply = self._client.call(m.CONNECT, request, CALL_S)
         if self._config and reply.config != self._config:
             raise BadInput("learner", got="other settings than before", hint="Start the actor anew")
@@ -219,12 +215,9 @@ class Link:
             return
         period = self.period = self.measure()
         request = m.HEARTBEAT.request(
-            session=session,
-            wait_for=self._wait_for,
-            period_p50_ms=period.p50,
-            period_p99_ms=period.p99,
+            session=session, wait_for=self._wait_for, period_p50_ms=period.p50, period_p99_ms=period.p99,
             periods=period.count,
-        )
+        )  # fmt: skip
         reply = self._client.call(m.HEARTBEAT, request, CALL_S)
         self._answered = time.monotonic()
         self.progress = LearnerProgress.of(reply)
@@ -265,12 +258,3 @@ def make_link(
     outbox = Outbox(out, name, RecordSchema(policy.interface))
     hashes = m.interface_hash(policy.interface), m.policy_hash(policy)
     return outbox, Link(lambda limit: Client(address, found, certificates, limit), outbox, name, *hashes)
-
-
-@contextlib.contextmanager
-def opened(link: Link) -> Iterator[Link]:
-    """Closes `link` at the end."""
-    try:
-        yield link
-    finally:
-        link.close()

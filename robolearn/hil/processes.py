@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -17,8 +18,10 @@ from typing import Any
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay.records import SUFFIX
 from robolearn.deploy.processes import NodeDied, Program, StackProcesses
+from robolearn.hil.wire.security import TOKEN_VARIABLE
 from robolearn.io.append_only import records
 from robolearn.runs import read_metrics
+from robolearn.runs.command_line import PROGRAM
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +30,7 @@ BESIDE = (LOGS, SPOOL)
 ARM, QUIT = "arm.json", "quit"  # in the outbox's folder: the arm's result; a sign that the operator quit
 TELEOP, CONSOLE = "teleop", "console"  # and the addresses of the device's page and of the console
 SHOWN = ("success", "interventions", "updates")  # metrics beside the progress bar
+NICE = 15  # of a learner beside an actor that keeps its rate
 POLL_S = 0.2
 PARENT_S = 0.5  # between two looks at the parent
 STOP_S = 30.0  # for the learner to write its checkpoint
@@ -76,6 +80,23 @@ def run_processes(
         finally:
             processes.stop(STOP_S)
     return quit_.exists()
+
+
+def free_address() -> str:
+    """HOST:PORT of loopback, free now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def learner_program(words: Sequence[str], address: str, *, realtime: bool) -> Program:
+    """A learner that listens at `address`, of the flags `words`; beside an actor that keeps its rate it is nice."""
+    nice = ("--nice", str(NICE)) if realtime else ()
+    return Program("learner", (*PROGRAM, "hil", "learner", *words, "--listen", address, "--go-on", "--json", *nice))
+
+
+def shared_environment(token: str) -> dict[str, str]:
+    """Environment of actor and learner, with the learner's token."""
+    return {TOKEN_VARIABLE: token, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
 
 
 def _too_often(deaths: list[float]) -> bool:

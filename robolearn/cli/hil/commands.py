@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,8 +21,6 @@ from robolearn.runs.command_line import PROGRAM, words_of
 
 log = logging.getLogger(__name__)
 
-NICE = 15  # of a learner beside an actor that keeps its rate
-
 
 @dataclass(frozen=True, kw_only=True)
 class HilRun(LearnerArguments, WorldArguments):
@@ -39,8 +35,17 @@ class HilRun(LearnerArguments, WorldArguments):
         from policies.storage.loading import needed_by
         from robolearn.data import Dataset
         from robolearn.deploy.processes import Program
-        from robolearn.hil.processes import ARM, BESIDE, SHOWN, SPOOL, run_processes
-        from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
+        from robolearn.hil.processes import (
+            ARM,
+            BESIDE,
+            SHOWN,
+            SPOOL,
+            free_address,
+            learner_program,
+            run_processes,
+            shared_environment,
+        )
+        from robolearn.hil.wire.security import new_token
         from robolearn.io.json_files import read_json
         from robolearn.runs import Progress, read_metrics
         from robolearn.runs.run import RESULT, check_new
@@ -61,13 +66,13 @@ class HilRun(LearnerArguments, WorldArguments):
             check_compatible(needed, Dataset.open(self.demos).interface, what=f"--demos {self.demos}")
         check_policy_fits(self, self.policy)
         check_terminal(self.teleop)
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        address = free_address()
+        own = {f.name for f in fields(LearnerArguments)} - {"resume", "json", "verbose", "config"}
         programs = (
-            Program("learner", (*PROGRAM, "hil", "learner", *self._learner(address))),
+            learner_program(words_of(self, own), address, realtime=self.pace == "realtime"),
             Program("actor", (*PROGRAM, "hil", "actor", *self._actor(address)), terminal=self.screen),
         )
-        environment = {TOKEN_VARIABLE: new_token(), "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+        environment = shared_environment(new_token())
         begun = time.monotonic()
         quiet = self.json or (self.screen and sys.stdin.isatty())  # the device shows the state
         bar = Progress("teaching", total=self.env_steps, unit="control steps", show=SHOWN, quiet=quiet)
@@ -85,11 +90,6 @@ class HilRun(LearnerArguments, WorldArguments):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         print_lines(lines(self, self, result), console)
-
-    def _learner(self, address: str) -> list[str]:
-        own = {f.name for f in fields(LearnerArguments)} - {"resume", "json", "verbose", "config"}
-        words = [*words_of(self, own), "--listen", address, "--go-on", "--json"]
-        return words + (["--nice", str(NICE)] if self.pace == "realtime" else [])
 
     def _actor(self, address: str) -> list[str]:
         own = {f.name for f in fields(WorldArguments)} - {f.name for f in fields(Command)}

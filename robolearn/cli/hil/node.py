@@ -6,8 +6,6 @@ The actor is a node, and the learner a process that it starts and ends; safety n
 
 from __future__ import annotations
 
-import os
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -51,20 +49,17 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
 
     from policies.storage.checkpoint import load_chunk_policy
     from robolearn.cli.hil.arm import people, station_of
-    from robolearn.cli.hil.commands import NICE, HilActor
+    from robolearn.cli.hil.commands import HilActor
     from robolearn.core import bind_policy
-    from robolearn.deploy.processes import Program, StackProcesses
+    from robolearn.deploy.processes import StackProcesses
     from robolearn.hil.arm import ArmActor
-    from robolearn.hil.link import opened
-    from robolearn.hil.processes import LOGS, SPOOL
-    from robolearn.hil.wire.security import TOKEN_VARIABLE, new_token
-    from robolearn.runs.command_line import PROGRAM
+    from robolearn.hil.processes import LOGS, SPOOL, free_address, learner_program, shared_environment
+    from robolearn.hil.wire.security import new_token
 
     for name in ("policy", "out"):
         if not getattr(p, name):
             raise BadInput(f"parameter {name}", got="nothing", expected="a folder")
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = free_address()
     out, token = Path(p.out), new_token()
     actor = HilActor(
         policy=Path(p.policy), out=out / SPOOL, robot=p.contract, teleop=p.device,
@@ -78,14 +73,13 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
     words = {name: getattr(p, name) for name in ("policy", "demos", "out", "algo", "reward", "env_steps")}
     flags = [word for name, v in words.items() if v != "" for word in (f"--{name.replace('_', '-')}", str(v))]
-    learner = (*PROGRAM, "hil", "learner", *flags, "--listen", address, "--pace", "realtime", "--go-on", "--json",
-               "--nice", str(NICE))  # fmt: skip
-    environment = {TOKEN_VARIABLE: token, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    processes = stack.enter_context(StackProcesses((Program("learner", learner),), out / LOGS, environment))
+    flags += ["--pace", "realtime"]
+    learner = learner_program(flags, address, realtime=True)
+    processes = stack.enter_context(StackProcesses((learner,), out / LOGS, shared_environment(token)))
     stack.callback(processes.stop, 30.0)
     outbox, link = actor.make_link(base)
     stack.enter_context(closing(outbox))
-    stack.enter_context(opened(link))
+    stack.enter_context(closing(link))
     until = time.monotonic() + WAIT_S
 
     def late() -> bool:
