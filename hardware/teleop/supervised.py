@@ -105,12 +105,10 @@ class Supervised(Wrapped):
         self._held = False  # by `hold`
 
     def close(self) -> None:
-        """See `Device.close`."""
         self._device.close()
         self._player.close()
 
     def prepared(self) -> None:
-        """See `Device.prepared`: an episode begins."""
         self._device.prepared()
         self._player.begin()
         self._turns.begin()

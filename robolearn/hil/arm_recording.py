@@ -97,7 +97,6 @@ class OutboxWriter:
             self._step(0.0)
 
     def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
-        """See `Writer.end`."""
         if len(self._rows) > 1:
             self._step(float(success))
         if self._index:

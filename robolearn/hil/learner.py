@@ -34,7 +34,7 @@ from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import pack_weights
 from robolearn.io.atomic import replace_folder
 from robolearn.runs import Run
-from robolearn.runs.checkpoint import load_latest_state, prefixed, save_state, unprefixed
+from robolearn.runs.checkpoint import load_latest_state, prefixed, restoring, save_state, unprefixed
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,6 @@ class Learner:
 
     @property
     def updates(self) -> int:
-        """Updates so far."""
         return self.algorithm.updates
 
     @property
@@ -207,7 +206,6 @@ class Learner:
         self.state.publish(pack_weights(self.updates, tensors))
 
     def _log(self, outcome: EpisodeOutcome) -> None:
-        """A row of metrics for the episode."""
         updates = {name: float(value) / max(self._summed, 1) for name, value in self._sums.items()}
         self._sums, self._summed = {}, 0
         closed = self.experience.order[-1]
@@ -258,7 +256,6 @@ class Learner:
                 self._show()
 
     def _has_more(self, actor: str) -> bool:
-        """True where records of `actor` wait to be taken."""
         return any(name == actor for name, _ in self._waiting) or self.receiver.waits
 
     def _inform_actors(self, stop: Callable[[], bool]) -> None:
@@ -278,19 +275,13 @@ class Learner:
         found = load_latest_state(self.run.state_dir)
         if found is not None:
             tensors, meta = found
-            try:
+            with restoring(self.run.state_dir):
                 for actor, count, cut in meta["order"]:
                     self._rebuild(stored, Closed(actor, count, cut))
                 self.algorithm.load_state(tensors, meta["algorithm"])
                 self.draws.set_state(tensors["draws"])
                 self._worked_s, self._summed = float(meta["wall_s"]), int(meta["summed"])
                 self._sums = unprefixed("sums", tensors)
-            except (KeyError, ValueError, TypeError, RuntimeError) as error:
-                raise BadInput(
-                    f"training state in {self.run.state_dir}",
-                    got=f"one that does not fit ({type(error).__name__}: {error})",
-                    expected="the state of this run",
-                ) from error
         self.run.rewind(len(self.experience.order))
         anew = {actor: self.receiver.actors[actor].count - self.experience.taken.get(actor, 0) for actor in stored}
         self._waiting.extend((actor, records) for actor, records in stored.items() if anew[actor])

@@ -102,7 +102,6 @@ def run_learner(
 
 
 def _stored(own: LearnerRun, base: Any, demos: Dataset | None) -> dict[str, Any]:
-    """The config of the run folder."""
     return {
         "command": "hil",
         "policy": str(own.policy),

@@ -192,7 +192,6 @@ class PageConsole:
         self._drawn_s = -CURVES_S
 
     def show(self, status: ActorStatus) -> None:
-        """See `OperatorConsole.show`."""
         in_control = {True: InControl.PERSON, False: InControl.POLICY, None: InControl.NOBODY}[status.operator]
         self._since = self._since + 1 if in_control is self._in_control else 0
         self._in_control = in_control
@@ -221,7 +220,6 @@ class PageConsole:
         )
 
     def poll(self) -> Sequence[OperatorCommand]:
-        """See `OperatorConsole.poll`."""
         stop, release = OperatorCommand.STOP, OperatorCommand.RELEASE
         commands = self._page.poll()
         if not self._holds:

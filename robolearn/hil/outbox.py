@@ -38,7 +38,6 @@ class Outbox:
         self._reader = RecordReader(self._log.path, (len(content) for content in records(self._log.path)))
 
     def __len__(self) -> int:
-        """Number of records."""
         return len(self._reader)
 
     def encode(self, record: Record) -> bytes:
@@ -78,7 +77,6 @@ class Outbox:
         return (last.episode, number - 1 - last.index) if isinstance(last, ReplayStep) else (last.episode + 1, number)
 
     def read(self) -> Iterator[Record]:
-        """All records."""
         return self._log.read()
 
     def belongs_to(self, run: str) -> None:

@@ -56,7 +56,6 @@ class LearnerConfig:
     RewardModel of yours, which scores each episode before it is learned from."""
 
     def to_text(self) -> str:
-        """As JSON."""
         return json.dumps(asdict(self))
 
     @staticmethod
@@ -87,7 +86,6 @@ class Budget:
     """Budget of episodes; 0 for as many as the steps allow."""
 
     def spent(self, env_steps: int, episodes: int) -> bool:
-        """True once it is."""
         return env_steps >= self.env_steps or 0 < self.episodes <= episodes
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ from robolearn.io.json_files import read_json, write_json
 TENSORS, META = "tensors.safetensors", "meta.json"
 _NAME = re.compile(r"state-(\d{8})")
 _BESIDE = ".writing"
+
+
+@contextmanager
+def restoring(folder: Path) -> Iterator[None]:
+    """Within, a state of `folder` that does not fit is a `BadInput`."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, RuntimeError) as error:
+        got = f"one that does not fit ({type(error).__name__}: {error})"
+        raise BadInput(f"training state in {folder}", got=got, expected="the state of this run") from error
 
 
 def save_state(folder: str | Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:

@@ -105,15 +105,11 @@ def run_loop(
 
 
 def _resume(run: Run, trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any]) -> tuple[int, float]:
-    try:
+    from robolearn.runs.checkpoint import restoring
+
+    with restoring(run.state_dir):
         start, before_s = int(meta["iteration"]), float(meta["wall_s"])
         trainer.load_state(tensors, meta["trainer"])
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise BadInput(
-            f"training state in {run.state_dir}",
-            got=f"one that does not fit ({type(error).__name__}: {error})",
-            expected="the state of this run",
-        ) from error
     total = trainer.iterations
     if start > total:
         raise BadInput(f"run {run.path}: total iterations", got=total, expected=f"at least {start}, already done")
