@@ -47,6 +47,7 @@ class Sample:
       released: whether the operator let go of the dead-man on purpose, and did not lose it by a silence; None where
         the device cannot tell.
       automatic: no hand but a policy asks for this action; it counts only while an episode runs.
+      stopped: why that policy moves the arm no more; empty while it does.
       later: in place of `action`: its action for this control step, or None where it has not come yet; called until it
         has, and only while an episode runs.
     """
@@ -59,6 +60,7 @@ class Sample:
     intervention: bool = False
     released: bool | None = None
     automatic: bool = False
+    stopped: str = ""
     later: Callable[[], NDArray[np.float32] | None] | None = None
 
 

@@ -139,7 +139,7 @@ class Supervised(Wrapped):
             later = self._played(observation)
         engaged = age <= ALIVE_S and not self._lost and not stopped
         note = "the policy moves the arm" if engaged else stopped or theirs.note or "no operator watches"
-        return Sample(None, engaged, theirs.events, theirs.stamp, note, automatic=True, later=later)
+        return Sample(None, engaged, theirs.events, theirs.stamp, note, automatic=True, stopped=stopped, later=later)
 
     def _played(self, observation: Mapping[str, NDArray]) -> Callable[[], NDArray[np.float32] | None]:
         """`Sample.later` of this control step."""

@@ -60,19 +60,11 @@ class Teleoperation:
     """
 
     def __init__(
-        self,
-        contract: Contract,
-        features: Collection[str],
-        device: Device,
-        episodes: EpisodeLifecycle,
-        link: ArmLink,
-        observer: Observer,
-        *,
-        clock: Clock = time.monotonic,
-    ) -> None:
-        self.contract, self.features = contract, tuple(features)
+        self, contract: Contract, features: Collection[str], device: Device, episodes: EpisodeLifecycle,
+        link: ArmLink, observer: Observer, *, clock: Clock = time.monotonic,
+    ) -> None:  # fmt: skip
+        self.contract, self.features, self.clock = contract, tuple(features), clock
         self.device, self.episodes, self.link, self.observer = device, episodes, link, observer
-        self.clock = clock
         self.set_points = SetPoints(contract)
         self.report: Report | None = None
         self.sample = Sample(None, False, (), 0.0)
@@ -89,9 +81,8 @@ class Teleoperation:
         self._rests = False  # the hand, in the last control step
         self._last_ns = 0  # stamp of the newest target
         self._asked: tuple[NDArray, NDArray, int] | None = None  # q, target and stamp of the present control step
-        self._awaited: tuple[dict[str, NDArray], Callable[[], NDArray | None]] | None = (
-            None  # its action, see `Sample.later`
-        )
+        self._observed: dict[str, NDArray] | None = None  # in the present control step
+        self._awaited: Callable[[], NDArray | None] | None = None  # its action, see `Sample.later`
         self._work: list[Steps] = []
         self._preparing: Steps | None = None
         self._sent_deadman: tuple[bool, float] = (False, 0.0)
@@ -134,11 +125,14 @@ class Teleoperation:
             self.late_steps += late and self.episodes.phase is Phase.RECORDING
             self._due = now + self._period if late or not self._due else self._due + self._period
             self._control_step(now)
-        elif self._awaited is not None:
-            self._await()
+        elif (
+            self._awaited is not None
+            and self.episodes.phase is Phase.RECORDING
+            and ((action := self._awaited()) is not None)
+        ):
+            self._keep(self._aim(action))
         if self.episodes.armed and self._asked is not None:
-            _, target, stamp = self._asked
-            self.link.send_target(target, stamp)
+            self.link.send_target(*self._asked[1:])
         self._send_deadman(now)
 
     def _watch(self) -> None:
@@ -155,13 +149,12 @@ class Teleoperation:
             if self._silent:
                 self.do(self.episodes.stopped(self._silent))
             elif report.arming != self._arming:
-                why = report.reason or f"the safety filter is {report.state}"
+                why = self.sample.stopped or report.reason or f"the safety filter is {report.state}"
                 self.do(self.episodes.stopped(f"the safety filter stopped the arm: {why}"))
 
     def _control_step(self, now: float) -> None:
-        if self._awaited is not None:  # it has not come: the arm held still
-            self._keep(self._awaited[0], None)
-            self._awaited = None
+        if self._awaited is not None:
+            self._keep(None)  # it has not come: the arm held still
         observation = self._observe()
         self.before_step()
         self.sample = sample = self.device.sample(observation)
@@ -190,27 +183,17 @@ class Teleoperation:
         return {key: value[0] for key, value in observation.items()}
 
     def _ask(self, observation: dict[str, NDArray] | None, sample: Sample) -> None:
-        """Set-points for this control step."""
-        counts = not sample.automatic or self.episodes.phase is Phase.RECORDING
-        action = sample.action if counts and not self.problem else None
-        later = sample.later if counts and not self.problem else None
+        """Set-points for this control step; a policy's may come in the course of it."""
+        self._observed = observation
+        counts = not self.problem and (not sample.automatic or self.episodes.phase is Phase.RECORDING)
+        action, later = (sample.action, sample.later) if counts else (None, None)
         if later is not None:
             action = later()
         made = self._aim(action)
-        if observation is not None and later is not None and action is None:
-            self._awaited = observation, later
+        if action is None and later is not None:
+            self._awaited = later
         else:
-            self._keep(observation, made)
-
-    def _await(self) -> None:
-        """Set-points for this control step, if its action has come by now."""
-        assert self._awaited is not None
-        observation, later = self._awaited
-        if self.episodes.phase is not Phase.RECORDING:
-            self._awaited = None
-        elif (action := later()) is not None:
-            self._awaited = None
-            self._keep(observation, self._aim(action))
+            self._keep(made)
 
     def _aim(self, asked: NDArray | None) -> NDArray | None:
         """Set-points of the action `asked` (Da,), or of none; the action that they are of."""
@@ -232,11 +215,12 @@ class Teleoperation:
         self._asked = (q, target, self._unique(self.link.observed_ns()))
         return action
 
-    def _keep(self, observation: dict[str, NDArray] | None, action: NDArray | None) -> None:
+    def _keep(self, action: NDArray | None) -> None:
         """The row of this control step."""
-        if observation is not None and self._asked is not None and self.episodes.phase is Phase.RECORDING:
+        self._awaited = None
+        if self._observed is not None and self._asked is not None and self.episodes.phase is Phase.RECORDING:
             q, target, stamp = self._asked
-            self.add_row(observation, q, target, action, stamp)
+            self.add_row(self._observed, q, target, action, stamp)
             self.step_count += 1
 
     def _unique(self, ns: int) -> int:
@@ -245,8 +229,7 @@ class Teleoperation:
         return self._last_ns
 
     def _send_deadman(self, now: float) -> None:
-        engaged = bool(self.sample.engaged)
-        last, at = self._sent_deadman
+        engaged, (last, at) = bool(self.sample.engaged), self._sent_deadman
         if engaged != last or now - at >= DEADMAN_S:
             self._sent_deadman = (engaged, now)
             self.link.send_deadman(engaged)
@@ -380,9 +363,7 @@ class Teleoperation:
         except ArmRefused:
             made.cancel()
             raise
-        answer = made.answer()
-        assert answer is not None
-        done, message = answer
+        done, message = made.answer() or (False, "")
         if not done:
             raise ArmRefused(message)
         return message
@@ -398,8 +379,7 @@ class Teleoperation:
     # --- what the operator sees --------------------------------------------------------------------------------
 
     def _make_status(self, observation: dict[str, NDArray]) -> Status:
-        e, q = self.episodes, self.observer.joints.q
-        message = e.message
+        e, q, message = self.episodes, self.observer.joints.q, self.episodes.message
         if e.phase is Phase.STARTING:
             message = "waiting for the safety node" if not self.report else self.problem or "waiting for services"
         elif e.phase in (Phase.WAITING, Phase.READY, Phase.RECORDING):
@@ -408,8 +388,9 @@ class Teleoperation:
             if why := self._silent or self.problem or self.sample.note:
                 message = why if e.phase is Phase.RECORDING else f"{message} ({why})"
         recording = e.phase is Phase.RECORDING
+        waits = e.phase in (Phase.WAITING, Phase.READY)  # for START, whether or not the arm follows meanwhile
         return Status(
-            state=self._state_shown(),
+            state=("storing" if e.saving else WAITING) if waits else RECORDING if recording else e.phase.value,
             message=message,
             episode=max(min(e.number, e.first + e.wanted - 1), 0),
             episodes=e.first + e.wanted,
@@ -419,9 +400,3 @@ class Teleoperation:
             opening=self.observer.joints.width,
             images={key.removeprefix("images."): v for key, v in observation.items() if key.startswith("images.")},
         )
-
-    def _state_shown(self) -> str:
-        phase = self.episodes.phase
-        if phase in (Phase.WAITING, Phase.READY):  # START is waited for, whether or not the arm follows meanwhile
-            return "storing" if self.episodes.saving else WAITING
-        return RECORDING if phase is Phase.RECORDING else phase.value

@@ -79,7 +79,7 @@ class Loop:
     def __init__(self, device: Any, console: Any = None, action_kind: str = "tcp_delta") -> None:
         self.env = make_env("lift", 1, threads=1, action_kind=action_kind)
         self.hand = DeviceOperator(device, self.env.interface, PANDA, scene=self.env.scene, console=console)
-        self.agent = SteeredAgent(self._act, lambda: None, self._before)
+        self.agent = SteeredAgent(self.env.interface, self._act, lambda: None, self._before)
         self.chunks = self.step_count = 0
         self.agent.start(self.hand)
         self.seen, _ = self.env.reset(seed=1)
@@ -138,7 +138,7 @@ def test_absolute_actions_begin_where_the_arm_is() -> None:
     stick.action = np.full(8, 0.9, np.float32)
     loop = Loop(stick, action_kind="joint_position")
     loop._act = lambda observation, late: np.zeros((1, 8), np.float32)  # type: ignore[method-assign]
-    loop.agent = SteeredAgent(loop._act, lambda: None, loop._before)
+    loop.agent = SteeredAgent(loop.env.interface, loop._act, lambda: None, loop._before)
     loop.agent.start(loop.hand)
     loop.step()
     q = loop.seen["proprio"][0, :7].astype(float)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from robolearn.core import ArraySpec, Interface
 from robolearn.hil.evaluation import HelpedAgent, measure_help
 from sim.experts import make_expert, make_operator
 from sim.registry import make_env
@@ -18,7 +18,7 @@ class Counting:
     """A policy whose chunks hold the number of their call and their step."""
 
     execute_steps = 3
-    interface = SimpleNamespace(action=SimpleNamespace(size=2))
+    interface = Interface({"x": ArraySpec((1,))}, ArraySpec((2,)), 20.0)
     calls = 0
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:

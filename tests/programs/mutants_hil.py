@@ -227,7 +227,7 @@ MUTANTS: dict[str, Mutant] = {
         "return replace(theirs, released=True)", HAND,
     ),
     "arm-policy-moves-while-the-arm-is-placed": Mutant(
-        "hardware/teleop/teleoperation.py", "counts = not sample.automatic or", "counts = True or", STATION
+        "hardware/teleop/teleoperation.py", "(not sample.automatic or", "(True or", STATION
     ),
     "arm-final-observation-is-the-last-step-s": Mutant(
         f"{HIL}/arm_recording.py", "if len(self._rows) > 1:\n            self._step(float(success))",

@@ -191,7 +191,7 @@ class Played:
     """A player on a clock of control steps; what comes within a step comes in its middle."""
 
     def __init__(self, policy: Counting) -> None:
-        self.now = 10.0
+        self.now, self.policy = 10.0, policy
         self.player = ChunkPlayer(policy, clock=lambda: self.now)
         self.begin()
 
@@ -204,7 +204,9 @@ class Played:
         self.now += STEP
         action = self.player.action(seen)
         if action is None:
-            time.sleep(0.03)  # inference
+            end = time.monotonic() + (2.0 if self.policy.gate.is_set() else 0.03)
+            while self.player._predictor._busy and time.monotonic() < end:  # inference
+                time.sleep(0.001)
             self.now += 0.5 * STEP
             action = self.player.later()
             self.now -= 0.5 * STEP
