@@ -73,14 +73,9 @@ class BackboneEncoder(nn.Module):
     """
 
     def __init__(
-        self,
-        backbone: nn.Module,
-        channels: int,
-        centre: tuple[float, ...],
-        scale: tuple[float, ...],
-        features: int,
+        self, backbone: nn.Module, channels: int, centre: tuple[float, ...], scale: tuple[float, ...], features: int,
         config: EncoderConfig,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.backbone = backbone
         self.frozen, self.pooling, self.resize = config.freeze, config.pooling, config.resize
@@ -153,13 +148,9 @@ class ObservationEncoder(nn.Module):
     """
 
     def __init__(
-        self,
-        observation: Mapping[str, ArraySpec],
-        *,
-        observe: int = 1,
-        image_features: int = 64,
+        self, observation: Mapping[str, ArraySpec], *, observe: int = 1, image_features: int = 64,
         encoder: EncoderConfig | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         if not observation:
             raise BadInput("observation features", got="none", expected="at least one")

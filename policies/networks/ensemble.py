@@ -66,14 +66,9 @@ class EnsembleMlp(nn.Module):
                     self.register_buffer(f"variance_{name}", torch.ones(members, 1, size))
 
     def forward(
-        self,
-        x: Tensor,
-        members: Tensor | None = None,
-        *,
-        drop: Dropout | None = None,
-        over_batch: bool = False,
+        self, x: Tensor, members: Tensor | None = None, *, drop: Dropout | None = None, over_batch: bool = False,
         renorm: bool = False,
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """(B, inputs) → (E, B, outputs), or (M, B, outputs) of the `members` (M,) alone.
 
         Args:

@@ -60,16 +60,9 @@ class TransformerField(nn.Module):
     """
 
     def __init__(
-        self,
-        horizon: int,
-        action_dim: int,
-        embedding: int,
-        tokens: Sequence[tuple[int, int]],
-        *,
-        width: int,
-        depth: int,
-        heads: int,
-    ) -> None:
+        self, horizon: int, action_dim: int, embedding: int, tokens: Sequence[tuple[int, int]], *, width: int,
+        depth: int, heads: int,
+    ) -> None:  # fmt: skip
         super().__init__()
         self.enter, self.time = nn.Linear(action_dim, width), nn.Linear(embedding, width)
         self.condition = ConditionTokens(tokens, width)
@@ -174,15 +167,9 @@ class ResidualMlp(nn.Module):
     """
 
     def __init__(
-        self,
-        inputs: int,
-        outputs: int,
-        *,
-        width: int = 256,
-        depth: int = 3,
-        activation: str = "silu",
+        self, inputs: int, outputs: int, *, width: int = 256, depth: int = 3, activation: str = "silu",
         norm: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         super().__init__()
         self.activation = ACTIVATIONS[activation]
         self.first = nn.Linear(inputs, width)

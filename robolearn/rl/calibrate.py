@@ -74,14 +74,9 @@ Act = Callable[[Observation, float, float, torch.Generator], Tensor]
 
 
 def calibrate_noise(
-    act: Act,
-    execute: int,
-    engine: Engine,
-    noise: NoiseConfig,
-    seed: int,
-    device: str | torch.device = "cpu",
+    act: Act, execute: int, engine: Engine, noise: NoiseConfig, seed: int, device: str | torch.device = "cpu",
     most: float = math.inf,
-) -> NoiseCalibration:
+) -> NoiseCalibration:  # fmt: skip
     """Measure success against noise, and choose where to begin and the range.
 
     Args:

@@ -87,13 +87,9 @@ class Baseline:
     as the worlds give them → what the network takes."""
 
     def __init__(
-        self,
-        critic: Critic,
-        optimizer: MinibatchOptimizer,
-        config: ActorCriticConfig,
-        shards: Shards,
+        self, critic: Critic, optimizer: MinibatchOptimizer, config: ActorCriticConfig, shards: Shards,
         normalise: Normalise,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.critic, self.optimizer, self.config = critic, optimizer, config
         self._shards, self._normalise = shards, normalise
 

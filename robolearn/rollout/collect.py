@@ -32,14 +32,9 @@ class Collected:
 
 
 def collect(
-    env: Env,
-    teleoperator: Teleoperator,
-    writer: EpisodeWriter,
-    episodes: int,
-    seed: int,
-    *,
+    env: Env, teleoperator: Teleoperator, writer: EpisodeWriter, episodes: int, seed: int, *,
     progress: Callable[[int, dict[str, float]], None] | None = None,
-) -> Collected:
+) -> Collected:  # fmt: skip
     """Record exactly `episodes` episodes, successful or not.
 
     Args:

@@ -115,14 +115,9 @@ class Distiller:
     """
 
     def __init__(
-        self,
-        config: DistillConfig,
-        env: Env,
-        teacher: ChunkPolicy,
-        observe: tuple[str, ...],
-        folder: Path,
+        self, config: DistillConfig, env: Env, teacher: ChunkPolicy, observe: tuple[str, ...], folder: Path,
         device: str | torch.device = "cpu",
-    ) -> None:
+    ) -> None:  # fmt: skip
         imitation, policy = config.imitation, config.imitation.policy
         bind_policy(teacher, env.interface, what="teacher and world")
         if policy.observe > 1:

@@ -118,13 +118,9 @@ class ImitationTrainer:
 
     @staticmethod
     def of_mixture(
-        config: ImitationConfig,
-        datasets: Sequence[Dataset],
-        shares: Sequence[float],
-        device: str | torch.device = "cpu",
-        *,
-        weights: Sequence[Sequence[float] | None] | None = None,
-    ) -> ImitationTrainer:
+        config: ImitationConfig, datasets: Sequence[Dataset], shares: Sequence[float],
+        device: str | torch.device = "cpu", *, weights: Sequence[Sequence[float] | None] | None = None,
+    ) -> ImitationTrainer:  # fmt: skip
         """A trainer on several data sets, `shares` of whose windows are drawn; validation windows are mixed alike.
 
         Observations and actions are normalised by the statistics of what is drawn, by share and by weight (see

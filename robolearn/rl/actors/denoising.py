@@ -188,13 +188,9 @@ class DenoisingActor(nn.Module):
 
 @torch.no_grad()
 def explore(
-    net: Any,
-    noise: NoiseConfig,
-    observation: dict[str, Tensor],
-    initial: float,
-    sigma: float,
+    net: Any, noise: NoiseConfig, observation: dict[str, Tensor], initial: float, sigma: float,
     generator: torch.Generator,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """(B, Tp, Da) normalised chunks of `net` with the same σ in every step that `noise` says is noised.
 
     `initial` is the standard deviation of x_0.
@@ -205,13 +201,9 @@ def explore(
 
 
 def _chain(
-    net: Any,
-    noise: NoiseConfig,
-    cond: Tensor,
-    initial: float,
-    sigma: Callable[[int], Tensor | float],
+    net: Any, noise: NoiseConfig, cond: Tensor, initial: float, sigma: Callable[[int], Tensor | float],
     generator: torch.Generator,
-) -> list[Tensor]:
+) -> list[Tensor]:  # fmt: skip
     """x_0 and what each noised step gave, (B, D) each; the last step is noised always."""
     like = {"generator": generator, "device": cond.device}
     x = initial * torch.randn(len(cond), math.prod(net.noise_shape), **like)

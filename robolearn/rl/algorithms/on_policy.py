@@ -269,14 +269,9 @@ class ActorCritic(OnPolicy):
     """
 
     def __init__(
-        self,
-        policy: ChunkPolicy,
-        config: ActorCriticConfig,
-        *,
-        seed: int,
-        infinite: bool,
+        self, policy: ChunkPolicy, config: ActorCriticConfig, *, seed: int, infinite: bool,
         offered: Interface | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.config, self.infinite = config, infinite
         self.critic_input: CriticInput | None = None
         if config.critic_observe:
