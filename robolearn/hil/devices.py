@@ -50,10 +50,7 @@ def opened_device(
         stack.callback(device.close)
         url, notice = getattr(device, "url", ""), getattr(device, "notice", "")
         if url:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_private(folder / TELEOP, url + "\n")
-            stack.callback((folder / TELEOP).unlink, missing_ok=True)
-            log.info("your page is at the address in %s", folder / TELEOP)
+            stack.enter_context(_noted(folder / TELEOP, url, "your page"))
             if sys.stderr.isatty():  # not for logs: it has the token
                 print(notice, file=sys.stderr, flush=True)
         yield reconnecting(clutched(device), device)
@@ -81,14 +78,20 @@ def opened_page(
     robot = ROBOTS.get(interface.embodiment)
     if robot is None:
         raise BadInput("--console", got=f"a world with {interface.embodiment}", available=ROBOTS)
-    with WebConsole(robot, place=Place(port=port)) as console:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_private(folder / CONSOLE, console.url + "\n")
-        log.info("the console is at the address in %s", folder / CONSOLE)
-        try:
-            yield PageConsole(console, interface, robot.joints, scene, ending, holds)
-        finally:
-            (folder / CONSOLE).unlink(missing_ok=True)
+    with WebConsole(robot, place=Place(port=port)) as console, _noted(folder / CONSOLE, console.url, "the console"):
+        yield PageConsole(console, interface, robot.joints, scene, ending, holds)
+
+
+@contextlib.contextmanager
+def _noted(path: Path, url: str, what: str) -> Iterator[None]:
+    """A file with the address of a page, that only its owner can read, while the page is open."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, url + "\n")
+    log.info("%s is at the address in %s", what, path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

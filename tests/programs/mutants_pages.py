@@ -50,7 +50,7 @@ MUTANTS: dict[str, Mutant] = {
     "stop-not-latched": Mutant(LATCHES, "if self._stop else tuple(asked)", "if False else tuple(asked)", LOGIC),
     "stop-released-in-haste": Mutant(LATCHES, " or self._clock() < self._stop_at + CALM_S", "", LOGIC),
     "stop-released-at-once": Mutant(LATCHES, "if self._clock() > self._sure_until:", "if False:", LOGIC),
-    "two-labels": Mutant(LATCHES, "free = able and label is None", "free = able", LOGIC),
+    "two-labels": Mutant(LATCHES, "free = control is not InControl.NOBODY and label is None", "free = control is not InControl.NOBODY", LOGIC),
     "label-for-ever": Mutant(LATCHES, "self._label[1] != status.episode", "False", LOGIC),
     "free-for-ever": Mutant("robolearn/hil/console/logic.py", "if left > 0:", "if True:", LOGIC),
     "long-help": Mutant("robolearn/hil/console/logic.py", "status.in_control_s > self.long_s", "False", LOGIC),

@@ -13,7 +13,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -34,11 +34,7 @@ ORDER = 100.0  # on the panel
 
 
 class Pictures:
-    """One image on the panel with all of them.
-
-    Args:
-      server: the page.
-    """
+    """One image with all of them on the panel of `server`."""
 
     def __init__(self, server: viser.ViserServer) -> None:
         self._server = server
@@ -81,8 +77,23 @@ CLIENT = "data-robolearn"  # where the overlay finds the key of its page
 IMAGE_EVERY = 2  # updates
 
 
-class Page:
-    """Content of the operator's page; `guarded` serves it.
+class ArmPage:
+    """The arm, its surroundings and its cameras as a page of viser; `guarded` serves it.
+
+    Args:
+      robot: the arm to draw.
+      width: of the panel, as viser calls it.
+    """
+
+    def __init__(self, robot: RobotSpec, width: Literal["small", "medium"] = "medium") -> None:
+        self.guarded = GuardedViser()
+        self._server, self._robot = self.guarded.server, robot
+        self._server.gui.configure_theme(show_logo=False, show_share_button=False, control_width=width)
+        self._stage, self._pictures = Stage(self._server, robot), Pictures(self._server)
+
+
+class Page(ArmPage):
+    """Content of the operator's page.
 
     Args:
       arbiter: receives what each client asks for.
@@ -90,18 +101,13 @@ class Page:
     """
 
     def __init__(self, arbiter: ControlArbiter, robot: RobotSpec) -> None:
+        super().__init__(robot, "small")
         self._arbiter = arbiter
-        self._robot = robot
-        self.guarded = GuardedViser()
-        self._server = self.guarded.server
         self._lock = threading.Lock()
         self._clients: dict[int, _Client] = {}
-        self._pictures = Pictures(self._server)
         self._updates = 0
         tcp_pos, tcp_rot = (array[0] for array in robot.chain.forward(np.array([robot.home])))
-        self._home = tcp_pos, tcp_rot
-        self._stage = Stage(self._server, robot)
-        self._view = self._stage.view
+        self._home, self._view = (tcp_pos, tcp_rot), self._stage.view
         self._marker = self._server.scene.add_icosphere(
             "/goal", radius=0.025 * self._view.size, color=(23, 92, 211), opacity=0.6, position=tcp_pos
         )
@@ -111,16 +117,15 @@ class Page:
     def update(self, status: Status | None) -> None:
         """Show how things are; called about 20 times a second, by one thread."""
         target, opening, moves = self._arbiter.peek()
-        controller = self._arbiter.controller
         if status is not None and status.joints is not None:
             asked = 1.0 if opening is None else opening
             self._stage.show(status.joints, status.opening, status.scene, otherwise=asked)
-        with self._lock:
-            clients = list(self._clients.values())
         if target is not None:
             move(self._marker, np.append(target[0], self._marker.wxyz))
+        with self._lock:
+            clients = list(self._clients.values())
         for client in clients:
-            client.update(client.id == controller, target, opening, moves)
+            client.update(client.id == self._arbiter.controller, target, opening, moves)
         if status is not None and self._updates % IMAGE_EVERY == 0:
             self._pictures.show(status.images, large=self._arbiter.enlarged)
         self._updates += 1
@@ -148,23 +153,15 @@ class _Client:
     def __init__(
         self, client: viser.ClientHandle, key: str, arbiter: ControlArbiter, home: tuple[Array, Array], scale: float
     ) -> None:
-        self.id = client.client_id
-        self._arbiter = arbiter
-        self._moves = -1
-        self._mine: bool | None = None
+        self.id, self._arbiter, self._moves = client.client_id, arbiter, -1
         client.gui.add_html(f'<div {CLIENT}="{key}"></div>', order=0.0)
         self._slider = client.gui.add_slider(
             "Gripper %", min=0, max=100, step=1, initial_value=100, order=20.0, visible=False
         )
         self._gizmo = client.scene.add_transform_controls(
-            "/target",
-            scale=scale,
-            line_width=4.0,
-            depth_test=False,
-            position=home[0],
-            wxyz=matrix_to_quat(home[1]),
-            visible=False,
+            "/target", scale=scale, line_width=4.0, depth_test=False, visible=False
         )
+        move(self._gizmo, np.concatenate([home[0], matrix_to_quat(home[1])]))
 
         @self._slider.on_update
         async def _(event: viser.GuiEvent) -> None:
@@ -177,9 +174,7 @@ class _Client:
 
     def update(self, mine: bool, target: tuple[Array, Array] | None, opening: float | None, moves: int) -> None:
         """Show what may be touched now, and put the gizmo where the arm is after it was moved there."""
-        if self._mine != mine:
-            self._mine = mine
-            self._slider.visible = self._gizmo.visible = mine
+        self._slider.visible = self._gizmo.visible = mine
         if opening is not None and round(100 * opening) != self._slider.value:
             self._slider.value = round(100 * opening)
         if target is not None and (moves != self._moves or not mine):
@@ -190,22 +185,12 @@ class _Client:
 RED, GREY = "#d92d20", "#8a93a3"
 
 
-class ViewPage:
-    """A `Status` as a page of viser; `guarded` serves it.
-
-    Args:
-      robot: the arm to draw.
-    """
+class ViewPage(ArmPage):
+    """A `Status` as a page of viser."""
 
     def __init__(self, robot: RobotSpec) -> None:
-        self.guarded = GuardedViser()
-        server = self.guarded.server
-        self._server = server
-        self._stage = Stage(server, robot)
-        server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium")
-        self._line = server.gui.add_html("", order=0.0)
-        self._shown = ""
-        self._pictures = Pictures(server)
+        super().__init__(robot)
+        self._line = self._server.gui.add_html("", order=0.0)
 
     @property
     def watched(self) -> bool:
@@ -213,16 +198,10 @@ class ViewPage:
         return bool(self._server.get_clients())
 
     def update(self, status: Status, *, pictures: bool = True) -> None:
-        """Show how things are; called by one thread.
-
-        Args:
-          pictures: those of the cameras too.
-        """
+        """Show how things are, with `pictures` those of the cameras too; called by one thread."""
         if status.joints is not None:
             self._stage.show(status.joints, status.opening, status.scene)
-        html = line(status)
-        if html != self._shown:
-            self._shown = self._line.content = html
+        self._line.content = line(status)
         if pictures:
             self._pictures.show(status.images, large=True)
 

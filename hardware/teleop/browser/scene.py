@@ -225,15 +225,13 @@ class Stage:
         most = self._robot.gripper.max_width
         self._arm.move(np.asarray(joints, np.float64), opening / most if opening >= 0 and most > 0 else otherwise)
         if scene is not None:
-            if self._floor.visible:  # the task has one of its own
-                self._floor.visible = False
+            self._floor.visible = False  # the task has one of its own
             self._around.show(scene)
 
 
 def _dress(server: viser.ViserServer, view: Viewpoint) -> viser.GridHandle:
     """Camera, lights and a floor; the floor."""
     size = view.size
-    server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="small")
     # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
     server.scene.configure_environment_map(None)
     server.scene.configure_default_lights(False)
@@ -246,6 +244,4 @@ def _dress(server: viser.ViserServer, view: Viewpoint) -> viser.GridHandle:
     server.initial_camera.look_at = view.look_at
     server.initial_camera.position = view.position
     server.initial_camera.fov = view.fov
-    return server.scene.add_grid(
-        "/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5, position=(0.0, 0.0, 0.0)
-    )
+    return server.scene.add_grid("/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5)

@@ -23,13 +23,14 @@ from robolearn.core.errors import BadInput
 from robolearn.hil.operator_console import CURVES, HilMetrics, HilStatus, InControl, OperatorCommand
 
 SURE_S = 4.0  # for the second press: a slip of the finger must not release a stop
+WANTED = {OperatorCommand.TAKE_OVER: InControl.PERSON, OperatorCommand.HAND_BACK: InControl.POLICY}
 CALM_S = 1.0  # after STOP, in which a press of RELEASE does not count
-ENDINGS = (OperatorCommand.SUCCESS, OperatorCommand.FAILURE, OperatorCommand.RETURN)
 LABELS = {
     OperatorCommand.SUCCESS: "Success",
     OperatorCommand.FAILURE: "Failure",
     OperatorCommand.RETURN: "Return to start",
 }
+TAKE, GIVE = ("Take over", "Taking over …"), ("Hand back", "Handing back …")  # and once it is asked for
 _NAMES = {
     InControl.POLICY: "The policy moves the arm",
     InControl.PERSON: "You move the arm",
@@ -85,12 +86,9 @@ class Latches:
                 return self._release()
             if self._stopped() or self._status is None or not self._buttons()[command].enabled:
                 return False
-            if command is OperatorCommand.TAKE_OVER:
-                self._wanted = InControl.PERSON
-            elif command is OperatorCommand.HAND_BACK:
-                self._wanted = InControl.POLICY
-            else:
-                self._label, self._wanted = (command, self._status.episode), None
+            self._wanted = WANTED.get(command)
+            if self._wanted is None:
+                self._label = command, self._status.episode
             self._asked.append(command)
             return True
 
@@ -117,10 +115,8 @@ class Latches:
                 headline = "STOPPED: somebody pressed Stop on this page"
             elif status is None:
                 headline = "Waiting for the loop"
-            elif status.stopped:
-                headline = f"STOPPED: {status.stopped}"
             else:
-                headline = _NAMES[status.in_control]
+                headline = f"STOPPED: {status.stopped}" if status.stopped else _NAMES[status.in_control]
             return ConsoleView(headline, stopped, self._buttons())
 
     # -----------------------------------------------------------------------------------------------------------
@@ -140,31 +136,21 @@ class Latches:
 
     def _buttons(self) -> dict[OperatorCommand, ButtonView]:
         stopped, status = self._stopped(), self._status
-        able = status is not None and not stopped and status.in_control is not InControl.NOBODY
-        mine = able and status is not None and status.in_control is InControl.PERSON
+        control = InControl.NOBODY if status is None or stopped else status.in_control
         taking, giving = self._wanted is InControl.PERSON, self._wanted is InControl.POLICY
         label = self._label[0] if self._label is not None else None
         sure = self._clock() <= self._sure_until
-        free = able and label is None
-        return {
-            OperatorCommand.STOP: ButtonView("STOPPED" if self._stop else "STOP", not self._stop, self._stop),
-            OperatorCommand.RELEASE: ButtonView(
-                "Sure? Release the stop" if sure else "Release the stop", stopped, sure, stopped
-            ),
-            OperatorCommand.TAKE_OVER: ButtonView(
-                "Taking over …" if taking else "Take over", free and not mine and not taking, taking
-            ),
-            OperatorCommand.HAND_BACK: ButtonView(
-                "Handing back …" if giving else "Hand back", free and mine and not giving, giving
-            ),
-            **{
-                ending: ButtonView(LABELS[ending] + (" ✓" if label is ending else ""), free, label is ending)
-                for ending in ENDINGS
-            },
-        }
+        free = control is not InControl.NOBODY and label is None
+        take, give = free and control is InControl.POLICY, free and control is InControl.PERSON
+        stop = ButtonView("STOPPED" if self._stop else "STOP", not self._stop, self._stop)
+        release = ButtonView("Sure? Release the stop" if sure else "Release the stop", stopped, sure, stopped)
+        buttons = {OperatorCommand.STOP: stop, OperatorCommand.RELEASE: release}
+        buttons[OperatorCommand.TAKE_OVER] = ButtonView(TAKE[taking], take and not taking, taking)
+        buttons[OperatorCommand.HAND_BACK] = ButtonView(GIVE[giving], give and not giving, giving)
+        for ending, words in LABELS.items():
+            buttons[ending] = ButtonView(words + (" ✓" if label is ending else ""), free, label is ending)
+        return buttons
 
-
-Array = NDArray[np.float64]
 
 MOST = 600  # points that are kept at least; twice as many, and every second one goes
 
@@ -194,7 +180,7 @@ class Curves:
             self._points, self._every = self._points[::2], 2 * self._every
         return True
 
-    def curve(self, name: str) -> tuple[Array, Array]:
+    def curve(self, name: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(K,) robot time [min] and (K,) values of one of `CURVES`, where they are known."""
         points = np.array(self._points, dtype=np.float64).reshape(-1, 1 + len(CURVES))
         values = points[:, 1 + CURVES.index(name)]
@@ -233,14 +219,11 @@ class HelpSchedule:
         if left > 0:
             if person:
                 return "Show it the way: straight to the goal, without haste. Then hand back."
-            return (
-                "Help freely: take over whenever the arm hesitates or strays, and show it the way "
-                f"({math.ceil(left)} more min)."
-            )
+            freely = "Help freely: take over whenever the arm hesitates or strays, and show it the way"
+            return f"{freely} ({math.ceil(left)} more min)."
         if person and status.in_control_s > self.long_s:
-            return (
-                f"Hand back now: you have moved the arm for {status.in_control_s:.0f} s, and it learns more by trying."
-            )
+            seconds = f"{status.in_control_s:.0f} s"
+            return f"Hand back now: you have moved the arm for {seconds}, and it learns more by trying."
         if person:
             return "Only correct: bring it back on its way, then hand back at once."
         if status.asks_help:

@@ -15,10 +15,8 @@ import viser
 from aiohttp import WSMsgType, web
 from viser import uplot
 
-from hardware.teleop.browser.guarded_viser import GuardedViser
-from hardware.teleop.browser.page import Pictures
-from hardware.teleop.browser.scene import Stage
-from robolearn.hil.console.logic import ButtonView, ConsoleView, Curves, HelpSchedule
+from hardware.teleop.browser.page import ArmPage
+from robolearn.hil.console.logic import ConsoleView, Curves, HelpSchedule
 from robolearn.hil.operator_console import CURVES, HilStatus, OperatorCommand
 from robots import RobotSpec
 
@@ -44,7 +42,7 @@ TITLES = {
 SHARES = ("success", "intervention_rate")  # shown in per cent
 
 
-class ConsolePage:
+class ConsolePage(ArmPage):
     """The widgets; one set for all pages that are open.
 
     Args:
@@ -54,19 +52,13 @@ class ConsolePage:
     """
 
     def __init__(self, robot: RobotSpec, schedule: HelpSchedule, press: Callable[[OperatorCommand], None]) -> None:
-        self.guarded = GuardedViser()
-        server = self.guarded.server
-        self._schedule, self._press = schedule, press
-        self._stage = Stage(server, robot)
-        server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium")
+        super().__init__(robot)
+        server, self._schedule, self._press = self._server, schedule, press
         self._banner = server.gui.add_html("", order=0.0)
-        self._banner_shown = ""
         self._buttons: dict[OperatorCommand, viser.GuiButtonHandle] = {}
-        self._shown: dict[OperatorCommand, ButtonView] = {}
         for number, (command, colour) in enumerate(COLOURS.items()):
             self._buttons[command] = server.gui.add_button(command, color=colour, order=10.0 + number)
-            self._buttons[command].on_click(self._on_click(command))
-        self._pictures = Pictures(server)
+            self._buttons[command].on_click(lambda _, command=command: self._press(command))
         self._curves = Curves()
         self._plots: dict[str, viser.GuiUplotHandle] = {}
         with server.gui.add_folder("Curves over robot time", order=200.0):
@@ -82,13 +74,10 @@ class ConsolePage:
 
     def update(self, status: HilStatus | None, view: ConsoleView) -> None:
         """Show the newest status; called by one thread."""
-        self._show_banner(status, view)
-        for command in COLOURS:
+        self._banner.content = self._banner_of(status, view)
+        for command, handle in self._buttons.items():
             button = view.buttons[command]
-            if self._shown.get(command) != button:
-                self._shown[command] = button
-                handle = self._buttons[command]
-                handle.label, handle.disabled, handle.visible = button.label, not button.enabled, button.visible
+            handle.label, handle.disabled, handle.visible = button.label, not button.enabled, button.visible
         if status is None:
             return
         if status.joints is not None:
@@ -99,13 +88,7 @@ class ConsolePage:
 
     # ---------------------------------------------------------------------------------------------------------
 
-    def _on_click(self, command: OperatorCommand) -> Callable[[object], None]:
-        def pressed(_: object) -> None:
-            self._press(command)
-
-        return pressed
-
-    def _show_banner(self, status: HilStatus | None, view: ConsoleView) -> None:
+    def _banner_of(self, status: HilStatus | None, view: ConsoleView) -> str:
         red, green, grey = "#d92d20", "#067647", "#475467"
         colour = red if view.stopped else green if status is not None else grey
         clock = help_ = message = ""
@@ -116,7 +99,7 @@ class ConsolePage:
             help_, message = self._schedule.sentence(status), status.message
         if view.stopped:
             help_ = "The arm is stopped. See that all is safe, then release the stop."
-        html = (
+        return (
             f'<div data-robolearn-hil data-in-control="{in_control}" data-stopped="{str(view.stopped).lower()}" '
             'style="padding:0.2em 0.8em 0.5em;font:14px/1.35 system-ui,sans-serif;height:12em;overflow:auto">'
             f'<div class="headline" style="padding:0.5em 0.7em;border-radius:0.5em;color:#fff;background:{colour};'
@@ -125,8 +108,6 @@ class ConsolePage:
             f'<div class="help" style="margin-top:0.3em;font-weight:600">{escape(help_)}</div>'
             f'<div class="message" style="margin-top:0.3em">{escape(message)}</div></div>'
         )
-        if html != self._banner_shown:
-            self._banner_shown = self._banner.content = html
 
     def _draw_curves(self) -> None:
         for name in CURVES:
@@ -138,8 +119,7 @@ class ConsolePage:
             plot = self._plots[name]
             plot.data = (x, y)
             plot.title = f"{title}: {y[-1]:.3g}{f' {unit}' if unit else ''}"
-            if not plot.visible:
-                plot.visible = True
+            plot.visible = True
 
 
 async def serve_stop(page: web.WebSocketResponse, stop: Callable[[], None], stopped: Callable[[], bool]) -> None:
