@@ -6,12 +6,12 @@ Pure of ROS and of any simulator. A teleoperator is a file with a `TeleopConfig`
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardware.teleop.browser import BrowserConfig
-from hardware.teleop.config import Flag, TeleopConfig, flags_of
+from hardware.teleop.config import Flag, TeleopConfig
 from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
 from hardware.teleop.gamepad import GamepadConfig
 from hardware.teleop.keyboard import KeyboardConfig
@@ -25,18 +25,8 @@ from robolearn.core.specs import Interface
 if TYPE_CHECKING:
     from robots import RobotSpec
 
-TELEOPERATORS: dict[str, type[TeleopConfig]] = {
-    config.name: config
-    for config in (
-        KeyboardConfig,
-        GamepadConfig,
-        SpaceMouseConfig,
-        BrowserConfig,
-        LeaderConfig,
-        ScriptedConfig,
-        RecordedConfig,
-    )
-}
+SORTS = (KeyboardConfig, GamepadConfig, SpaceMouseConfig, BrowserConfig, LeaderConfig, ScriptedConfig, RecordedConfig)
+TELEOPERATORS: dict[str, type[TeleopConfig]] = {config.name: config for config in SORTS}
 
 __all__ = [
     "TELEOPERATORS",
@@ -59,7 +49,15 @@ def people() -> tuple[str, ...]:
 
 def teleop_flags() -> dict[str, Flag]:
     """Flag → type, default and help, of all devices that the commands offer."""
-    return flags_of({name: config for name, config in TELEOPERATORS.items() if config.has_flags})
+    takers: dict[str, list[tuple[str, Field[Any]]]] = {}
+    for name, config in TELEOPERATORS.items():
+        for flag, field in config.flags().items() if config.has_flags else ():
+            takers.setdefault(flag, []).append((name, field))
+    made = {}
+    for flag, found in takers.items():
+        first, who = found[0][1], ", ".join(name for name, _ in found)
+        made[flag] = Flag(type(first.default), first.default, f"{first.metadata['help']} ({who}).")
+    return made
 
 
 def find_teleoperator(name: str, what: str = "teleoperation device") -> type[TeleopConfig]:
@@ -72,12 +70,9 @@ def find_teleoperator(name: str, what: str = "teleoperation device") -> type[Tel
 def make_device(
     name: str, interface: Interface, robot: RobotSpec, *, log: str | Path | None = None, **options: Any
 ) -> Device:
-    """The device called `name`, not yet opened.
+    """The device called `name` for the action of `interface` on `robot`, not yet opened.
 
     Args:
-      name: one of `TELEOPERATORS`.
-      interface: whose action the device commands.
-      robot: the arm that it moves.
       log: a new file, into which all samples of the device are written; ``"recorded"`` plays it.
       options: fields of its config, and parts as `TeleopConfig.build` takes them.
 

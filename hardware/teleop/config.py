@@ -6,8 +6,7 @@ built.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hardware.teleop.device import Device
@@ -67,29 +66,8 @@ def flag(name: str, default: Any, help: str) -> Any:
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag of the commands.
-
-    Attributes:
-      type, default: of its value.
-      help: with the devices that take it.
-    """
+    """A flag of the commands: type and default of its value, and its help with the devices that take it."""
 
     type: Any
     default: Any
     help: str
-
-
-def flags_of(table: Mapping[str, type[TeleopConfig]]) -> dict[str, Flag]:
-    """All flags of the devices of `table`."""
-    takers: dict[str, list[str]] = {}
-    found: dict[str, Field[Any]] = {}
-    for name, config in table.items():
-        for one, of in config.flags().items():
-            takers.setdefault(one, []).append(name)
-            found.setdefault(one, of)
-    made = {}
-    for name, one in found.items():
-        assert one.default is not MISSING
-        text = f"{one.metadata['help']} ({', '.join(takers[name])})."
-        made[name] = Flag(type(one.default), one.default, text)
-    return made

@@ -35,29 +35,22 @@ BUTTONS = {
 DEADMAN = "left_shoulder"
 GRIP = "right_shoulder"
 EVENTS = {
-    "start": EpisodeEvent.START,
-    "a": EpisodeEvent.SUCCESS,
-    "b": EpisodeEvent.FAILURE,
-    "x": EpisodeEvent.DISCARD,
-    "y": EpisodeEvent.REDO,
-    "back": EpisodeEvent.QUIT,
-}
+    "start": EpisodeEvent.START, "a": EpisodeEvent.SUCCESS, "b": EpisodeEvent.FAILURE, "x": EpisodeEvent.DISCARD,
+    "y": EpisodeEvent.REDO, "back": EpisodeEvent.QUIT,
+}  # fmt: skip
 HELP = (
     "hold LB · left stick forward/back/left/right · right stick up/down/yaw · pad pitch/roll · RB gripper · "
     "Start start · A success · B failure · X discard · Y try again · Back quit (Y, Back: twice)"
 )
 
 # Sticks are positive to the right and towards the operator; the base's x is forward, y left, z up.
-CONFIG = MappingConfig(
-    axes={
-        "x": Axis("left_y", -1.0),
-        "y": Axis("left_x", -1.0),
-        "z": Axis("right_y", -1.0),
-        "yaw": Axis("right_x", -1.0),
-        "pitch": Axis("dpad_y", -0.5),
-        "roll": Axis("dpad_x", 0.5),
-    }
-)
+STICKS = {
+    "x": Axis("left_y", -1.0),
+    "y": Axis("left_x", -1.0),
+    "z": Axis("right_y", -1.0),
+    "yaw": Axis("right_x", -1.0),
+}
+CONFIG = MappingConfig(axes=STICKS | {"pitch": Axis("dpad_y", -0.5), "roll": Axis("dpad_x", 0.5)})
 
 # A thumb that holds a stick trembles, and every tremble is an event. A stick against its end, or the pad held down, may
 # be silent although a person holds it: then the arm rests until something on the pad moves.
@@ -125,9 +118,7 @@ class Gamepad(AxisDevice):
                 raise BadInput("gamepad: axis", got=axis.name, available=available)
         self._pygame: Any = None
         self._pad: Any = None
-        self._instance = -1
-        self._read_kinds: list[int] = []
-        self._unread: list[int] = []
+        self._instance, self._read_kinds, self._unread = -1, list[int](), list[int]()
 
     def open(self) -> None:
         self._connect()
@@ -164,9 +155,8 @@ class Gamepad(AxisDevice):
             axes = self._axes()
             stale = self._motion.moves(axes) and self._watchdog.clock() - self._watchdog.newest > STILL_S
         if held and not stale:
-            action = self._motion.action(
-                axes, observation, toggles=pressed.count(GRIP), squeeze=max(0.0, axes["right_trigger"])
-            )
+            pull = max(0.0, axes["right_trigger"])
+            action = self._motion.action(axes, observation, toggles=pressed.count(GRIP), squeeze=pull)
         still = f"nothing new from the pad for {STILL_S:g} s: move the stick" if stale else ""
         note = self._watchdog.why or self._confirm.note or (still if held else "hold LB to move")
         stamp = self._watchdog.clock() if alive and not held else self._watchdog.newest

@@ -113,7 +113,7 @@ class SpaceMouse(AxisDevice):
         self._hid = hid
         self._mouse: Any = None
         self._handle: _Handle | None = None
-        self._pressed: tuple[bool, bool] = (False, False)
+        self._pressed = [False, False]
         self._state = ""
 
     def open(self) -> None:
@@ -135,7 +135,7 @@ class SpaceMouse(AxisDevice):
         self._handle = _Handle(device)
         ros = library.apply_axis_convention(spec, library.AxisConvention.ROS)
         self._mouse = library.SpaceMouseDevice(ros, self._handle)
-        self._pressed = (False, False)
+        self._pressed = [False, False]
         self._begin(f"{spec.name}: {HELP}")
 
     def _disconnect(self) -> None:
@@ -144,14 +144,13 @@ class SpaceMouse(AxisDevice):
             self._mouse = self._handle = None
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        events = list(self._key_events())
+        events = self._key_events()
         axes, grips, rights = self._read()
-        for _ in range(rights):
-            events.append(EpisodeEvent.SUCCESS if self._state == RECORDING else EpisodeEvent.START)
+        events += rights * (EpisodeEvent.SUCCESS if self._state == RECORDING else EpisodeEvent.START,)
         self.moving = grips > 0 or self._motion.moves(axes)
         engaged = self._watchdog.alive(must_speak=any(axes.values()))
         action = self._motion.action(axes, observation, toggles=grips) if engaged else None
-        return Sample(action, engaged, tuple(events), self._watchdog.newest, self._watchdog.why or self._confirm.note)
+        return Sample(action, engaged, events, self._watchdog.newest, self._watchdog.why or self._confirm.note)
 
     def show(self, status: Status) -> None:
         super().show(status)
@@ -159,31 +158,26 @@ class SpaceMouse(AxisDevice):
 
     def _read(self) -> tuple[dict[str, float], int, int]:
         """Axes in [-1, 1], and how often the left and the right button went down since the last call."""
-        axes: dict[str, float] = dict.fromkeys(MOTIONS, 0.0)
-        downs = [0, 0]
+        axes, downs = dict.fromkeys(MOTIONS, 0.0), [0, 0]
         if self._mouse is None or self._handle is None or not self._watchdog.alive(must_speak=False):
             return axes, 0, 0
         try:
             for _ in range(MOST_REPORTS):
-                before = self._handle.reports
+                heard = self._handle.reports
                 state = self._mouse.read()
-                if self._handle.reports == before:
+                if self._handle.reports == heard:
                     break
                 self._watchdog.report()
-                pressed = self._two(state.buttons)
-                for i in range(2):
-                    downs[i] += pressed[i] and not self._pressed[i]
-                self._pressed = pressed
+                before, self._pressed = self._pressed, self._two(state.buttons)
+                downs = [n + (now and not was) for n, now, was in zip(downs, self._pressed, before, strict=True)]
         except (OSError, ValueError) as error:
             self._watchdog.fail(f"unplugged ({error})")
             return axes, 0, 0
         state = self._mouse._state  # the property `state` reads one more report
         return {motion: float(getattr(state, motion)) for motion in MOTIONS}, downs[0], downs[1]
 
-    def _two(self, buttons: list[int]) -> tuple[bool, bool]:
+    def _two(self, buttons: list[int]) -> list[bool]:
         """The left and the right button, or the first two keys of models with many."""
-        names = list(self._mouse.info.button_names)
+        state = dict(zip(self._mouse.info.button_names, buttons, strict=False))
         pairs = (("LEFT", "BTN_1"), ("RIGHT", "BTN_2"))
-        places = [next((names.index(n) for n in pair if n in names), None) for pair in pairs]
-        left, right = (bool(buttons[i]) if i is not None else False for i in places)
-        return left, right
+        return [bool(next((state[name] for name in pair if name in state), False)) for pair in pairs]

@@ -38,13 +38,9 @@ REFRESH_S = 0.2  # of the status line
 # Keys of an episode, the same for every device that listens to the terminal. Verdicts cannot be undone: their keys lie
 # apart from those that move the arm. `ConfirmTwice` asks for T and Q again.
 EPISODE_KEYS = {
-    "enter": EpisodeEvent.START,
-    "1": EpisodeEvent.SUCCESS,
-    "-": EpisodeEvent.FAILURE,
-    "backspace": EpisodeEvent.DISCARD,
-    "t": EpisodeEvent.REDO,
-    "q": EpisodeEvent.QUIT,
-}
+    "enter": EpisodeEvent.START, "1": EpisodeEvent.SUCCESS, "-": EpisodeEvent.FAILURE,
+    "backspace": EpisodeEvent.DISCARD, "t": EpisodeEvent.REDO, "q": EpisodeEvent.QUIT,
+}  # fmt: skip
 EPISODE_HELP = "Enter start · 1 success · - failure · Backspace discard · T try again · Q quit (T, Q: twice)"
 
 _NAMED = {"\r": "enter", "\n": "enter", "\x7f": "backspace", "\x08": "backspace", " ": "space", "\x1b": "escape"}
@@ -95,12 +91,11 @@ class Keys:
           BadInput: standard input is no terminal, or the program runs in the background of one.
         """
         if not self.available(self._wanted):
-            raise BadInput(
-                "keyboard",
-                got="a standard input that is no terminal",
-                expected="a terminal",
-                hint="Start the program in a terminal, or choose another device",
+            got, hint = (
+                "a standard input that is no terminal",
+                "Start the program in a terminal, or choose another device",
             )
+            raise BadInput("keyboard", got=got, expected="a terminal", hint=hint)
         fd = sys.stdin.fileno() if self._wanted is None else self._wanted
         with contextlib.suppress(OSError):  # no controlling terminal: no job control stops us
             if os.tcgetpgrp(fd) != os.getpgrp():
@@ -131,14 +126,10 @@ class Keys:
         read, write = os.pipe()
         try:
             saved = subprocess.run(["stty", "-g"], stdin=fd, capture_output=True, text=True, check=True).stdout.strip()
-            self._guard = subprocess.Popen(
-                ["/bin/sh", "-c", f'cat <&{read} >/dev/null; exec stty "$0"', saved],
-                stdin=fd,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(read,),
-                start_new_session=True,  # Ctrl-C is not for it
-            )
+            command = ["/bin/sh", "-c", f'cat <&{read} >/dev/null; exec stty "$0"', saved]
+            quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            # In a session of its own: Ctrl-C is not for it.
+            self._guard = subprocess.Popen(command, stdin=fd, pass_fds=(read,), start_new_session=True, **quiet)
             self._guard_pipe = write
         except (OSError, subprocess.CalledProcessError) as error:
             log.debug("no guard for the terminal: %s", error)
