@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardware.teleop.browser import BrowserConfig
-from hardware.teleop.config import Flag, TeleopConfig
-from hardware.teleop.device import Device, EpisodeEvent, Sample, Status
+from hardware.teleop.device import Device, EpisodeEvent, Flag, Sample, Status, TeleopConfig
 from hardware.teleop.gamepad import GamepadConfig
 from hardware.teleop.keyboard import KeyboardConfig
 from hardware.teleop.leader import LeaderConfig

@@ -1,20 +1,26 @@
-"""Interface of a teleoperation device: one action and some events at every control step, and a screen.
+"""Interface of a teleoperation device (one action and some events at every control step, a screen) and of its config.
 
 The loop that records calls `Device.sample` at the control rate and never waits for it. A device reads its hardware in
-whatever way it must (a thread, an event queue), keeps the newest report, and stamps it with `time.monotonic()`.
+whatever way it must (a thread, an event queue), keeps the newest report, and stamps it with `time.monotonic()`. A
+config is light to import, for the command line is made of them: the device's library, and `robots`, come when it is
+built.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.scene import Scene
+from robolearn.core.specs import Interface
+
+if TYPE_CHECKING:
+    from robots import RobotSpec
 
 Clock = Callable[[], float]  # steady seconds
 WAITING = "waiting"  # `Status.state`: for START
@@ -127,3 +133,60 @@ class Device(Protocol):
 
     def show(self, status: Status) -> None:
         """Show it to the operator, on a screen, a page or nowhere."""
+
+
+@dataclass(frozen=True)
+class TeleopConfig:
+    """One sort of device; its fields are options of the constructor, those made by `flag` flags of the commands.
+
+    Attributes:
+      name: on the command line.
+      help: keys or buttons, in one line.
+      has_deadman: the operator holds a switch while the arm moves; without one a clutch takes over (`Clutch`).
+      is_person: a person is at the device, who can take over from a policy.
+      shows_in_terminal: the state of the recording is a status line of the terminal; the device has no page.
+      needs_terminal: keys come from a terminal, which launch files do not have.
+      has_flags: the commands offer it; False where it needs what no flag can say.
+      station: the contract of an arm that it commands.
+    """
+
+    name: ClassVar[str]
+    help: ClassVar[str] = ""
+    has_deadman: ClassVar[bool] = False
+    is_person: ClassVar[bool] = True
+    shows_in_terminal: ClassVar[bool] = True
+    needs_terminal: ClassVar[bool] = False
+    has_flags: ClassVar[bool] = True
+    station: ClassVar[str] = "sim"
+
+    def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Device:
+        """The device, not yet opened.
+
+        Args:
+          interface: whose action it commands.
+          robot: the arm that it moves.
+          parts: of its constructor: ``clock``, ``out``, and the like.
+
+        Raises:
+          BadInput: it cannot command this kind of action or arm, or an option is out of range.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def flags(cls) -> dict[str, Field[Any]]:
+        """Flag → the field behind it."""
+        return {one.metadata["flag"]: one for one in fields(cls) if "flag" in one.metadata}
+
+
+def flag(name: str, default: Any, help: str) -> Any:
+    """A field that is the flag `name` of the commands; its `help` is one sentence, to which the devices are added."""
+    return field(default=default, metadata={"flag": name, "help": help})
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A flag of the commands: type and default of its value, and its help with the devices that take it."""
+
+    type: Any
+    default: Any
+    help: str

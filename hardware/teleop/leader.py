@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.config import TeleopConfig, flag
-from hardware.teleop.device import Device, Sample, Status
+from hardware.teleop.device import Device, Sample, Status, TeleopConfig, flag
 from hardware.teleop.mapping import RobotState, check_action, joint_action
 from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from hardware.teleop.terminal import EPISODE_HELP

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.config import TeleopConfig, flag
-from hardware.teleop.device import Device
+from hardware.teleop.device import Device, TeleopConfig, flag
 from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.config import TeleopConfig
-from hardware.teleop.device import Clock, Device, EpisodeEvent, Sample
+from hardware.teleop.device import Clock, Device, EpisodeEvent, Sample, TeleopConfig
 from hardware.teleop.wrapped import Wrapped
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.config import TeleopConfig
-from hardware.teleop.device import RECORDING, WAITING, Clock, Device, EpisodeEvent, Sample, Status
+from hardware.teleop.device import RECORDING, WAITING, Clock, Device, EpisodeEvent, Sample, Status, TeleopConfig
 from robolearn.core.errors import BadInput
 from robolearn.core.protocols import Teleoperator
 from robolearn.core.specs import Interface

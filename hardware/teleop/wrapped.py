@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -93,30 +93,17 @@ def clutched(device: Device) -> Device:
     return Clutch(device) if hasattr(device, "moving") else device
 
 
-class Hardware(Protocol):
-    """Hardware that can be unplugged.
-
-    Attributes:
-      gone: reason of its death; empty while it lives.
-    """
-
-    @property
-    def gone(self) -> str: ...
-
-    def reconnect(self) -> bool:
-        """Look for the hardware and open it anew; True where it is there. The terminal stays open."""
-        ...
-
-
 class Reconnecting(Wrapped):
     """A `Device`: `device`, whose `hardware` is opened anew.
 
     Args:
       device: open; `hardware` itself, or what wraps it.
+      hardware: its `gone` is the reason of its death, empty while it lives; its `reconnect` looks for it and opens it
+        anew, True where it is there. The terminal stays open.
       clock: steady seconds.
     """
 
-    def __init__(self, device: Device, hardware: Hardware, clock: Clock = time.monotonic) -> None:
+    def __init__(self, device: Device, hardware: Any, clock: Clock = time.monotonic) -> None:
         super().__init__(device)
         self._hardware, self._clock = hardware, clock
         self._waits = False
@@ -148,7 +135,7 @@ class Reconnecting(Wrapped):
 
 
 def reopened(device: Any) -> bool:
-    """See `Hardware.reconnect`: that of devices that `_connect` or raise `BadInput`."""
+    """The `reconnect` of a `device` that can `_disconnect`, and `_connect` or raise `BadInput`."""
     device._disconnect()
     try:
         device._connect()
@@ -160,7 +147,7 @@ def reopened(device: Any) -> bool:
 
 def reconnecting(device: Device, hardware: object) -> Device:
     """`device`, opened anew where its `hardware` has a `reconnect`."""
-    return Reconnecting(device, hardware) if hasattr(hardware, "reconnect") else device  # type: ignore[arg-type]
+    return Reconnecting(device, hardware) if hasattr(hardware, "reconnect") else device
 
 
 class Viewed(Wrapped):

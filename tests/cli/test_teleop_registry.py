@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from hardware.node_parameters import DeviceOptions, TeleopParameters
 from hardware.teleop import TELEOPERATORS
-from hardware.teleop.config import TeleopConfig, flag
+from hardware.teleop.device import TeleopConfig, flag
 
 
 class Dummy:

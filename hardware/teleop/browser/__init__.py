@@ -1,20 +1,25 @@
-"""The device `browser`: a page with the 3-D arm, a target to drag, and the buttons of the recording."""
+"""Pages of viser: the device `browser` (the 3-D arm, a target to drag, buttons), and what it shares with viewer and
+console."""
 
 from __future__ import annotations
 
+import logging
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from hardware.teleop.config import TeleopConfig, flag
+from hardware.teleop.device import TeleopConfig, flag
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
     from hardware.teleop.browser.device import Browser
+    from hardware.teleop.browser.guarded_viser import GuardedViser
     from robots import RobotSpec
 
-__all__ = ["BrowserConfig", "Place"]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,3 +68,89 @@ class BrowserConfig(TeleopConfig, Place):
         from hardware.teleop.browser.device import Browser
 
         return Browser(interface, robot, self)
+
+
+class GuardedPage(Protocol):
+    """Content of a page; `guarded` serves it."""
+
+    guarded: GuardedViser
+
+
+P = TypeVar("P", bound=GuardedPage)
+
+
+class ServedPage(Generic[P]):
+    """Is there from `_open` to `close`.
+
+    Attributes:
+      what: its name in messages.
+      update_hz: how often what it shows is refreshed [Hz]; at once where `_wake` is set.
+      url: the address to open, with its token; empty before it is served.
+      notice: what to print in a terminal then: addresses, fingerprint, QR code. Not for logs: has the token.
+    """
+
+    what: ClassVar[str]
+    update_hz: ClassVar[float]
+
+    def __init__(self) -> None:
+        self.url = self.notice = ""
+        self._page: P | None = None
+        self._end, self._wake = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def _make(self) -> tuple[P, Callable[[Place], None]]:
+        """The page, with the rest of `GuardedViser.serve`; here viser may be missing."""
+        raise NotImplementedError
+
+    def _update(self, page: P) -> None:
+        """Refresh the page; called by one thread."""
+        raise NotImplementedError
+
+    def invitation(self) -> str:
+        """See `GuardedViser.invitation`."""
+        return "" if self._page is None else self._page.guarded.invitation()
+
+    def close(self) -> None:
+        """Take the page away; more than once is no fault."""
+        self._end.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+        if self._page is not None:
+            self._page.guarded.close()
+        self._thread = self._page = None
+
+    def _open(self, place: Place) -> None:
+        """Serve the page.
+
+        Raises:
+          BadInput: viser is not installed, or the address cannot be listened on.
+        """
+        if self._page is not None:
+            return
+        try:
+            page, serve = self._make()
+        except ImportError as error:
+            hint = "pip install 'robolearn[console]'"
+            raise BadInput(self.what, got=f"no {error.name}", expected="viser", hint=hint) from error
+        try:
+            serve(place)
+        except BaseException:
+            page.guarded.close()
+            raise
+        self._page, self.url, self.notice = page, page.guarded.url, page.guarded.notice
+        self._end.clear()
+        self._thread = threading.Thread(target=self._refresh, args=(page,), name=f"{self.what}-page", daemon=True)
+        self._thread.start()
+
+    def _refresh(self, page: P) -> None:
+        while True:
+            self._wake.wait(1.0 / self.update_hz)
+            self._wake.clear()
+            if self._end.is_set():
+                return
+            try:
+                self._update(page)
+            except Exception:  # a picture that cannot be drawn must not leave the page standing still
+                log.exception("the page could not be updated")
+                self._end.wait(1.0)

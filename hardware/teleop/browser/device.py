@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.browser import BrowserConfig, Place
+from hardware.teleop.browser import BrowserConfig, Place, ServedPage
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.browser.served_page import ServedPage
 from hardware.teleop.device import Sample, Status
 from hardware.teleop.mapping import joint_action, resting_opening, shortened
 from robolearn.core.errors import BadInput

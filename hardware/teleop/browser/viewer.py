@@ -14,8 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hardware.teleop.browser import Place
-from hardware.teleop.browser.served_page import ServedPage
+from hardware.teleop.browser import Place, ServedPage
 from hardware.teleop.device import Status
 from robolearn.core.errors import BadInput
 from robots import RobotSpec

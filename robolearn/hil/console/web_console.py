@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hardware.teleop.browser import Place
-from hardware.teleop.browser.served_page import ServedPage
+from hardware.teleop.browser import Place, ServedPage
 from robolearn.hil.console.logic import HelpSchedule, Latches
 from robolearn.hil.operator_console import HilStatus, OperatorCommand
 from robots import RobotSpec
