@@ -24,15 +24,12 @@ class Writer(Protocol):
     @property
     def add(self) -> Callable[..., None]:
         """Takes one step of the running episode, as `EpisodeWriter.add` does; never waits."""
-        ...
 
     def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
         """Store the running episode; its number."""
-        ...
 
     def discard(self) -> None:
         """Drop the running episode."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -88,11 +85,9 @@ class Storage(Protocol):
 
     def put(self, job: Job, *, ends: bool = False) -> None:
         """Do `job` soon; `ends`: it ends an episode."""
-        ...
 
     def pending(self) -> int:
         """Jobs that are not begun."""
-        ...
 
 
 def attempt(job: Job, ends: bool) -> list[Outcome]:

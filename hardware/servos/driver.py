@@ -52,23 +52,18 @@ class ServoBus(Protocol):
 
     def open(self) -> None:
         """Open the port, find the servos, and set them up, with torque or without. Raises `BadInput`."""
-        ...
 
     def read(self) -> Array:
         """(n,) where they are. Raises `OSError`."""
-        ...
 
     def write(self, goal: Array) -> None:
         """Set (n,) goals. Raises `OSError`."""
-        ...
 
     def torque(self, on: bool) -> None:
         """Raises `OSError`."""
-        ...
 
     def close(self) -> None:
         """Close the port; the servos stay as they are."""
-        ...
 
 
 class ServoDriver:

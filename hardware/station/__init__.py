@@ -1,7 +1,7 @@
 """A station as it is found: what its topics carry, and what has to be mended before an arm may move there."""
 
-from hardware.station.findings import Finding, check_station
-from hardware.station.seen import Endpoint, JointSample, LensSample, PictureSample, SeenStation, SeenTopic
+from hardware.station.findings import check_station
+from hardware.station.seen import Endpoint, Finding, JointSample, LensSample, PictureSample, SeenStation, SeenTopic
 
 __all__ = [
     "Endpoint",

@@ -29,19 +29,15 @@ class Call(Protocol):
 
     def ready(self) -> bool:
         """True if the service is there."""
-        ...
 
     def send(self) -> None:
         """Send the request."""
-        ...
 
     def answer(self) -> tuple[bool, str] | None:
         """Success and message of the answer; None before the answer."""
-        ...
 
     def cancel(self) -> None:
         """Its answer is not waited for any more."""
-        ...
 
 
 def finished(work: Steps) -> bool:
@@ -61,7 +57,6 @@ class Report(Protocol):
     @property
     def arming(self) -> str:
         """Number of this arming, empty unless armed."""
-        ...
 
 
 class ArmLink(Protocol):
@@ -69,19 +64,15 @@ class ArmLink(Protocol):
 
     def connected(self) -> bool:
         """True if its services are there and it receives the dead-man's switch."""
-        ...
 
     def send_target(self, positions: NDArray[np.float64], stamp_ns: int) -> None:
         """One set-point per joint [rad] and the gripper's opening [m]."""
-        ...
 
     def send_deadman(self, held: bool) -> None:
         """A heartbeat of the dead-man's switch."""
-        ...
 
     def observed_ns(self) -> int:
         """Stamp of the newest joint state [ns]."""
-        ...
 
     def arm(self) -> Call: ...
 

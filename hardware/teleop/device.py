@@ -111,11 +111,9 @@ class Device(Protocol):
         Raises:
           BadInput: it is not there, or its library is missing; the message has what was found and what to do.
         """
-        ...
 
     def close(self) -> None:
         """Let go of the device; more than once is no fault."""
-        ...
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         """The operator's input of now; never blocks.
@@ -123,7 +121,6 @@ class Device(Protocol):
         Args:
           observation: feature → (…) of the one arm, without a world axis; None before the first one.
         """
-        ...
 
     def prepared(self) -> None:
         """The arm was put in its place and armed: what the device has stored of it may not hold any more.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +32,8 @@ MOTIONS = ("x", "y", "z", "roll", "pitch", "yaw")
 PLUG_IN = "Plug one in; robolearn doctor shows what this user may use"
 
 
-@dataclass(frozen=True)
-class Axis:
-    """The device axis that drives a motion.
-
-    Attributes:
-      name: what the device calls it, e.g. ``"left_y"``.
-      scale: sign and share of full speed.
-    """
+class Axis(NamedTuple):
+    """The device axis that drives a motion: its name there, e.g. ``"left_y"``, sign and share of full speed."""
 
     name: str
     scale: float = 1.0
@@ -66,18 +60,17 @@ class MappingConfig:
     gripper: str = "toggle"
 
     def __post_init__(self) -> None:
-        for motion in self.axes:
-            if motion not in MOTIONS:
-                raise BadInput("mapping: motion", got=motion, available=MOTIONS)
-        if not 0 <= self.dead_zone < 1:
-            raise BadInput("mapping: dead_zone", got=self.dead_zone, expected="0 to less than 1")
-        if not 0 <= self.expo <= 1:
-            raise BadInput("mapping: expo", got=self.expo, expected="0 to 1")
-        if not 0 < self.speed <= 1:
-            raise BadInput("mapping: speed", got=self.speed, expected="more than 0, at most 1")
-        for name, allowed in (("frame", ("base", "tool")), ("gripper", ("toggle", "analog"))):
-            if getattr(self, name) not in allowed:
-                raise BadInput(f"mapping: {name}", got=getattr(self, name), available=allowed)
+        choices = [("frame", self.frame, ("base", "tool")), ("gripper", self.gripper, ("toggle", "analog"))]
+        for name, value, allowed in [*(("motion", motion, MOTIONS) for motion in self.axes), *choices]:
+            if value not in allowed:
+                raise BadInput(f"mapping: {name}", got=value, available=allowed)
+        for name, value, fits, expected in (
+            ("dead_zone", self.dead_zone, 0 <= self.dead_zone < 1, "0 to less than 1"),
+            ("expo", self.expo, 0 <= self.expo <= 1, "0 to 1"),
+            ("speed", self.speed, 0 < self.speed <= 1, "more than 0, at most 1"),
+        ):
+            if not fits:
+                raise BadInput(f"mapping: {name}", got=value, expected=expected)
 
     def at(self, speed: float) -> MappingConfig:
         """The same at another speed; 0 leaves it."""
@@ -164,10 +157,8 @@ class AxisMotion:
     """Turns device axes into actions; holds what has to be remembered: the gripper, and the last joint goal.
 
     Args:
-      device: name of the device, for errors.
+      device: its name, for errors.
       interface: its action is ``tcp_delta`` or ``joint_position``.
-      robot: the arm.
-      config: the mapping.
 
     Raises:
       BadInput: the action is of another kind, or the interface of another arm.
@@ -195,16 +186,12 @@ class AxisMotion:
         toggles: int = 0,
         squeeze: float | None = None,
     ) -> NDArray[np.float32] | None:
-        """The action for the axes as they are now.
+        """(Da,) float32, the action for the axes as they are now; None without an observation to move from.
 
         Args:
           axes: device axis → its value in [-1, 1].
-          observation: of the arm; without one there is nothing to move from, and no action.
           toggles: how often the gripper button was pressed since the last call.
           squeeze: how far the trigger is pulled, 0 to 1, for ``gripper="analog"``.
-
-        Returns:
-          (Da,) float32, or None.
         """
         if observation is None:
             return None

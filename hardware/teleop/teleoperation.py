@@ -301,16 +301,14 @@ class Teleoperation:
             self.do(self.episodes.refused(str(error)))
 
     def _prepare(self) -> Steps:
-        yield from self._until(
-            lambda: self._state in (SafetyState.DISARMED, SafetyState.LATCHED), REST_S, "the arm does not come to rest"
-        )
+        at_rest = (SafetyState.DISARMED, SafetyState.LATCHED)
+        yield from self._until(lambda: self._state in at_rest, REST_S, "the arm does not come to rest")
         if self._state is SafetyState.LATCHED:
             if self._reason not in self._seen:
                 raise ArmRefused(self._reason)  # START was meant for an arm that was merely at rest
             yield from self.call(self.link.reset())
-            yield from self._until(
-                lambda: self._state is SafetyState.DISARMED, ANSWER_S, "the safety filter stays latched"
-            )
+            disarmed = SafetyState.DISARMED
+            yield from self._until(lambda: self._state is disarmed, ANSWER_S, "the safety filter stays latched")
         yield from self.place()
         yield from self._until(lambda: not self.problem, ANSWER_S, lambda: self.problem)
         if not self.sample.engaged:

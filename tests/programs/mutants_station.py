@@ -66,22 +66,22 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "depth-not-measured-is-near": Mutant(PIXELS, "np.where(measured, metres, far)", "metres", PICTURES),
     "doctor-second-publisher": Mutant(
-        f"{STATION}/joints.py", "len({s.sender for s in arm}) > 1 or len(speakers) > 1", "False", JUDGE
+        f"{STATION}/findings.py", "len({s.sender for s in arm}) > 1 or len(speakers) > 1", "False", JUDGE
     ),
-    "doctor-silent-publisher": Mutant(f"{STATION}/joints.py", "    elif silent:", "    elif False:", JUDGE),
-    "doctor-gaps": Mutant(f"{STATION}/seen.py", "if beat.gap > longest:", "if False:", JUDGE),
+    "doctor-silent-publisher": Mutant(f"{STATION}/findings.py", "    elif silent:", "    elif False:", JUDGE),
+    "doctor-gaps": Mutant(f"{STATION}/findings.py", "if beat.gap > longest:", "if False:", JUDGE),
     "doctor-last-gap": Mutant(f"{STATION}/seen.py", ", ended - times[-1])", ", 0.0)", JUDGE),
-    "doctor-old-stamps": Mutant(f"{STATION}/seen.py", "if age > oldest:", "if False:", JUDGE),
-    "doctor-future-stamps": Mutant(f"{STATION}/seen.py", "if age < -FUTURE_S:", "if False:", JUDGE),
-    "doctor-wrong-type": Mutant(f"{STATION}/seen.py", "    if wrong:", "    if False:", JUDGE),
+    "doctor-old-stamps": Mutant(f"{STATION}/findings.py", "if age > oldest:", "if False:", JUDGE),
+    "doctor-future-stamps": Mutant(f"{STATION}/findings.py", "if age < -FUTURE_S:", "if False:", JUDGE),
+    "doctor-wrong-type": Mutant(f"{STATION}/findings.py", "    if wrong:", "    if False:", JUDGE),
     "doctor-no-listener": Mutant(f"{STATION}/findings.py", "        elif wrong:", "        elif True:", JUDGE),
     "doctor-other-commander": Mutant(f"{STATION}/findings.py", "        if others:", "        if False:", JUDGE),
-    "doctor-limits": Mutant(f"{STATION}/joints.py", "    if outside.any():", "    if False:", JUDGE),
-    "doctor-slow-camera": Mutant(f"{STATION}/seen.py", "if beat.hz < SLOW * least_hz:", "if False:", JUDGE),
+    "doctor-limits": Mutant(f"{STATION}/findings.py", "    if outside.any():", "    if False:", JUDGE),
+    "doctor-slow-camera": Mutant(f"{STATION}/findings.py", "if beat.hz < SLOW * least_hz:", "if False:", JUDGE),
     "doctor-small-picture": Mutant(
-        f"{STATION}/pictures.py", "if cut_height < want_height or cut_width < want_width:", "if False:", JUDGE
+        f"{STATION}/findings.py", "if cut_height < want_height or cut_width < want_width:", "if False:", JUDGE
     ),
-    "doctor-lens": Mutant(f"{STATION}/pictures.py", "if off <= LENS and same_shape:", "if True:", JUDGE),
+    "doctor-lens": Mutant(f"{STATION}/findings.py", "if off <= LENS and same_shape:", "if True:", JUDGE),
     "doctor-hung-safety-node": Mutant(f"{STATION}/findings.py", "> SILENT_S:", "> 1e9:", JUDGE),
     "one-axis-is-enough": Mutant(HAND_EYE, "if spread[1] < TURNED:", "if False:", CALIBRATION),
     "flange-the-wrong-way": Mutant(HAND_EYE, 'if parent == "flange" else', 'if parent == "base" else', CALIBRATION),

@@ -18,13 +18,13 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.teleop.device import Clock, EpisodeEvent
+from hardware.teleop.device import Clock, EpisodeEvent, Sample
 from robolearn.core.se3 import matrix_to_quat
 
 Array = NDArray[np.float64]
@@ -33,26 +33,16 @@ DELAY_S = 0.2  # a page is sent a message ten times a second, and may answer a b
 
 
 @dataclass(frozen=True)
-class ControlRequest:
-    """The operator's request at one control step.
+class ControlRequest(Sample):
+    """The operator's request at one control step, from which the action is to be made; stamped by its heartbeat.
 
     Attributes:
-      engaged: the dead-man is on.
       target: (3,) position [m] and (3, 3) orientation of the tcp in the base frame, or None before there is any.
       opening: of the gripper, 0 closed … 1 open, or None before there is any.
-      events: since the last request.
-      stamp: of the newest heartbeat [s].
-      note: why the dead-man is off, or nothing.
-      released: the operator switched it off; not lost by silence, a slow network or a page that is gone.
     """
 
-    engaged: bool
-    target: tuple[Array, Array] | None
-    opening: float | None
-    events: tuple[EpisodeEvent, ...]
-    stamp: float
-    note: str
-    released: bool
+    target: tuple[Array, Array] | None = None
+    opening: float | None = None
 
 
 @dataclass
@@ -78,39 +68,38 @@ class ControlArbiter:
     Args:
       heartbeat_s: a page silent for longer has let go [s].
       clock: steady time [s].
+
+    Attributes:
+      controller: the client that has control, or None.
     """
 
     def __init__(self, heartbeat_s: float = 0.3, clock: Clock = time.monotonic) -> None:
-        self.heartbeat_s = heartbeat_s
-        self._clock = clock
+        self.heartbeat_s, self._clock = heartbeat_s, clock
         self._lock = threading.RLock()
         self._clients: dict[int, _Client] = {}
-        self._controller: int | None = None
+        self.controller: int | None = None
         self._note = "no page has control"
         self._events: list[EpisodeEvent] = []
         self._target: tuple[Array, Array] | None = None
         self._opening: float | None = None
-        self._stamp = clock()
-        self._moved = 0
-        self._released = False
+        self._stamp, self._moved, self._released = clock(), 0, False
 
     # --- pages -----------------------------------------------------------------------------------------------
 
     def join(self, client: int) -> str:
         """A page has opened; it has control if no other has. Returns the key that its heartbeats must carry."""
         with self._lock:
-            key = secrets.token_urlsafe(16)
-            self._clients[client] = _Client(key)
-            if self._controller is None:
+            self._clients[client] = _Client(secrets.token_urlsafe(16))
+            if self.controller is None:
                 self._hand_to(client)
-            return key
+            return self._clients[client].key
 
     def leave(self, client: int) -> None:
         """A page has closed or lost its websocket."""
         with self._lock:
             self._clients.pop(client, None)
-            if client == self._controller:
-                self._controller, self._note, self._released = None, "the page at the controls is gone", False
+            if client == self.controller:
+                self.controller, self._note, self._released = None, "the page at the controls is gone", False
 
     def owner(self, key: str) -> int | None:
         """Client of this key, or None."""
@@ -121,10 +110,9 @@ class ControlArbiter:
             return next(found, None)
 
     def beat(self, client: int, press: int, received: float | None = None) -> None:
-        """A heartbeat.
+        """A heartbeat of `client`.
 
         Args:
-          client: whose.
           press: counts how often the switch was pressed, or is 0 while it is off.
           received: ``"t"`` of the newest `standing` that the page has received [s]; None: not in the message.
         """
@@ -133,7 +121,7 @@ class ControlArbiter:
             if facts is None:
                 return
             self._expire()
-            if client == self._controller:
+            if client == self.controller:
                 self._stamp = self._clock()
                 if press == 0 and facts.presses:
                     # Else it was lost: the reason stays until the next press.
@@ -143,7 +131,7 @@ class ControlArbiter:
             facts.beat_at, facts.press = self._clock(), press
             if received is not None and not 0 <= (late := facts.beat_at - received) <= self.heartbeat_s + DELAY_S:
                 self._let_go(client, facts, f"the network is slow: word and answer took {late:.1f} s")
-            if client != self._controller:
+            if client != self.controller:
                 facts.forget()  # whatever it pressed as a spectator
 
     def silence(self, client: int, why: str) -> None:
@@ -155,16 +143,9 @@ class ControlArbiter:
     def claim(self, client: int) -> bool:
         """A page requests control; true if it has it now. Control stays where the dead-man is on."""
         with self._lock:
-            if client not in self._clients or (client != self._controller and self.engaged):
-                return False
-            if client != self._controller:
+            if client in self._clients and client != self.controller and not self.engaged:
                 self._hand_to(client)
-            return True
-
-    @property
-    def controller(self) -> int | None:
-        """The client that has control."""
-        return self._controller
+            return client == self.controller
 
     @property
     def engaged(self) -> bool:
@@ -177,7 +158,7 @@ class ControlArbiter:
         """Status of one page, for its display: its role, the state of its newest press, the target."""
         with self._lock:
             engaged, facts = self.engaged, self._clients.get(client)
-            mine = client == self._controller
+            mine = client == self.controller
             return {
                 "t": self._clock(),
                 "role": "control" if mine else "watch",
@@ -207,14 +188,14 @@ class ControlArbiter:
     def ask(self, client: int, event: EpisodeEvent) -> None:
         """A button was pressed."""
         with self._lock:
-            if client == self._controller:
+            if client == self.controller:
                 self._events.append(event)
 
     def drag(self, client: int, position: Array, rotation: Array) -> bool:
         """The target was dragged to (3,) [m] and (3, 3); true if that counts: only while the dead-man is on."""
         with self._lock:
             finite = np.isfinite(position).all() and np.isfinite(rotation).all()
-            if client != self._controller or not self.engaged or not finite:
+            if client != self.controller or not self.engaged or not finite:
                 return False
             self._target = np.array(position, dtype=np.float64), np.array(rotation, dtype=np.float64)
             return True
@@ -222,7 +203,7 @@ class ControlArbiter:
     def grip(self, client: int, opening: float) -> None:
         """The gripper shall open so far, 0 … 1."""
         with self._lock:
-            if client == self._controller and np.isfinite(opening):
+            if client == self.controller and np.isfinite(opening):
                 self._opening = min(max(float(opening), 0.0), 1.0)
 
     # --- the recording ---------------------------------------------------------------------------------------
@@ -251,15 +232,15 @@ class ControlArbiter:
         """Switch the dead-man off: the operator must press anew."""
         with self._lock:
             if facts := self._at_controls:
-                self._let_go(self._controller, facts, why)
+                self._let_go(self.controller, facts, why)
 
     def request(self) -> ControlRequest:
         """The request of now; its events are handed over once."""
         with self._lock:
             engaged = self.engaged
             events, self._events = tuple(self._events), []
-            note, released = ("", False) if engaged else (self._note, self._released)
-            return ControlRequest(engaged, self._target, self._opening, events, self._stamp, note, released)
+            asked = ControlRequest(None, engaged, events, self._stamp, target=self._target, opening=self._opening)
+            return replace(asked, note="" if engaged else self._note, released=self._released and not engaged)
 
     def peek(self) -> tuple[tuple[Array, Array] | None, float | None, int]:
         """Target, opening, and how often the target was put back to the arm."""
@@ -269,19 +250,19 @@ class ControlArbiter:
     # -----------------------------------------------------------------------------------------------------------
 
     def _hand_to(self, client: int) -> None:
-        self._controller, self._note = client, "the dead-man is off"
+        self.controller, self._note = client, "the dead-man is off"
         self._clients[client].forget()
 
     @property
     def _at_controls(self) -> _Client | None:
-        return None if self._controller is None else self._clients.get(self._controller)
+        return None if self.controller is None else self._clients.get(self.controller)
 
     def _expire(self) -> None:
         facts = self._at_controls
         if facts is not None and facts.presses and self._clock() - facts.beat_at > self.heartbeat_s:
-            self._let_go(self._controller, facts, f"the page was silent for more than {self.heartbeat_s:g} s")
+            self._let_go(self.controller, facts, f"the page was silent for more than {self.heartbeat_s:g} s")
 
     def _let_go(self, client: int | None, facts: _Client, why: str) -> None:
-        if facts.presses and client == self._controller:
+        if facts.presses and client == self.controller:
             self._note, self._released = why, False
         facts.forget()

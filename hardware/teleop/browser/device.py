@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from hardware.teleop.browser import BrowserConfig, Place, ServedPage
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.device import Sample, Status
-from hardware.teleop.mapping import joint_action, resting_opening, shortened
+from hardware.teleop.mapping import RobotState, joint_action, resting_opening, shortened
 from robolearn.core.errors import BadInput
 from robolearn.core.se3 import matrix_to_rotvec
 from robolearn.core.specs import Interface
@@ -115,10 +116,10 @@ class Browser(ServedPage["Page"]):
         """The step towards the target; None while the dead-man is off or nothing was observed yet."""
         q = self._observe(observation)
         request = self.arbiter.request()
-        action = None
-        if request.engaged and q is not None and request.target is not None and request.opening is not None:
-            action = action_towards(self._interface.action_kind, self._robot, q, *request.target, request.opening)
-        return Sample(action, request.engaged, request.events, request.stamp, request.note, released=request.released)
+        if not request.engaged or q is None or request.target is None or request.opening is None:
+            return request
+        action = action_towards(self._interface.action_kind, self._robot, q, *request.target, request.opening)
+        return replace(request, action=action)
 
     def prepared(self) -> None:
         """See `Device.prepared`."""
@@ -136,9 +137,8 @@ class Browser(ServedPage["Page"]):
         """(n,) joint positions [rad], and the target moved to where the arm is."""
         if observation is None or "proprio" not in observation:
             return None
-        n = len(self._robot.joints)
-        proprio = np.asarray(observation["proprio"], dtype=np.float64).reshape(-1)
-        q, width = proprio[:n], float(proprio[n])
+        state = RobotState(observation, self._robot)
+        q, width = state.q, state.width
         if not np.isfinite(q).all():
             return None
         pos, rot = (array[0] for array in self._robot.chain.forward(q[None]))

@@ -9,9 +9,10 @@ them large at a click. The second page has nothing to press: the arm, its surrou
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from html import escape
 from typing import Any, Literal
 
@@ -243,48 +244,54 @@ async def serve_heartbeats(
       TimeoutError: no first message within `HELLO_S`.
     """
     async with asyncio.timeout(HELLO_S):
-        hello = _json(await page.receive())
+        hello = parsed(await page.receive())
     client = arbiter.owner(str(hello.get("key", "")))
     if client is None:
         await page.close(code=UNKNOWN_KEY, message=b"unknown key")
         return
-    sending = asyncio.create_task(_send_status(page, arbiter, client, status))
     why = "the page at the controls is gone"
     try:
-        async for message in page:
-            content = _json(message)
-            press, received = content.get("press"), content.get("t")
-            if content.get("claim"):
-                arbiter.claim(client)
-            if content.get("event") in _EVENTS:
-                arbiter.ask(client, EpisodeEvent(content["event"]))
-            if isinstance(content.get("grip"), (int, float)):
-                arbiter.grip(client, float(content["grip"]))
-            if isinstance(content.get("large"), bool):
-                arbiter.enlarge(client, content["large"])
-            if content.get("hidden"):
-                why = "the page is not on the screen any more"
-                arbiter.silence(client, why)
-            elif type(press) is int and 0 <= press < 1 << 53:
-                arbiter.beat(client, press, float(received) if isinstance(received, (int, float)) else None)
+        async with sending(page, lambda: {**arbiter.standing(client), **status()}):
+            async for message in page:
+                content = parsed(message)
+                press, received = content.get("press"), content.get("t")
+                if content.get("claim"):
+                    arbiter.claim(client)
+                if content.get("event") in _EVENTS:
+                    arbiter.ask(client, EpisodeEvent(content["event"]))
+                if isinstance(content.get("grip"), (int, float)):
+                    arbiter.grip(client, float(content["grip"]))
+                if isinstance(content.get("large"), bool):
+                    arbiter.enlarge(client, content["large"])
+                if content.get("hidden"):
+                    why = "the page is not on the screen any more"
+                    arbiter.silence(client, why)
+                elif type(press) is int and 0 <= press < 1 << 53:
+                    arbiter.beat(client, press, float(received) if isinstance(received, (int, float)) else None)
     finally:
         arbiter.silence(client, why)
-        sending.cancel()
 
 
-async def _send_status(
-    page: web.WebSocketResponse, arbiter: ControlArbiter, client: int, status: Callable[[], dict[str, Any]]
-) -> None:
-    while not page.closed:
-        await page.send_str(json.dumps({**arbiter.standing(client), **status()}))
-        await asyncio.sleep(STATUS_S)
+@contextlib.asynccontextmanager
+async def sending(page: web.WebSocketResponse, content: Callable[[], dict[str, Any]]) -> AsyncIterator[None]:
+    """Within, `page` is sent `content` as JSON every `STATUS_S`."""
 
+    async def send() -> None:
+        while not page.closed:
+            await page.send_str(json.dumps(content()))
+            await asyncio.sleep(STATUS_S)
 
-def _json(message: WSMessage) -> dict[str, Any]:
-    if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
-        return {}
+    task = asyncio.create_task(send())
     try:
-        value = json.loads(message.data)
+        yield
+    finally:
+        task.cancel()
+
+
+def parsed(message: WSMessage) -> dict[str, Any]:
+    """The JSON object of a message; empty where it is none."""
+    try:
+        value = json.loads(message.data) if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) else {}
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}

@@ -5,6 +5,7 @@ The window is an installed Chromium, Chrome or Edge without its bars, else the s
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import webbrowser
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hardware.teleop.browser import Place, ServedPage
 from hardware.teleop.device import Status
@@ -23,27 +24,28 @@ if TYPE_CHECKING:
     from hardware.teleop.browser.page import ViewPage
 
 APPS = (
-    "google-chrome",
-    "google-chrome-stable",
-    "chromium",
-    "chromium-browser",
-    "microsoft-edge",
-    "microsoft-edge-stable",
-    "brave-browser",
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-)
+    "google-chrome", "google-chrome-stable", "chromium", "chromium-browser", "microsoft-edge", "microsoft-edge-stable",
+    "brave-browser", "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+)  # fmt: skip
 TEXT = {"www-browser", "links", "elinks", "lynx", "w3m"}  # would take the terminal, and cannot draw
 
 
-def check_window() -> None:
-    """Raise `BadInput` where no window can be opened: there is no display, or no browser."""
+def check_window() -> Callable[[str], object]:
+    """What opens an address in a window; raises `BadInput` where there is no display, or no browser."""
     displays = ("DISPLAY", "WAYLAND_DISPLAY")
     if sys.platform not in ("darwin", "win32") and not any(os.environ.get(name) for name in displays):
         got = f"no display ({' and '.join(displays)} are not set)"
         hint = "--view browser prints an address for a browser that you open yourself"
         raise BadInput("--view window", got=got, expected="a desktop", hint=hint)
-    if _app() is None and _browser() is None:
-        raise BadInput("--view window", got="no browser", available=APPS[:-1])
+    if (app := next(filter(None, map(shutil.which, APPS)), None)) is not None:
+        # In a session of its own: Ctrl-C in the terminal must not close the window that shows what it did.
+        options: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        return lambda url: subprocess.Popen([app, f"--app={url}"], start_new_session=True, **options)
+    with contextlib.suppress(webbrowser.Error):
+        browser = webbrowser.get()
+        if os.path.basename(getattr(browser, "name", "")) not in TEXT:
+            return browser.open_new
+    raise BadInput("--view window", got="no browser", available=APPS[:-1])
 
 
 def open_window(url: str) -> None:
@@ -52,26 +54,7 @@ def open_window(url: str) -> None:
     Raises:
       BadInput: see `check_window`.
     """
-    check_window()
-    app = _app()
-    if app is not None:
-        quiet = subprocess.DEVNULL
-        # In a session of its own: Ctrl-C in the terminal must not close the window that shows what it did.
-        subprocess.Popen([app, f"--app={url}"], stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
-    elif (browser := _browser()) is not None:
-        browser.open_new(url)
-
-
-def _app() -> str | None:
-    return next(filter(None, map(shutil.which, APPS)), None)
-
-
-def _browser() -> webbrowser.BaseBrowser | None:
-    try:
-        found = webbrowser.get()
-    except webbrowser.Error:
-        return None
-    return None if os.path.basename(getattr(found, "name", "")) in TEXT else found
+    check_window()(url)
 
 
 PICTURE_EVERY = 2  # updates

@@ -5,23 +5,21 @@ STOP is no button of viser's: it lies above the page (`stop.html`) and has a web
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from html import escape
 
 import numpy as np
 import viser
-from aiohttp import WSMsgType, web
+from aiohttp import web
 from viser import uplot
 
-from hardware.teleop.browser.page import ArmPage
+from hardware.teleop.browser.page import ArmPage, parsed, sending
 from robolearn.hil.console.logic import ConsoleView, Curves, HelpSchedule
 from robolearn.hil.operator_console import CURVES, HilStatus, OperatorCommand
 from robots import RobotSpec
 
 STOP_PATH = "/stop"
-STATUS_S = 0.1  # between two messages to a page
 BLUE, GREEN, ORANGE, GREY = (23, 92, 211), (6, 118, 71), (181, 71, 8), (71, 84, 103)
 COLOURS = {  # from top to bottom, below a banner whose height does not change
     OperatorCommand.TAKE_OVER: BLUE,
@@ -130,23 +128,8 @@ async def serve_stop(page: web.WebSocketResponse, stop: Callable[[], None], stop
       stop: called at every press.
       stopped: true while the arm is stopped.
     """
-    sending = asyncio.create_task(_send(page, stopped))
-    try:
+    async with sending(page, lambda: {"stopped": stopped()}):
         async for message in page:
-            if message.type is not WSMsgType.TEXT:
-                continue
-            try:
-                content = json.loads(message.data)
-            except ValueError:
-                continue
-            if isinstance(content, dict) and content.get("press") == "stop":
+            if parsed(message).get("press") == "stop":
                 stop()
                 await page.send_str(json.dumps({"stopped": stopped()}))
-    finally:
-        sending.cancel()
-
-
-async def _send(page: web.WebSocketResponse, stopped: Callable[[], bool]) -> None:
-    while not page.closed:
-        await page.send_str(json.dumps({"stopped": stopped()}))
-        await asyncio.sleep(STATUS_S)
