@@ -86,8 +86,6 @@ def _vector(name: str, value: object) -> Array:
     return vector
 
 
-Array = NDArray[np.float64]
-
 # How a value gets tighter: a lower bound by rising, an upper bound by falling.
 _RISING = ("lower", "collision_distance", "obstacle_distance")
 _PER_JOINT = ("lower", "upper", "velocity", "acceleration", "jerk")
