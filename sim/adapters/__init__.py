@@ -1,5 +1,7 @@
 """Adapters of foreign environments to `robolearn.core.Env`: any Gymnasium env, and robosuite."""
 
+from typing import Any
+
 from sim.adapters import gym_env, robosuite_env
 from sim.adapters.gym_env import make_gym
 from sim.adapters.robosuite_env import make_robosuite, raw_single
@@ -12,5 +14,5 @@ __all__ = ["AdapterVectorEnv", "make", "make_gym", "make_robosuite", "raw_single
 def make(config: WorldConfig, num_envs: int) -> AdapterVectorEnv:
     """`num_envs` worlds of a task, for `sim.registry`."""
     made = robosuite_env.make_robosuite if config.task.startswith("robosuite:") else gym_env.make_gym
-    looks = {"cameras": config.cameras, "image_size": config.image_size}
+    looks: dict[str, Any] = {"cameras": config.cameras, "image_size": config.image_size}
     return made(config.task, num_envs, workers=config.threads or None, **looks)

@@ -21,7 +21,7 @@ from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface, Observation
 from robolearn.rl.actors import ChainStats, DenoisingActor, NoiseConfig, check_tunable
 from robolearn.rl.actors.denoising import explore, kl_nats, kl_to_reference, w2_to_reference
-from robolearn.rl.buffer import RolloutBatch, Scale, unscaled
+from robolearn.rl.buffer import RolloutBatch, unscaled
 from robolearn.rl.calibrate import NoiseCalibration, calibrate_noise
 from robolearn.rl.critic import Baseline, Critic, CriticInput
 from robolearn.rl.policy_step import Loss, Means, MinibatchOptimizer, PolicyStep, Shards, rows, target_at
@@ -52,7 +52,7 @@ class OnPolicy:
     """
 
     quota: Quota
-    scale: Scale = staticmethod(unscaled)
+    scale: Any = staticmethod(unscaled)
 
     def __init__(self, policy: ChunkPolicy, config: Any, *, seed: int) -> None:
         check_tunable(policy)
