@@ -29,7 +29,7 @@ from robolearn.data.replay import PlayedEpisode
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.experience import Experience
 from robolearn.rl.off_policy_settings import OffPolicyConfig
-from robolearn.rollout import Decision, Decisions, Engine, Turn
+from robolearn.rollout import Agent, Decision, Decisions, Engine, Turn
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.threads import torch_threads
 from robots.chunk_execution import SteppedChunks
@@ -176,10 +176,8 @@ class ReplayRunner:
         return self.seed * RESTART + self.env_steps
 
 
-class _Explorer:
-    """An `robolearn.rollout.Agent` of N worlds that executes the algorithm's chunks one step a decision."""
-
-    observes_every_step = False
+class _Explorer(Agent):
+    """An agent of N worlds that executes the algorithm's chunks one step a decision."""
 
     def __init__(self, algorithm: OffPolicy, env: Env) -> None:
         self._features = tuple(algorithm.base.interface.observation)
@@ -194,9 +192,6 @@ class _Explorer:
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         self._chunks.drop(worlds)
-
-    def observe(self, observation: Observation) -> None:
-        """Every step is a decision."""
 
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
         """`aux` has the ``observation`` that the action answers, a copy."""
