@@ -14,7 +14,8 @@ from policies.storage.backends import BackendName, InferencePrecision, backend_d
 from policies.storage.onnx_policy import need_onnx
 from policies.wrappers.goals import GoalChoice
 from robolearn.cli.choices import SimTask, Station
-from robolearn.runs.command import Command, at_least, check_seed
+from robolearn.cli.station_command import StationCommand
+from robolearn.runs.command import at_least, check_seed
 
 if TYPE_CHECKING:
     from robolearn.deploy import Deployment, Simulation
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deploy(Command):
+class Deploy(StationCommand):
     """Run a policy on an arm: starts the nodes, arms, counts successes, and ends everything cleanly.
 
     On the simulated arm the episodes run by themselves. On a real arm you are asked before it moves, you hold the
@@ -72,14 +73,6 @@ class Deploy(Command):
     video: Path | None = None
     """Film the run into this file (.mp4), at the control rate: the simulated arm and its task, or what the cameras of a
     real station see. A program of its own draws it; nothing that drives the arm waits for that."""
-    realtime_priority: int = 10
-    """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
-    enclaves: bool = False
-    """Every node in its enclave of `robolearn permissions` (SROS2); needs ROS_SECURITY_KEYSTORE and its keys."""
-    logs: Path | None = None
-    """Folder for the logs of the nodes; by default a temporary one, kept when something fails."""
-    domain: int | None = None
-    """ROS domain; by default ROS_DOMAIN_ID, and on the simulated arm one that is likely to be free."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput

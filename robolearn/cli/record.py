@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.node_record import RecordingSetup, make_writer, open_supervised, supervised
+from robolearn.cli.station_command import StationCommand
 from robolearn.cli.teleop_flags import shows_in_terminal
 from robolearn.cli.view import TeleopView, check_view, chosen, viewed
-from robolearn.runs.command import Command, at_least, check_seed
+from robolearn.runs.command import at_least, check_seed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record(RecordingSetup, Command):
+class Record(RecordingSetup, StationCommand):
     """Record demonstrations: you move the arm, every command goes through the safety filter, what was done is stored.
 
     START arms the arm and records; SUCCESS or FAILURE ends the episode; DISCARD drops it, REDO drops it and begins
@@ -50,14 +51,6 @@ class Record(RecordingSetup, Command):
     TLS and a token."""
     port: int = 8070
     """Its port; that of --view takes a free one where this is taken."""
-    realtime_priority: int = 10
-    """Of the nodes (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
-    enclaves: bool = False
-    """Every node in its enclave of `robolearn permissions` (SROS2); needs ROS_SECURITY_KEYSTORE and its keys."""
-    logs: Path | None = None
-    """Folder for the logs of the nodes; by default a temporary one, kept when something fails."""
-    domain: int | None = None
-    """ROS domain; by default ROS_DOMAIN_ID, and on the simulated arm one that is likely to be free."""
 
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare

@@ -7,14 +7,14 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from robolearn.cli.hil.arguments import ActorArguments, LearnerArguments, WorldArguments, actor_result
-from robolearn.cli.hil.preflight import check_policy_fits, check_terminal
 from robolearn.cli.hil.summary import actor_lines, learner_lines, lines, print_lines
-from robolearn.core import BadInput, check_compatible
+from robolearn.core import BadInput, Interface, check_compatible
 from robolearn.rewards.choice import KEY
 from robolearn.runs.command import Command
 from robolearn.runs.command_line import PROGRAM, words_of
@@ -214,3 +214,52 @@ class HilCerts(Command):
 
         paths = make_certificates(self.out, self.hosts)
         return {"certs": str(self.out), "files": sorted(path.name for path in paths), "days": DAYS}
+
+
+def check_policy_fits(world: WorldArguments, policy: Path) -> None:
+    """Raise `BadInput` unless `policy` is one to begin with, for the task's world or for the arm of --robot.
+
+    Of the policy its ``config.json`` is read alone, not the weights.
+    """
+    from policies.settings import POLICIES
+    from policies.storage.config_file import CONFIG, policy_folder, read_config
+    from policies.storage.loading import check_policy, stated_by
+
+    kind = read_config(policy_folder(policy) / CONFIG)["kind"]
+    if kind not in POLICIES:
+        raise BadInput(f"policy {policy}: kind", got=kind, available=POLICIES)
+    needed = stated_by(policy)
+    offered, where, simulated = _on_arm(world, needed) if world.robot else _in_world(world.task, needed)
+    what = f"policy {policy} {where}"
+    check_policy(policy, offered, what=what, simulated=simulated)
+    check_compatible(needed, offered, what=what)  # words and goals, too: none are given here
+
+
+def check_terminal(teleop: str) -> None:
+    """Raise `BadInput` where the device `teleop` is the keyboard and there is no terminal to read."""
+    if teleop != "keyboard":
+        return
+    from hardware.teleop.terminal import Keys
+
+    keys = Keys()
+    keys.open()  # as the actor will
+    keys.close()
+
+
+def _in_world(task: str, needed: Interface) -> tuple[Interface, str, bool]:
+    from sim.registry import WorldConfig
+
+    env = WorldConfig(task, threads=1).matching(needed).build(1)
+    try:
+        return env.interface, f"in {task}", True
+    finally:
+        env.close()
+
+
+def _on_arm(world: WorldArguments, needed: Interface) -> tuple[Interface, str, bool]:
+    from robolearn.bench.emulators.rehearsal import rehearsal
+    from robolearn.cli.hil.arm import station_of
+
+    with rehearsal(world.robot) if world.rehearse else nullcontext(world.robot) as robot:
+        contract = station_of(robot, world.task, needed)
+    return contract.interface, f"on {contract.name}", contract.simulated
