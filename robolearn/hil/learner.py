@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import math
-import shutil
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +31,6 @@ from robolearn.hil.learner_service import LearnerState
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import pack_weights
-from robolearn.io.atomic import replace_folder
 from robolearn.runs import Run
 from robolearn.runs.checkpoint import load_latest_state, prefixed, restoring, save_state, unprefixed
 
@@ -144,14 +142,7 @@ class Learner:
         order = [[closed.actor, closed.records, closed.cut] for closed in self.experience.order]
         counters = {"wall_s": self.wall_s, "summed": self._summed}
         save_state(self.run.state_dir, tensors, {"algorithm": meta, "order": order, **counters})
-        self._export()
-
-    def _export(self) -> None:
-        """Write the policy folder; a kill leaves the one before it, or none, which the next checkpoint mends."""
-        beside = self.run.path / ".policy.new"
-        shutil.rmtree(beside, ignore_errors=True)
-        save_policy(self.algorithm.policy, beside)
-        replace_folder(beside, self.run.policy_dir)
+        self.run.export(lambda folder: save_policy(self.algorithm.policy, folder))
 
     # --- one piece of work ----------------------------------------------------------------------------------------
 

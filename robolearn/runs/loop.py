@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import signal
 import threading
 import time
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from robolearn.core import BadInput
-from robolearn.io.atomic import replace_folder
 from robolearn.runs.run import Run
 
 if TYPE_CHECKING:
@@ -84,7 +82,7 @@ def run_loop(
     def save(done: int) -> None:
         tensors, meta = trainer.state()
         save_state(run.state_dir, tensors, {"iteration": done, "wall_s": wall_s(), "trainer": meta})
-        _export(run, trainer)
+        run.export(trainer.export)
 
     with _deferred_interrupt() as interrupted:
         i = start
@@ -114,17 +112,9 @@ def _resume(run: Run, trainer: Trainer, tensors: dict[str, Tensor], meta: dict[s
     if start > total:
         raise BadInput(f"run {run.path}: total iterations", got=total, expected=f"at least {start}, already done")
     # A kill between the saving and the exporting leaves a policy that is older than the state, or none.
-    _export(run, trainer)
+    run.export(trainer.export)
     log.info("resumed %s at iteration %d of %d", run.path, start, total)
     return start, before_s
-
-
-def _export(run: Run, trainer: Trainer) -> None:
-    beside = run.path / ".policy.new"
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir()
-    trainer.export(beside)
-    replace_folder(beside, run.policy_dir)
 
 
 @contextmanager

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.core import BadInput
 from robolearn.io.append_only import AppendOnlyFile
-from robolearn.io.atomic import is_leftover, write_text
+from robolearn.io.atomic import is_leftover, replace_folder, write_text
 from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.io.locks import Lock, LockHeld, is_locked
 from robolearn.io.paths import check_folder, no_such_folder
@@ -108,6 +109,14 @@ class Run:
     def policy_dir(self) -> Path:
         """The policy folder."""
         return self.path / "policy"
+
+    def export(self, write: Callable[[Path], object]) -> None:
+        """Write the policy folder with `write`, which fills a new one; a kill leaves the one before it, or none."""
+        beside = self.path / ".policy.new"
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir()
+        write(beside)
+        replace_folder(beside, self.policy_dir)
 
     def track(self, name: str) -> None:
         """Send metrics to `name` too, one of `robolearn.runs.trackers.TRACKERS`; to nowhere else for ``none``."""
