@@ -107,8 +107,6 @@ class FilmNode(Node):
             self.error = error if isinstance(error, RobolearnError) else RobolearnError(f"no film: {error!r}")
         return done
 
-    # ---------------------------------------------------------------------------------------------------------
-
     def _on_joints(self, message: Any, info: Any) -> None:
         self._joints.update(*messages.named(message), messages.seconds(message.header.stamp))
 

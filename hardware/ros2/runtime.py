@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import rclpy.node
@@ -70,6 +71,8 @@ def _background(priority: int) -> int:
 
 
 Value = bool | int | float | str
+OnMessage = Callable[[Any, MessageInfo], None]
+Events = SubscriptionEventCallbacks | None
 STEADY = ClockType.STEADY_TIME
 
 
@@ -186,12 +189,7 @@ class Node(LifecycleNode):
         return self.create_timer(period_s, callback, clock=self._steady)
 
     def poll(
-        self,
-        kind: Any,
-        topic: str,
-        callback: Callable[[Any, MessageInfo], None],
-        profile: QoSProfile,
-        events: SubscriptionEventCallbacks | None = None,
+        self, kind: Any, topic: str, callback: OnMessage, profile: QoSProfile, events: Events = None
     ) -> Callable[[], None]:
         """A subscription whose messages wait until they are asked for; the function that hands them to `callback`."""
         subscription = self.create_subscription(
@@ -209,14 +207,7 @@ class Node(LifecycleNode):
 
         return take
 
-    def hear(
-        self,
-        kind: Any,
-        topic: str,
-        callback: Callable[[Any, MessageInfo], None],
-        profile: QoSProfile,
-        events: SubscriptionEventCallbacks | None = None,
-    ) -> None:
+    def hear(self, kind: Any, topic: str, callback: OnMessage, profile: QoSProfile, events: Events = None) -> None:
         """A subscription whose messages wait for `take_all`; see `poll`."""
         self._inputs.append((topic, self.poll(kind, topic, callback, profile, events)))
 
@@ -231,7 +222,7 @@ class Node(LifecycleNode):
         for subscription in [one for one in self.subscriptions if one.topic_name in topics]:
             self.destroy_subscription(subscription)
 
-    def beat(self, period_s: float, callback: Callable[[], None]) -> Callable[[], None]:
+    def beat(self, period_s: float, callback: Callable[[], None]) -> Callable[[], object]:
         """Call back once a period, by `spin` itself or elsewhere by a timer. Returns a function that ends it.
 
         rclpy's executors build what they wait for anew each time, 0.7 ms for the services, timers and events of one of
@@ -241,12 +232,7 @@ class Node(LifecycleNode):
         if self.hosted:
             self.heart = (period_s, callback)
             return lambda: setattr(self, "heart", None)
-        timer = self.every(period_s, callback)
-
-        def still() -> None:
-            self.destroy_timer(timer)
-
-        return still
+        return partial(self.destroy_timer, self.every(period_s, callback))
 
     # --- lifecycle -----------------------------------------------------------------------------------------
 

@@ -56,9 +56,8 @@ class SafetyClient:
         self.streamer: dict[str, Any] = {}
         self._held = False
         self._silence = Silence()
-        self._calls = {
-            n: self.node.create_client(Trigger, n) for n in (topics.ARM, topics.DISARM, topics.RESET, topics.ESTOP)
-        }
+        services = (topics.ARM, topics.DISARM, topics.RESET, topics.ESTOP)
+        self._calls = {name: self.node.create_client(Trigger, name) for name in services}
         self._deadman = self.node.create_publisher(Bool, topics.DEADMAN, qos.DEADMAN)
         self.node.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
         self.subscribe_json(topics.POLICY_STATUS, lambda value: setattr(self, "policy", value))

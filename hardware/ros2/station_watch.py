@@ -37,30 +37,24 @@ class StationWatch:
     def __init__(self, background: Background, contract: Contract) -> None:
         nodes = topics.namespace_of_nodes(contract.namespace)
         self._node = background.add(Node(NODE, namespace=nodes, context=background.context))
-        self._roles: dict[str, Topic] = dict(contract.topics)
-        if contract.objects is not None:
-            self._roles["objects"] = contract.objects
-        if contract.command.posture is not None:
-            self._roles["command.posture"] = contract.command.posture
+        more = {"objects": contract.objects, "command.posture": contract.command.posture}
         lenses = {f"info.{name}": Topic(camera.info, INFO) for name, camera in contract.cameras.items() if camera.info}
-        self._roles.update(lenses)
+        self._roles = {**contract.topics, **{role: topic for role, topic in more.items() if topic}, **lenses}
         self._roles[SAFETY_STATE] = Topic(f"{nodes}/{topics.SAFETY_STATE}", "diagnostic_msgs/msg/DiagnosticArray")
         self._samples: dict[str, list[StationSample]] = {role: [] for role in self._roles}
         self._safety: tuple[str, str] | None = None
         self._commands = ("command", "command.posture", "gripper")
         for role, topic in self._roles.items():
             if role == SAFETY_STATE:
-                self._hear(role, DiagnosticArray, topic, self._on_safety, qos.latched())
+                self._hear(role, topic, self._on_safety, qos.latched())
             elif role in ("joint_states", "objects"):
-                self._hear(role, JointState, topic, _joints, qos.sensor(DEPTH))
+                self._hear(role, topic, _joints, qos.sensor(DEPTH))
             elif role in lenses:
-                self._hear(role, CameraInfo, topic, _lens, qos.sensor(PICTURES))
+                self._hear(role, topic, _lens, qos.sensor(PICTURES))
             elif isinstance(topic, Camera):
-                kind = messages.message_type(topic.type)
-                self._hear(role, kind, topic, partial(_picture, topic), qos.sensor(PICTURES))
+                self._hear(role, topic, partial(_picture, topic), qos.sensor(PICTURES))
             elif role not in self._commands:
-                kind = messages.message_type(topic.type)
-                self._hear(role, kind, topic, lambda message, sample: sample, qos.sensor(DEPTH))
+                self._hear(role, topic, lambda message, sample: sample, qos.sensor(DEPTH))
 
     def begin(self) -> None:
         """Forget the messages until now."""
@@ -74,19 +68,13 @@ class StationWatch:
         return SeenStation(found, time.time(), self._safety)
 
     def _hear(
-        self,
-        role: str,
-        kind: Any,
-        topic: Topic,
-        make: Callable[[Any, StationSample], StationSample],
-        profile: QoSProfile,
+        self, role: str, topic: Topic, make: Callable[[Any, StationSample], StationSample], profile: QoSProfile
     ) -> None:
         def on_message(message: Any, info: Any) -> None:
-            self._samples[role].append(
-                make(message, StationSample(_arrival(info), _stamp(message), messages.publisher(info)))
-            )
+            sample = StationSample(_arrival(info), _stamp(message), messages.publisher(info))
+            self._samples[role].append(make(message, sample))
 
-        self._node.create_subscription(kind, topic.topic, on_message, profile)
+        self._node.create_subscription(messages.installed_type(topic.type), topic.topic, on_message, profile)
 
     def _on_safety(self, message: DiagnosticArray, sample: StationSample) -> StationSample:
         if report := messages.read_safety_report(message):

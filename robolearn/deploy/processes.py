@@ -91,10 +91,8 @@ class StackProcesses:
 
     def check(self) -> None:
         """Raise `NodeDied` if one of them has ended."""
-        for name, process in self._running.items():
-            code = process.poll()
-            if code is not None:
-                raise NodeDied(name, code, self._tail(name))
+        for name, code in self.codes.items():
+            raise NodeDied(name, code, self._tail(name))
 
     @property
     def codes(self) -> dict[str, int]:
