@@ -25,7 +25,7 @@ class Arm(Node):
     """Goes where it is told at once, says so at 200 Hz, and watches what it is told."""
 
     def __init__(self, contract: Contract, **options) -> None:
-        super().__init__("arm", NodeParameters(), **options)
+        super().__init__("arm", NodeParameters(), contract=contract, **options)
         self.contract = contract
         self.monitor = LimitMonitor.of(contract.robot, 1.0 / contract.stream_hz)
         self.q = np.array(contract.robot.home)

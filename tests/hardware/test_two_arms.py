@@ -58,7 +58,7 @@ class Side:
 def make_side(stack: ExitStack, file: Path) -> Side:
     contract, placed = load_contract(file), {"contract": str(file)}
     swing = SinePolicy(contract.with_cameras(()))
-    arm = running(stack, lambda context: Arm(contract, context=context, namespace=f"/{file.stem}"), DOMAIN)
+    arm = running(stack, lambda context: Arm(contract, context=context), DOMAIN)
     running(stack, lambda context: PolicyNode(lambda *_, **__: swing, context=context, overrides=placed), DOMAIN)
     running(stack, lambda context: StreamerNode(context=context, overrides=placed), DOMAIN)
     running(stack, lambda context: SafetyNode(context=context, overrides=placed), DOMAIN)
