@@ -41,7 +41,7 @@ DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
 def listening(c: Contract) -> Iterator[Listener]:
     SafetyFilter(c.robot, c.joints, c.limits, 1.0 / c.stream_hz)  # its machine code is made before an arm waits for it
     with Background(DOMAIN) as ros:
-        node = Listener(context=ros.context, namespace=f"{c.namespace}/robolearn")
+        node = Listener(context=ros.context, contract=c)
         node.start()
         ros.add(node)
         yield node

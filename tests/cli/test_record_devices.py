@@ -27,7 +27,7 @@ def test_a_mouse_that_is_unplugged_comes_back_before_start(tmp_path: Path) -> No
     """Its episode is dropped and the arm stops; START begins nothing without it, and the next episode with it."""
     terminal, mouse, out = Terminal(), Hands("spacemouse"), tmp_path / "data"
     with Background(DOMAIN) as ros:
-        listener = Listener(context=ros.context, namespace="/robolearn")
+        listener = Listener(context=ros.context)
         listener.start()
         ros.add(listener)
         process = mouse.run(
