@@ -14,6 +14,7 @@ from hardware.ros2 import messages
 from hardware.ros2.scene import SceneMarkers, read_scene
 from robolearn.core import BadInput
 from robolearn.core.scene import Scene, Shape
+from robots.stations.values import TYPES
 
 TURN = np.array([np.cos(0.4), np.sin(0.4), 0.0, 0.0])  # 0.8 rad about x
 CORNERS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
@@ -122,3 +123,9 @@ def test_nonsense_is_not_drawn() -> None:
 def test_no_contract_can_make_an_observation_of_it() -> None:
     with pytest.raises(BadInput):
         messages.message_type("visualization_msgs/msg/MarkerArray")
+
+
+def test_whatever_type_a_contract_may_state_is_there() -> None:
+    for role, types in TYPES.items():
+        for name in types if role != "gripper.action" else ():
+            assert messages.message_type(name).__name__ == name.rpartition("/")[2]
