@@ -16,7 +16,7 @@ import tyro
 from robolearn.core import BadInput, Env, Interface
 from robolearn.core.specs import is_image
 from robolearn.core.switches import available
-from robolearn.runs.command_line import words_of
+from robolearn.runs.command import words_of
 from sim.shaping import SHAPING_GAMMA
 
 ROBOT = "panda"  # the arm where none is named

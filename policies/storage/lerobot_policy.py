@@ -37,7 +37,7 @@ from torch import Tensor
 from policies.policy import feature
 from robolearn.core import ActionChunk, ArraySpec, BadInput, Interface, NonFinite, Observation
 from robolearn.core.specs import is_image
-from robolearn.data.convert.formats.scaling import scale_of
+from robolearn.data.convert.formats.config import scale_of
 from robolearn.data.lerobot.features import column, key_of
 from robolearn.io.json_files import read_json
 

@@ -19,8 +19,7 @@ from robolearn.hil.settings import CurriculumConfig
 from robolearn.presets import preset
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
-from robolearn.runs.command import Command, at_least
-from robolearn.runs.command_line import PROGRAM, words_of
+from robolearn.runs.command import PROGRAM, Command, at_least, words_of
 
 if TYPE_CHECKING:
     from rich.console import Console

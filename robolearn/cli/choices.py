@@ -84,13 +84,13 @@ PersonTeleop = Annotated[str, available(_people)]
 def _read_formats() -> Iterable[str]:
     from robolearn.data.convert.formats import FORMATS
 
-    return ("auto", *(form.title for form in FORMATS.values() if form.reads))
+    return ("auto", *(form.title for form in FORMATS.values() if form.read))
 
 
 def _written_formats() -> Iterable[str]:
     from robolearn.data.convert.formats import FORMATS
 
-    return (form.title for form in FORMATS.values() if form.writes)
+    return (form.title for form in FORMATS.values() if form.write)
 
 
 ImportFormat = Annotated[str, available(_read_formats)]

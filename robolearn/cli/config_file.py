@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 from robolearn.core import BadInput
 from robolearn.io.atomic import write_text
 from robolearn.presets import NAMED, PRESETS
-from robolearn.runs.command import Command
-from robolearn.runs.command_line import NOT_THE_WORK, flags, stored, words
+from robolearn.runs.command import NOT_THE_WORK, Command, flags, stored, words
 
 if TYPE_CHECKING:
     from rich.console import Console

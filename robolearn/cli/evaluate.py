@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from policies.storage.backends import BackendName, InferencePrecision
 from policies.wrappers.goals import GoalChoice
 from robolearn.cli.view import View
-from robolearn.runs.command import Command, at_least, check_seed, rate_text, reported
-from robolearn.runs.command_line import command_text
+from robolearn.runs.command import Command, at_least, check_seed, command_text, rate_text, reported
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:

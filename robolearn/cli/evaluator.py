@@ -10,7 +10,7 @@ from typing import Any
 from robolearn.presets import WORLDS
 from robolearn.runs import Run
 from robolearn.runs.command import rate_text
-from robolearn.runs.kept import BEST, Kept, PolicyScore
+from robolearn.runs.loop import BEST, Kept, PolicyScore
 from sim.registry import WorldConfig
 
 ON_THE_WAY = 500_000  # seeds of the starts by which the best is chosen: neither training's nor an evaluation's

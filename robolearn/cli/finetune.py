@@ -17,7 +17,7 @@ from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
 from robolearn.rl.algorithms import OnPolicyConfig, algorithm, algorithm_name
 from robolearn.rl.settings import ReinFlowConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text
-from robolearn.runs.kept import KeepConfig
+from robolearn.runs.loop import KeepConfig
 from robolearn.runs.trackers import check_tracker
 from sim.registry import WorldConfig
 
@@ -75,8 +75,7 @@ class Finetune(Command):
         from robolearn.rl.actors import check_tunable
         from robolearn.rl.runner import Runner
         from robolearn.runs import Progress, Run
-        from robolearn.runs.kept import Kept
-        from robolearn.runs.loop import run_loop
+        from robolearn.runs.loop import Kept, run_loop
 
         at_least(1, env_steps=self.env_steps, checkpoint_every=self.checkpoint_every)
         check_tracker(self.log)

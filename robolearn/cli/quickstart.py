@@ -113,7 +113,7 @@ class Quickstart(Command):
         from robolearn.cli.train import Train
         from robolearn.core.machine import resolve_device
         from robolearn.io.json_files import plain
-        from robolearn.runs.kept import KeepConfig
+        from robolearn.runs.loop import KeepConfig
         from robolearn.runs.run import is_run
         from robolearn.train.settings import ImitationConfig
         from sim.experts import named_quality

@@ -14,8 +14,7 @@ import tyro
 
 from robolearn.cli.registry import find
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, check_seed, reported
-from robolearn.runs.command_line import command_text
+from robolearn.runs.command import Command, check_seed, command_text, reported
 
 if TYPE_CHECKING:
     from robolearn.eval.sweep_report import SweepRun

@@ -18,7 +18,7 @@ from robolearn.cli.evaluator import show_outcomes
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.runs.command import Command, at_least, check_seed, last_row, peek
-from robolearn.runs.kept import KeepConfig
+from robolearn.runs.loop import KeepConfig
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import ImitationConfig
 
@@ -98,8 +98,7 @@ class Train(Command):
         from robolearn.core.machine import keep_freed_memory
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
-        from robolearn.runs.kept import Kept
-        from robolearn.runs.loop import run_loop
+        from robolearn.runs.loop import Kept, run_loop
         from robolearn.train.imitation import split_episodes
         from sim.registry import WorldConfig
 

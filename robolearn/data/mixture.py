@@ -6,7 +6,8 @@ by the weights of its episodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -79,47 +80,38 @@ class Mixture:
 
     def newest(self, index: Tensor) -> Tensor:
         """As of `Windows`."""
-        owner = torch.from_numpy(np.searchsorted(self._begin, index.cpu().numpy(), side="right") - 1)
-        found = torch.zeros(len(index), self._parts[0].To, dtype=torch.int64)
-        for s in torch.unique(owner).tolist():
-            begin = int(self._begin[s])
-            found[owner == s] = begin + self._parts[s].newest(index.cpu()[owner == s] - begin).cpu()
-        return found
+        return self._asked(index, (self._parts[0].To,), lambda part, own, begin: begin + part.newest(own))
 
     def remaining(self, index: Tensor) -> Tensor:
         """As of `Windows`."""
+        return self._asked(index, (), lambda part, own, begin: part.remaining(own))
+
+    def _asked(self, index: Tensor, shape: tuple[int, ...], ask: Callable[[Windows, Tensor, int], Tensor]) -> Tensor:
+        """(B, *shape) what each part answers of its own windows, counted from where it `begin`s."""
         owner = torch.from_numpy(np.searchsorted(self._begin, index.cpu().numpy(), side="right") - 1)
-        found = torch.zeros(len(index), dtype=torch.int64)
+        found = torch.zeros(len(index), *shape, dtype=torch.int64)
         for s in torch.unique(owner).tolist():
-            own = index.cpu()[owner == s] - int(self._begin[s])
-            found[owner == s] = self._parts[s].remaining(own).cpu()
+            begin = int(self._begin[s])
+            found[owner == s] = ask(self._parts[s], index.cpu()[owner == s] - begin, begin).cpu()
         return found
 
     def gather(self, index: Tensor, *, pictures: bool = True) -> TrainingBatch:
         """The windows `index` (B,) int64, on request without their pictures."""
         owner = np.searchsorted(self._begin, index.cpu().numpy(), side="right") - 1
-        batches = [
-            self._parts[s].gather(
-                index[torch.from_numpy(owner == s).to(index.device)] - int(self._begin[s]), pictures=pictures
-            )
-            for s in np.unique(owner)
-        ]
+        batches = []
+        for s in np.unique(owner):
+            own = index[torch.from_numpy(owner == s).to(index.device)] - int(self._begin[s])
+            batches.append(self._parts[s].gather(own, pictures=pictures))
         # Batches lie part after part; this is where each window went.
         back = torch.from_numpy(np.argsort(np.argsort(owner, kind="stable"))).to(batches[0].action.device)
 
-        def together(arrays: list[Tensor]) -> Tensor:
-            return torch.cat(arrays)[back]
+        def together(take: Callable[[TrainingBatch], Tensor]) -> Tensor:
+            return torch.cat([take(batch) for batch in batches])[back]
 
-        return TrainingBatch(
-            observation={
-                key: together([batch.observation[key] for batch in batches])
-                for key in self._keys
-                if key in batches[0].observation
-            },
-            observation_is_pad=together([batch.observation_is_pad for batch in batches]),
-            action=together([batch.action for batch in batches]),
-            action_is_pad=together([batch.action_is_pad for batch in batches]),
-        )
+        there = [key for key in self._keys if key in batches[0].observation]
+        observation = {key: together(lambda batch, key=key: batch.observation[key]) for key in there}
+        rest = ("observation_is_pad", "action", "action_is_pad")
+        return TrainingBatch(observation, *(together(attrgetter(name)) for name in rest))
 
 
 def drawn_statistics(

@@ -21,7 +21,7 @@ from robolearn.deploy.processes import NodeDied, Program, StackProcesses
 from robolearn.hil.wire.security import TOKEN_VARIABLE
 from robolearn.io.append_only import records
 from robolearn.runs import read_metrics
-from robolearn.runs.command_line import PROGRAM
+from robolearn.runs.command import PROGRAM
 
 log = logging.getLogger(__name__)
 

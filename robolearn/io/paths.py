@@ -15,9 +15,8 @@ def check_folder(path: Path, what: str) -> None:
         if place.is_dir():
             return
         if place.exists():
-            raise BadInput(
-                what, got="a file" if place == path else f"{place}, which is a file", expected="a folder, or a new name"
-            )
+            got = "a file" if place == path else f"{place}, which is a file"
+            raise BadInput(what, got=got, expected="a folder, or a new name")
 
 
 def check_writable(path: Path, what: str) -> None:
@@ -40,9 +39,14 @@ def check_writable(path: Path, what: str) -> None:
         with tempfile.TemporaryFile(dir=place) as file:
             file.write(b"?")
     except OSError as error:
-        raise BadInput(
-            what, got=f"a place that cannot be written ({spoken(error)})", expected="a folder of yours, or another name"
-        ) from None
+        got = f"a place that cannot be written ({spoken(error)})"
+        raise BadInput(what, got=got, expected="a folder of yours, or another name") from None
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a library's message, without number and path where the machine's own words are there."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).splitlines()[0]
 
 
 def spoken(error: OSError) -> str:

@@ -85,12 +85,8 @@ def load_latest_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, 
             raise ValueError("the checksum does not match")
         return load_file(path / TENSORS), dict(stored["meta"])
     except (OSError, SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise BadInput(
-            f"training state {path}",
-            got=f"a damaged one ({error})",
-            expected="what save_state wrote",
-            hint="Restore it from a copy, or start another --out",
-        ) from error
+        got, hint = f"a damaged one ({error})", "Restore it from a copy, or start another --out"
+        raise BadInput(f"training state {path}", got=got, expected="what save_state wrote", hint=hint) from error
 
 
 def _states(folder: Path) -> list[tuple[int, Path]]:
@@ -187,8 +183,5 @@ def _check_shapes(
         for parameter, index in zip(group["params"], packed["params"], strict=False):
             for key, value in state.get(index, {}).items():
                 if isinstance(value, Tensor) and value.ndim and value.shape != parameter.shape:
-                    raise BadInput(
-                        f"optimiser state {key!r} of parameter {index}",
-                        got=f"shape {tuple(value.shape)}",
-                        expected=f"{tuple(parameter.shape)}",
-                    )
+                    what, got = f"optimiser state {key!r} of parameter {index}", f"shape {tuple(value.shape)}"
+                    raise BadInput(what, got=got, expected=f"{tuple(parameter.shape)}")

@@ -83,14 +83,7 @@ def _rich_bar(unit: str) -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
-    return RichProgress(
-        TextColumn("[bold]{task.description}"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-        TextColumn("<"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[metrics]}", style="cyan"),
-        console=Console(stderr=True),
-    )
+    amount = TextColumn("[bold]{task.description}"), BarColumn(bar_width=28), MofNCompleteColumn(), TextColumn(unit)
+    metrics = TextColumn("{task.fields[metrics]}", style="cyan")
+    times = TimeElapsedColumn(), TextColumn("<"), TimeRemainingColumn()
+    return RichProgress(*amount, *times, metrics, console=Console(stderr=True))

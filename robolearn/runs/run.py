@@ -22,7 +22,7 @@ from typing import Any, Literal
 from robolearn.core import BadInput
 from robolearn.io.append_only import AppendOnlyFile
 from robolearn.io.atomic import is_leftover, replace_folder, write_text
-from robolearn.io.json_files import plain, read_json, write_json
+from robolearn.io.json_files import flatten, plain, read_json, write_json
 from robolearn.io.locks import Lock, LockHeld, is_locked
 from robolearn.io.paths import check_folder, no_such_folder
 from robolearn.runs.trackers import Tracker, open_tracker
@@ -280,12 +280,8 @@ def _locked(path: Path) -> Lock:
     try:
         return Lock(path / LOCK)
     except LockHeld as held:
-        raise BadInput(
-            f"run {path}",
-            got=f"in use by process {held.holder}",
-            expected="a run that no process works on",
-            hint="Wait for it, stop it, or name another --out",
-        ) from None
+        got, hint = f"in use by process {held.holder}", "Wait for it, stop it, or name another --out"
+        raise BadInput(f"run {path}", got=got, expected="a run that no process works on", hint=hint) from None
 
 
 def check_new(path: Path, resume: bool, beside: Iterable[str] = ()) -> None:
@@ -299,12 +295,8 @@ def check_new(path: Path, resume: bool, beside: Iterable[str] = ()) -> None:
         raise BadInput(f"run {path}: there is nothing to resume in it (no {CONFIG})", hint="Start it without --resume")
     if content and not resume:
         holder = " and in use" if is_locked(path / LOCK) else ""
-        raise BadInput(
-            f"run {path}",
-            got=f"a folder that is not empty{holder}",
-            expected="a new one",
-            hint="--resume goes on with it, another --out starts afresh",
-        )
+        got, hint = f"a folder that is not empty{holder}", "--resume goes on with it, another --out starts afresh"
+        raise BadInput(f"run {path}", got=got, expected="a new one", hint=hint)
 
 
 def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_differ: tuple[str, ...] = ()) -> None:
@@ -319,36 +311,19 @@ def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_di
     had, has = stored.get("command"), wanted.get("command")
     if isinstance(had, str) and isinstance(has, str) and had != has:
         raise BadInput(f"{what}: it is one of robolearn {had}, not of robolearn {has}", hint="Start another --out")
-    old, new = _flatten(stored), _flatten(wanted)
+    old, new = flatten(stored), flatten(wanted)
     for key in sorted(old.keys() | new.keys()):
         if any(key == name or key.startswith(name + ".") for name in may_differ):
             continue
         if key not in old or key not in new or old[key] != new[key]:
-            raise BadInput(
-                f"{what}: configuration {key!r}",
-                got=_shown(new, key),
-                expected=f"{_shown(old, key)}, as when the run began",
-                hint="Resume with the same settings, or start another --out",
-            )
+            got, was = (json.dumps(flat[key]) if key in flat else "nothing" for flat in (new, old))
+            expected, hint = f"{was}, as when the run began", "Resume with the same settings, or start another --out"
+            raise BadInput(f"{what}: configuration {key!r}", got=got, expected=expected, hint=hint)
 
 
 def _is_longer(path: Path, stored: Mapping[str, Any], wanted: Mapping[str, Any], name: str) -> bool:
     """True where the run in `path` is finished, and more is asked for now than it had."""
     if not (path / RESULT).exists():
         return False
-    had, asked = _flatten(stored).get(name), _flatten(wanted).get(name)
+    had, asked = flatten(stored).get(name), flatten(wanted).get(name)
     return isinstance(had, int) and isinstance(asked, int) and asked > had
-
-
-def _flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            flat.update(_flatten(value, f"{prefix}{key}."))
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
-def _shown(flat: Mapping[str, Any], key: str) -> str:
-    return json.dumps(flat[key]) if key in flat else "nothing"

@@ -201,7 +201,7 @@ def _nameless(recorder: Recorder) -> None:
 def _other_clock(recorder: Recorder) -> None:
     for _, topic, _, message in recorder.said:
         if topic == "/front/image":
-            message.header = recorder.make.header(message.header.stamp.sec * 10**9 - 3600 * 10**9)
+            message.header.stamp.sec -= 3600
 
 
 def _words(recorder: Recorder) -> None:

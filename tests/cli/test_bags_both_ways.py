@@ -15,7 +15,7 @@ from robolearn.cli.main import main
 from robolearn.core import BadInput, Episode
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.convert.bags import EPISODE_EVENTS
-from robolearn.data.convert.bags.events import Ending, ending_of
+from robolearn.data.convert.bags.recording import Ending, ending_of
 from robolearn.data.convert.bags.write import Messages
 from robots import make_control
 from robots.spec import proprio

@@ -18,7 +18,7 @@ from robolearn.cli.config_file import flags_of
 from robolearn.cli.main import parse
 from robolearn.cli.registry import ENTRIES, Entry
 from robolearn.core import BadInput
-from robolearn.runs.command_line import command_text, flags, words, words_of
+from robolearn.runs.command import command_text, flags, words, words_of
 
 WORD = st.text("abz09._/= é", min_size=1, max_size=8)  # a list of words cannot hold one that looks like a flag
 NUMBER = st.floats(allow_nan=False, width=32)

@@ -18,9 +18,9 @@ from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.validate import validate
 from robolearn.data.writing import locked_dataset
-from robolearn.data.writing.leftovers import leftovers
 from robolearn.data.writing.locked_dataset import LockedDataset
 from robolearn.data.writing.repair import Repaired, repair
+from robolearn.data.writing.uncommitted import leftovers
 from robolearn.io.append_only import Journal, records
 
 SIZE = 64

@@ -16,7 +16,7 @@ import pytest
 
 from robolearn.core import BadInput, RobolearnError
 from robolearn.io import atomic
-from robolearn.io.commit import Commit
+from robolearn.io.atomic import Commit
 from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.io.paths import check_folder
 

@@ -21,9 +21,8 @@ from lerobot.datasets.v30.convert_dataset_v21_to_v30 import convert_dataset
 from robolearn.core import BadInput
 from robolearn.data import Dataset, Windows
 from robolearn.data.convert import edit, view
-from robolearn.data.convert.dataset_source import open_numbers
 from robolearn.data.convert.formats import ReadOptions, reader, writer
-from robolearn.data.convert.source import write_dataset
+from robolearn.data.convert.source import open_numbers, write_dataset
 from robolearn.data.validate import validate
 from robolearn.data.validate.opened import Tolerances
 from robolearn.data.writing.repair import repair

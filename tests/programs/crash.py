@@ -34,10 +34,9 @@ import numpy as np
 from robolearn.core import ArraySpec, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.convert import edit
-from robolearn.data.convert.dataset_source import open_numbers
-from robolearn.data.convert.source import write_dataset, write_datasets
-from robolearn.data.writing.leftovers import clear, leftovers
+from robolearn.data.convert.source import open_numbers, write_dataset, write_datasets
 from robolearn.data.writing.repair import repair
+from robolearn.data.writing.uncommitted import clear, leftovers
 
 CAMERAS = ("front", "wrist")
 SIZE = 64

@@ -23,7 +23,8 @@ RATIOS = (f"{UPDATES}::test_every_ratio_is_1_before_the_first_update",)
 DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
 EXECUTED = ("tests/rl/test_rl_executed.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
-REPLAY, REPLAYED = "robolearn/data/replay", ("tests/data/test_replay.py",)
+REPLAY = "robolearn/data/replay"
+REPLAYED = ("tests/data/test_replay.py", "tests/data/test_replay_records.py")
 
 IMITATION = "robolearn/train/imitation.py"
 PRECISION = ("tests/train/test_imitation.py::test_the_loss_alone_is_computed_in_what_was_asked_for",)
@@ -230,7 +231,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{REPLAY}/buffer.py", "ends = episode.terminated & (", "ends = (", REPLAYED
     ),
     "replay-value-after-the-end": Mutant(
-        f"{REPLAY}/buffer.py", "torch.where(w.ends[index], 0.0, gamma ** reach.float())", "gamma ** reach.float()",
+        f"{REPLAY}/buffer.py", 'torch.where(w["ends"], 0.0, gamma ** reach.float())', "gamma ** reach.float()",
         REPLAYED,
     ),
     "replay-next-episode": Mutant(f"{REPLAY}/buffer.py", "(start + length < rows)", "True", REPLAYED),
@@ -254,12 +255,12 @@ MUTANTS: dict[str, Mutant] = {
     "replay-plan-of-another-author": Mutant(
         f"{REPLAY}/buffer.py", "ends[valid], (edge - start)[valid]", "ends[valid], (steps - start)[valid]", REPLAYED
     ),
-    "replay-forgets-nothing": Mutant(f"{REPLAY}/buffer.py", "self._windows.drop_before(self._first)", "pass", REPLAYED),
+    "replay-forgets-nothing": Mutant(f"{REPLAY}/buffer.py", "column[gone:]", "column", REPLAYED),
     "replay-success-across-an-edge": Mutant(
-        f"{REPLAY}/assembly.py", "self.intervention | (unaided & self.success)", "self.intervention | self.success",
+        f"{REPLAY}/records.py", "self.intervention | (unaided & self.success)", "self.intervention | self.success",
         REPLAYED,
     ),
-    "replay-a-gap-is-taken": Mutant(f"{REPLAY}/assembly.py", " or record.index != len(self._steps)", "", REPLAYED),
+    "replay-a-gap-is-taken": Mutant(f"{REPLAY}/records.py", " or record.index != len(self._steps)", "", REPLAYED),
     "replay-log-begins-anew": Mutant(
         f"{REPLAY}/records.py", "Journal(self.path, resume=True)", "Journal(self.path)", REPLAYED
     ),

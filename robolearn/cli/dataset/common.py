@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ def write_set(source: EpisodeSource, out: Path, verb: str, quiet: bool) -> dict[
 
 def write_sets(sources: Sequence[EpisodeSource], outs: Sequence[Path], verb: str, quiet: bool) -> list[dict[str, Any]]:
     """Store each of `sources` in its folder of `outs`, all or none, showing progress; the result for each."""
-    from robolearn.data.convert.source import write_dataset, write_datasets
+    from robolearn.data.convert.source import write_datasets
     from robolearn.runs import Progress
 
     begun = time.perf_counter()
@@ -61,27 +61,17 @@ def write_sets(sources: Sequence[EpisodeSource], outs: Sequence[Path], verb: str
             what = verb if len(outs) == 1 else f"{verb} {outs[i].name}"
             return stack.enter_context(Progress(what, total=sources[i].count, unit="episodes", quiet=quiet))
 
-        if len(outs) == 1:
-            written = [write_dataset(sources[0], outs[0], progress=progress(0))]
-        else:
-            written = write_datasets(sources, outs, progress)
+        written = write_datasets(sources, outs, progress)
     total = time.perf_counter() - begun
     return [
-        {
-            "dataset": str(out),
-            "episodes": stored.episodes,
-            "frames": stored.frames,
-            "successes": stored.successes,
-            "notes": [*source.notes, *_left_over(out)],
-            "wall_s": {"total": total},
-        }
+        {"dataset": str(out), **asdict(stored), "notes": [*source.notes, *_left_over(out)], "wall_s": {"total": total}}
         for source, out, stored in zip(sources, outs, written, strict=True)
     ]
 
 
 def _left_over(out: Path) -> list[str]:
     """Remarks on what killed commands have left beside `out`."""
-    from robolearn.data.writing.leftovers import leftovers
+    from robolearn.data.writing.uncommitted import leftovers
 
     place = out.absolute().parent
     return [f"{left.path} is {left.what}; `robolearn dataset repair {place} --clear` removes it"
@@ -103,7 +93,7 @@ class Edit(Command):
 
     def opened(self) -> EpisodeSource:
         """`source` of the set that is named."""
-        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.source import open_numbers
 
         return self.source(open_numbers(self.data))
 

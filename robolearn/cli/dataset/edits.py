@@ -1,16 +1,20 @@
-"""``robolearn dataset edit``: new data sets from old ones, which stay as they are."""
+"""``robolearn dataset edit``, ``import`` and ``export``: new data sets from old ones, and other formats."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from robolearn.cli.choices import ExportFormat, ImportFormat, Station
 from robolearn.cli.dataset.common import Edit, episode_list, show_stored, write_set, write_sets
-from robolearn.core import BadInput
+from robolearn.core import BadInput, RobolearnError
+from robolearn.core.switches import switch
 from robolearn.runs.command import Command, check_seed
 
 if TYPE_CHECKING:
@@ -36,8 +40,8 @@ class DatasetDrop(Edit):
 
     def opened(self) -> EpisodeSource:
         """The episodes that stay. Files of a damaged set in which none of them lies are not looked at."""
-        from robolearn.data.convert.dataset_source import open_numbers
         from robolearn.data.convert.formats import ReadOptions, lerobot_v30
+        from robolearn.data.convert.source import open_numbers
         from robolearn.data.lerobot import layout
         from robolearn.io.paths import no_such_folder
 
@@ -81,8 +85,7 @@ class DatasetSplit(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.convert import edit
-        from robolearn.data.convert.dataset_source import open_numbers
-        from robolearn.data.convert.source import check_new
+        from robolearn.data.convert.source import check_new, open_numbers
 
         fractions = self.fractions or (1.0,) * len(self.out)
         if len(self.out) < 2 or len(set(self.out)) != len(self.out):
@@ -117,8 +120,7 @@ class DatasetMerge(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.convert import edit
-        from robolearn.data.convert.dataset_source import open_numbers
-        from robolearn.data.convert.source import check_new
+        from robolearn.data.convert.source import check_new, open_numbers
 
         if len(self.data) < 2:
             raise BadInput("merge", got=f"{len(self.data)} data sets", expected="two or more")
@@ -185,3 +187,110 @@ class DatasetSubsample(Edit):
         from robolearn.data.convert import edit
 
         return edit.subsample(dataset, self.every, self.action)
+
+
+OUTCOMES = {"unsaid": None, "success": True, "failure": False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetImport(Command):
+    """Turn demonstrations in another format into a LeRobotDataset v3.0 that robolearn trains on.
+
+    Formats: lerobot-v2.1 (and v2.0), lerobot-v3.0 of any maker, robomimic (HDF5), npz (a folder with a file per
+    episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a robot contract). Actions beyond [-1, 1] are scaled
+    into it; the scale is kept.
+
+    Example: robolearn dataset import low_dim_v141.hdf5 --out data/square
+    """
+
+    path: tyro.conf.Positional[Path]
+    """The file or folder to read."""
+    out: Path
+    """The new data set's folder."""
+    format: ImportFormat = "auto"
+    """Which format; auto looks at the files."""
+    task: str = ""
+    """The task in words, in place of what the files say."""
+    hz: float | None = None
+    """Frames per second, where the files do not say."""
+    embodiment: str = ""
+    """The arm's name, in place of what the files say."""
+    action_kind: str = ""
+    """Kind of action, such as tcp_delta or joint_position; "native" if not given."""
+    proprio: tuple[str, ...] = ()
+    """robomimic: the features that make up the robot's own vector, in order."""
+    cameras: tuple[str, ...] | None = None
+    """The cameras to take; all of them if not given."""
+    images: Annotated[bool, switch("images")] = True
+    """Take the cameras' pictures too."""
+    robot: Station = ""
+    """mcap: the robot contract that says what the topics mean, by name or as a file."""
+    outcome: Literal["unsaid", "success", "failure"] = "unsaid"
+    """Outcome of the episodes, where the files do not say."""
+    tolerance_s: float = 1e-4
+    """LeRobot's formats: how far from its frame a picture of a video may be shown [s]; the nearest one is taken."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.convert.formats import FORMATS, ReadOptions, guess, reader
+        from robolearn.data.convert.source import check_new
+
+        check_new(self.out)
+        if not self.path.exists():
+            raise BadInput("import", got=self.path, expected="a file or folder that is there")
+        if self.hz is not None and not 0 < self.hz < 1e4:
+            raise BadInput("--hz", got=self.hz, expected="a positive number")
+        if not 0 < self.tolerance_s < math.inf:
+            raise BadInput("--tolerance-s", got=self.tolerance_s, expected="a positive number of seconds")
+        name = guess(self.path) if self.format == "auto" else self.format
+        if name is None:
+            available = [key for key, form in FORMATS.items() if form.read]
+            raise BadInput("--format", got=f"{self.path}, which is of none of the formats", available=available)
+        same = ("task", "hz", "embodiment", "action_kind", "proprio", "tolerance_s", "robot")
+        given = {name: getattr(self, name) for name in same}
+        cameras = self.cameras if self.images else ()
+        options = ReadOptions(**given, cameras=cameras, success=OUTCOMES[self.outcome])
+        return {"format": name, **write_set(reader(name)(self.path, options), self.out, "importing", self.json)}
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        console.print(f"read as {result['format']}")
+        show_stored(result, console)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetExport(Command):
+    """Write a data set in another format: lerobot-v2.1, robomimic (HDF5), npz or mcap (a bag, by a robot contract).
+
+    Actions that an import scaled into [-1, 1] get their own units back.
+
+    Example: robolearn dataset export data/lift --format robomimic --out lift.hdf5
+    """
+
+    data: tyro.conf.Positional[Path]
+    """The data set."""
+    format: ExportFormat
+    """The format to write."""
+    out: Path
+    """The new folder, or file for robomimic and for mcap where it ends in .mcap."""
+    robot: Station = ""
+    """mcap: the robot contract that says what the topics are, by name or as a file."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.convert.formats import writer
+        from robolearn.data.convert.source import check_new, open_numbers
+        from robolearn.runs import Progress
+
+        check_new(self.out)
+        write = writer(self.format)
+        dataset = open_numbers(self.data)
+        begun = time.perf_counter()
+        with Progress("exporting", total=dataset.episodes, unit="episodes", quiet=self.json) as progress:
+            try:
+                write(dataset, self.out, progress, robot=self.robot)
+            except OSError as error:
+                raise RobolearnError(f"{self.out} cannot be written ({error.strerror or error})") from error
+        size = {"episodes": dataset.episodes, "frames": dataset.frames}
+        took = {"wall_s": {"total": time.perf_counter() - begun}}
+        return {"dataset": str(self.out), "format": self.format, **size, **took}
+
+    def show(self, result: Mapping[str, Any], console: Console) -> None:
+        show_stored(result, console)

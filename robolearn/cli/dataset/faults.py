@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
 
@@ -14,9 +14,6 @@ from robolearn.cli.dataset.common import megabytes
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.runs.command import Command
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +58,7 @@ class DatasetValidate(Command):
     def exit_code(self, result: Mapping[str, Any]) -> int:
         return 0 if result["ok"] else 1
 
-    def show(self, result: Mapping[str, Any], console: Console) -> None:
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
         if result["ok"]:
             console.print(f"[green]{result['dataset']}: nothing wrong[/green]")
             return
@@ -96,31 +93,26 @@ class DatasetRepair(Command):
         "rebuilt": [episode], "lost_frames", "left_over": [{"path", "bytes", "what", "cleared"}]}``; of a folder that is
         no set only the first and the last."""
         from robolearn.data.lerobot import layout
-        from robolearn.data.writing.leftovers import clear, leftovers
         from robolearn.data.writing.repair import repair
+        from robolearn.data.writing.uncommitted import clear, leftovers
 
         result: dict[str, Any] = {"dataset": str(self.data)}
         holder = not (self.data / layout.INFO_PATH).exists() and self.data.is_dir()
         left = list(leftovers(self.data if holder else self.data.absolute().parent))
         if not (holder and (left or any(self.data.glob(f"*/{layout.INFO_PATH}")))):
             done = repair(self.data)
-            result |= {
-                "episodes": done.episodes,
-                "frames": done.frames,
-                "saved": [{"episode": episode, "frames": frames} for episode, frames in done.saved],
-                "adopted": [{"episode": episode, "frames": frames} for episode, frames in done.adopted],
-                "rebuilt": done.rebuilt,
-                "lost_frames": done.lost,
-            }
+            result |= {"episodes": done.episodes, "frames": done.frames, "rebuilt": done.rebuilt}
+            result |= {"lost_frames": done.lost}
+            for name, pairs in (("saved", done.saved), ("adopted", done.adopted)):
+                result[name] = [{"episode": episode, "frames": frames} for episode, frames in pairs]
             left = list(leftovers(self.data.absolute().parent))
         for one in left if self.clear else ():
             clear(one)
-        result["left_over"] = [
-            {"path": str(one.path), "bytes": one.size, "what": one.what, "cleared": self.clear} for one in left
-        ]
+        facts = ({"path": str(one.path), "bytes": one.size, "what": one.what} for one in left)
+        result["left_over"] = [{**one, "cleared": self.clear} for one in facts]
         return result
 
-    def show(self, result: Mapping[str, Any], console: Console) -> None:
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
         if "episodes" in result:
             console.print(f"[bold]{result['dataset']}[/bold]: {result['episodes']} episodes, {result['frames']} frames")
             for adopted in result["adopted"]:

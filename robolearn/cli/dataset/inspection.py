@@ -9,16 +9,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tyro
 
 from robolearn.cli.dataset.common import duration, episode_list, megabytes
 from robolearn.core import BadInput, RobolearnError
 from robolearn.runs.command import Command
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +31,14 @@ class DatasetInfo(Command):
     def run(self) -> dict[str, Any]:
         import numpy as np
 
-        from robolearn.data.convert.dataset_source import interface_with_images, open_numbers
+        from robolearn.data.convert.source import interface_with_images, open_numbers
 
         dataset = open_numbers(self.data)
         interface = interface_with_images(dataset)
         hz = float(dataset.info["fps"])
         spoken = [np.unique(dataset.task_index[dataset.frames_of([e])]) for e in range(dataset.episodes)]
         counts = Counter(int(task) for tasks in spoken for task in tasks)
-        intervention = dataset.intervention
+        intervention, lengths = dataset.intervention, dataset.lengths
         return {
             "dataset": str(self.data),
             "format": dataset.info["codebase_version"],
@@ -54,20 +51,13 @@ class DatasetInfo(Command):
                 if not key.startswith("images.")
             },
             "cameras": {
-                key.removeprefix("images."): {
-                    "shape": spec.shape,
-                    "codec": _codec(dataset.features, key),
-                }
+                key.removeprefix("images."): {"shape": spec.shape, "codec": _codec(dataset.features, key)}
                 for key, spec in interface.observation.items()
                 if key.startswith("images.")
             },
             "episodes": dataset.episodes,
             "frames": dataset.frames,
-            "length": {
-                "min": int(dataset.lengths.min()),
-                "median": float(np.median(dataset.lengths)),
-                "max": int(dataset.lengths.max()),
-            },
+            "length": {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())},
             "duration_s": dataset.frames / hz,
             "successes": int(dataset.success.sum()) if dataset.outcomes else None,
             "interventions": {
@@ -81,7 +71,7 @@ class DatasetInfo(Command):
             "extra": dict(interface.extra),
         }
 
-    def show(self, result: Mapping[str, Any], console: Console) -> None:
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
 
         table = Table.grid(padding=(0, 2))
@@ -99,18 +89,13 @@ class DatasetInfo(Command):
         for name, camera in result["cameras"].items():
             height, width = camera["shape"][:2]
             row(f"camera {name}", f"{width} × {height} {camera['codec']}")
-        row(
-            "episodes",
-            f"{result['episodes']}, of {length['min']} to {length['max']} steps (median {length['median']:g})",
-        )
+        steps = f"{length['min']} to {length['max']} steps (median {length['median']:g})"
+        row("episodes", f"{result['episodes']}, of {steps}")
         known = f"{result['successes']} of {result['episodes']}"
         row("successes", "not recorded" if result["successes"] is None else known)
         row("frames", f"{result['frames']}, {duration(result['duration_s'])}")
-        if result["interventions"]["frames"]:
-            row(
-                "interventions",
-                f"{result['interventions']['frames']} frames in {result['interventions']['episodes']} episodes",
-            )
+        if (taken := result["interventions"])["frames"]:
+            row("interventions", f"{taken['frames']} frames in {taken['episodes']} episodes")
         if result["stamps"]:
             row("timestamps", ", ".join(result["stamps"]))
         for task, count in result["tasks"].items():
@@ -164,7 +149,7 @@ class DatasetStats(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"features": {name: {"names": […], "min": […], …}}}``."""
-        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.source import open_numbers
 
         dataset = open_numbers(self.data)
         chosen = episode_list(self.episodes, dataset.episodes) if self.episodes else None
@@ -178,7 +163,7 @@ class DatasetStats(Command):
             },
         }
 
-    def show(self, result: Mapping[str, Any], console: Console) -> None:
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
 
         table = Table("feature", "component", *SHOWN, box=None, pad_edge=False, padding=(0, 3, 0, 0))
@@ -204,7 +189,7 @@ class DatasetView(Command):
     """Write a file that `rerun FILE` opens, in place of opening the viewer."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.source import open_numbers
 
         if self.save is not None and self.save.exists():
             raise BadInput("--save", got=f"{self.save}, which is there", expected="a new file")
@@ -217,16 +202,15 @@ class DatasetView(Command):
             file = Path(folder) / "episodes.rrd"
             result = self._write(dataset, episodes, file)
             # By itself the viewer would also take connections from other machines.
-            done = subprocess.run(
-                [sys.executable, "-P", "-m", "rerun", str(file), "--bind", "127.0.0.1", "--port", "auto"]
-            )
+            viewer = [sys.executable, "-P", "-m", "rerun", str(file)]
+            done = subprocess.run([*viewer, "--bind", "127.0.0.1", "--port", "auto"])
         if done.returncode:
             raise RobolearnError("the rerun viewer could not be opened; --save FILE writes what it would show")
         return {**result, "file": None}
 
     def _write(self, dataset: Any, episodes: list[int], file: Path) -> dict[str, Any]:
         from robolearn.data.convert.view import save
-        from robolearn.data.writing.leftovers import part_of
+        from robolearn.data.writing.uncommitted import part_of
         from robolearn.runs import Progress
 
         part = part_of(file)
@@ -239,15 +223,10 @@ class DatasetView(Command):
             raise RobolearnError(f"{file} cannot be written ({error})") from error
         finally:
             part.unlink(missing_ok=True)
-        return {
-            "dataset": str(self.data),
-            "file": str(file),
-            "episodes": episodes,
-            "frames": frames,
-            "bytes": file.stat().st_size,
-        }
+        place = {"dataset": str(self.data), "file": str(file), "bytes": file.stat().st_size}
+        return {**place, "episodes": episodes, "frames": frames}
 
-    def show(self, result: Mapping[str, Any], console: Console) -> None:
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
         shown = f"{len(result['episodes'])} episodes, {result['frames']} frames"
         if result["file"] is None:
             console.print(f"showed {shown}")

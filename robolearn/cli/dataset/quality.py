@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +67,7 @@ class DatasetQuality(Command):
             "saco": quality.saco,
             "tq": quality.tq,
             "success": quality.success,
-            "ranking": [
-                {
-                    "rank": j.rank,
-                    "episode": j.episode,
-                    "score": j.score,
-                    "verdict": j.verdict,
-                    "weight": j.weight,
-                    "reasons": list(j.reasons),
-                    "lost": j.lost,
-                    "measures": j.measures,
-                }
-                for j in quality.episodes
-            ],
+            "ranking": [{**asdict(j), "weight": j.weight, "reasons": list(j.reasons)} for j in quality.episodes],
         }
         if self.weights:
             write_weights(self.data, quality.weights(), dataset.episodes, command)
@@ -90,18 +79,15 @@ class DatasetQuality(Command):
                 f"robolearn train --data {self.data} --weights --out runs/bc",
             ]
             title = f"{self.data.name}: quality of the demonstrations"
-            out = self.out
-            result |= reported(
-                lambda: write_quality_report(out, demonstrations, quality, title=title, commands=commands)
-            )
+            report = partial(write_quality_report, self.out, demonstrations, quality, title=title, commands=commands)
+            result |= reported(report)
         drops = quality.of_kind("drop")
         if 0 < len(drops) < dataset.episodes:
             clean = self.data.with_name(self.data.name + "-clean")
             result["drop_command"] = f"robolearn dataset edit drop {self.data} --episodes {listed(drops)} --out {clean}"
         if self.prove is not None:
-            result["proof"] = prove(
-                dataset, quality.weights(), self.prove, self.prove_steps, self.prove_episodes, self.seed, self.json
-            )
+            amount = (self.prove_steps, self.prove_episodes, self.seed, self.json)
+            result["proof"] = prove(dataset, quality.weights(), self.prove, *amount)
         result["wall_s"] = {"total": time.perf_counter() - begun}
         return result
 

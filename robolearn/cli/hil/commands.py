@@ -16,8 +16,7 @@ from robolearn.cli.hil.arguments import ActorArguments, LearnerArguments, WorldA
 from robolearn.cli.hil.summary import actor_lines, learner_lines, lines, print_lines
 from robolearn.core import BadInput, Interface, check_compatible
 from robolearn.rewards.choice import KEY
-from robolearn.runs.command import Command
-from robolearn.runs.command_line import PROGRAM, words_of
+from robolearn.runs.command import PROGRAM, Command, words_of
 
 log = logging.getLogger(__name__)
 

@@ -64,14 +64,8 @@ class HubPush(Command):
             measured = self._measure() if self.episodes else None
             card = policy_card(self.repo, read_json(content.files["config.json"], what=f"policy {self.what}"), measured)
         url = push(hub, self.repo, content, card, private=self.private, message="Pushed by robolearn")
-        return {
-            "repo": self.repo,
-            "kind": content.kind,
-            "url": url,
-            "files": len(content.files) + 1,
-            "bytes": content.bytes,
-            "measured": measured,
-        }
+        told = {"repo": self.repo, "kind": content.kind, "url": url, "measured": measured}
+        return {**told, "files": len(content.files) + 1, "bytes": content.bytes}
 
     def _measure(self) -> dict[str, Any]:
         from robolearn.cli.evaluate import Evaluate
@@ -180,19 +174,13 @@ def policy_card(repo: str, config: Mapping[str, Any], measured: Mapping[str, Any
     }
     if measured:
         success = measured["success"]
-        metric = {"type": "success_rate", "name": f"success, %, of {success['episodes']} episodes"}
-        own["model-index"] = [
-            {
-                "name": repo.split("/")[1],
-                "results": [
-                    {
-                        "task": {"type": "robotics", "name": measured["task"]},
-                        "dataset": {"type": "simulation", "name": f"{measured['task']} on {arm}"},
-                        "metrics": [metric | {"value": round(100 * success["rate"], 2)}],
-                    }
-                ],
-            }
-        ]
+        name, value = f"success, %, of {success['episodes']} episodes", round(100 * success["rate"], 2)
+        result = {
+            "task": {"type": "robotics", "name": measured["task"]},
+            "dataset": {"type": "simulation", "name": f"{measured['task']} on {arm}"},
+            "metrics": [{"type": "success_rate", "name": name, "value": value}],
+        }
+        own["model-index"] = [{"name": repo.split("/")[1], "results": [result]}]
     privileged = [key for key, spec in interface["observation"].items() if spec.get("privileged")]
     only = f" It sees {', '.join(privileged)}, which only a simulated world has." if privileged else ""
     seen = ", ".join(f"`{key}`" for key in interface["observation"])

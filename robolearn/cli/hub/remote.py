@@ -51,7 +51,7 @@ def content_of(path: Path) -> Content:
       BadInput: none of them, or a damaged one.
     """
     if (path / "meta" / "info.json").is_file():
-        from robolearn.data.convert.dataset_source import open_numbers
+        from robolearn.data.convert.source import open_numbers
 
         open_numbers(path)
         found = sorted(

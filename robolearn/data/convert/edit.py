@@ -6,16 +6,14 @@ crop, subsample                           episodes lose frames
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface
-from robolearn.data.convert.dataset_source import source_of
-from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, concatenated
+from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, source_of
 from robolearn.data.reading.reader import Dataset
 
 ACTIONS = ("auto", "first", "last", "mean", "sum")
@@ -80,9 +78,8 @@ def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
         for name in dict.fromkeys(name for source in sources for name in source.stamps)
         if name not in stamps
     )
-    return EpisodeSource(
-        first.interface, concatenated(*sources), sum(s.count for s in sources), stamps, notes, first.outcomes
-    )
+    drafts, count = (draft for source in sources for draft in source.drafts), sum(source.count for source in sources)
+    return EpisodeSource(first.interface, drafts, count, stamps, notes, first.outcomes)
 
 
 def rename_task(dataset: Dataset, old: str | None, new: str) -> EpisodeSource:
@@ -208,11 +205,7 @@ def _rule(action: str, interface: Interface) -> Callable[[NDArray, NDArray], NDA
 
 
 def _mapped(source: EpisodeSource, change: Callable[[EpisodeDraft], EpisodeDraft]) -> EpisodeSource:
-    def changed() -> Iterator[EpisodeDraft]:
-        for draft in source.drafts:
-            yield change(draft)
-
-    return replace(source, drafts=changed())
+    return replace(source, drafts=(change(draft) for draft in source.drafts))
 
 
 def _with(draft: EpisodeDraft, **changes: object) -> EpisodeDraft:
@@ -223,24 +216,19 @@ def _with(draft: EpisodeDraft, **changes: object) -> EpisodeDraft:
 def _same(a: Interface, b: Interface, what: str) -> None:
     one, other = a.to_json(), b.to_json()
     for key in sorted(one, key=lambda key: key != "embodiment"):  # another arm explains all the rest
-        if one[key] == other[key]:
-            continue
+        features = {key: (one[key], other[key])}
         if key == "observation":
-            for feature in dict.fromkeys([*one[key], *other[key]]):
-                if one[key].get(feature) != other[key].get(feature):
-                    _different(one[key].get(feature), other[key].get(feature), f"{what}: {feature}")
-        if key == "action":
-            _different(one[key], other[key], f"{what}: {key}")
-        raise BadInput(f"{what}: {key}", got=other[key], expected=one[key])
-
-
-def _different(one: dict | None, other: dict | None, what: str) -> NoReturn:
-    """Say how two features differ, of which one may not be there; of long lists of components only the others."""
-    got, expected = (_said(spec, beside) for spec, beside in ((other, one), (one, other)))
-    raise BadInput(what, got=got, expected=expected)
+            features = {name: (one[key].get(name), other[key].get(name)) for name in [*one[key], *other[key]]}
+        for name, (mine, theirs) in features.items():
+            if mine != theirs:
+                got, expected = theirs, mine
+                if key in ("observation", "action"):
+                    got, expected = _said(theirs, mine), _said(mine, theirs)
+                raise BadInput(f"{what}: {name}", got=got, expected=expected)
 
 
 def _said(spec: dict | None, beside: dict | None) -> str:
+    """A feature, or none, in words; of long lists of components only those that the one `beside` it has not."""
     if spec is None:
         return "none"
     own = [name for name in spec["names"] if name not in (beside or spec)["names"]]

@@ -14,18 +14,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.features import image_keys
-from robolearn.data.lerobot.statistics import describe_frames
+from robolearn.data.lerobot.features import image_keys, interface_of, key_of, names_of
+from robolearn.data.lerobot.remote import RemotePath
+from robolearn.data.lerobot.statistics import Stats, describe_frames
+from robolearn.data.lerobot.tables import STATISTICS
+from robolearn.data.reading.loading import episode_files
+from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.container import facts, size_of
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
 from robolearn.data.video.segments import Images, VideoSegment, copy_stream, frames
-from robolearn.data.writing.leftovers import INNER, note_together, part_of
 from robolearn.data.writing.steps import picture
+from robolearn.data.writing.uncommitted import INNER, note_together, part_of
 from robolearn.data.writing.writer import EpisodeWriter
-from robolearn.io.atomic import place_folder, sync_tree
+from robolearn.io.atomic import place_folder, remove, sync_tree
 
 Progress = Callable[[int, dict[str, float]], None]
 
@@ -78,26 +86,24 @@ class Written:
     successes: int
 
 
-def write_dataset(source: EpisodeSource, out: str | Path, *, progress: Progress | None = None) -> Written:
-    """Write `source` as a new LeRobotDataset v3.0 in the folder `out`: all of it, or nothing.
-
-    Raises:
-      BadInput: `out` is there already, or an episode cannot be stored; it is named.
-    """
-    with new_folder(out) as part:
-        return _fill(part, source, progress)
+def write_dataset(source: EpisodeSource, out: str | Path) -> Written:
+    """Write `source` as a new LeRobotDataset v3.0 in the folder `out`; see `write_datasets`."""
+    return write_datasets([source], [Path(out)], lambda _: None)[0]
 
 
 def write_datasets(
     sources: Sequence[EpisodeSource], outs: Sequence[Path], progress: Callable[[int], Progress | None]
 ) -> list[Written]:
-    """Write each of `sources` as a set, in the folder of `outs`: all sets, or none. Raises as `write_dataset` does.
+    """Write each of `sources` as a new LeRobotDataset v3.0 in the folder of `outs`: all of them, or nothing.
 
     Args:
       progress: what is called after each episode of the set of this number.
+
+    Raises:
+      BadInput: one of `outs` is there already, or an episode cannot be stored; it is named.
     """
     with ExitStack() as stack:
-        parts = [stack.enter_context(new_folder(out, outs)) for out in outs]
+        parts = [stack.enter_context(new_folder(out, outs if len(outs) > 1 else ())) for out in outs]
         stored = [_fill(part, source, progress(i)) for i, (part, source) in enumerate(zip(parts, sources, strict=True))]
         for part in parts:  # all are on the disk before the first gets its name, so that little can come between
             sync_tree(part)
@@ -180,7 +186,7 @@ def write_video(images: Images, path: Path, key: str, interface: Interface, conf
 def new_folder(out: str | Path, together: Sequence[Path] = ()) -> Iterator[Path]:
     """A folder to fill, which takes the place `out` when all went well and disappears otherwise.
 
-    Where `out` is a link, what it leads to is filled. A kill leaves it behind for `robolearn.data.writing.leftovers`.
+    Where `out` is a link, what it leads to is filled. A kill leaves it behind for `robolearn.data.writing.uncommitted`.
 
     Args:
       together: all the folders that are filled together with this one.
@@ -201,7 +207,7 @@ def new_folder(out: str | Path, together: Sequence[Path] = ()) -> Iterator[Path]
     try:
         for child in part.iterdir():
             if child.name != layout.LOCK_PATH:
-                _remove(child)
+                remove(child)
         inner = part / INNER
         inner.mkdir()
         if together:
@@ -232,19 +238,76 @@ def check_new(out: str | Path) -> None:
         raise BadInput("--out", got=out, expected="the name of a new folder")
 
 
-def concatenated(*sources: EpisodeSource) -> Iterator[EpisodeDraft]:
-    """The drafts of all `sources`, one after the other."""
-    for source in sources:
-        yield from source.drafts
+def open_numbers(path: str | Path) -> Dataset:
+    """The data set in `path` without its images."""
+    return Dataset.open(path, images=False)
 
 
-def stamps_of(episode: Episode) -> tuple[str, ...]:
-    """The names of the raw timestamps of `episode`."""
-    return tuple(getattr(episode, "stamps", {}) or {})
+def interface_with_images(dataset: Dataset) -> Interface:
+    """The interface of `dataset`, cameras included.
+
+    Raises:
+      BadInput: images lie in its tables, not in videos: a set of another maker's.
+    """
+    for name, feature in dataset.features.items():
+        if feature.get("dtype") == "image":
+            hint = "Turn it into one of ours with robolearn dataset import"
+            raise BadInput(f"data set {dataset.path}", got=f"{name} inside the tables", expected="videos", hint=hint)
+    return interface_of(dataset.info, what=f"data set {dataset.path}")
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink()
+def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> EpisodeSource:
+    """`episodes` (default all) of `dataset`, in that order."""
+    chosen = range(dataset.episodes) if episodes is None else dataset.check_episodes(episodes)
+    interface, stamps = interface_with_images(dataset), tuple(dataset.stamps)
+    return EpisodeSource(interface, drafts(dataset, chosen), len(chosen), stamps, outcomes=dataset.outcomes)
+
+
+def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[EpisodeDraft]:
+    """`episodes` (default all) of `dataset`, one by one."""
+    parts = segments_of(dataset.path, dataset.info)
+    segments = {key: parts[name] for key, name in names_of(dataset.info).items() if name in parts}
+    for index in range(dataset.episodes) if episodes is None else episodes:
+        episode = dataset.episode(index)
+        numbers = {key: values for key, values in episode.observation.items() if key not in segments}
+        images = {key: parts[index] for key, parts in segments.items()}
+        yield EpisodeDraft(replace(episode, observation=numbers), images, f"episode {index} of {dataset.path}")
+
+
+def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, list[VideoSegment]]:
+    """Video feature → where each episode's images lie, by the rows of ``meta/episodes``."""
+    cameras = [name for name, feature in info["features"].items() if feature.get("dtype") == "video"]
+    if not cameras:
+        return {}
+    columns, optional = ["episode_index", "length"], []
+    for name in cameras:
+        columns += [f"videos/{name}/{part}" for part in ("chunk_index", "file_index", "from_timestamp")]
+        optional += [f"stats/{name}/{statistic}" for statistic in STATISTICS]
+    tables = []
+    for file, table in episode_files(root, info, columns + optional):
+        lacking = [column for column in columns if column not in table.column_names]
+        if lacking:
+            raise BadInput(f"data set {root}: {file}", got=f"no column {lacking[0]!r}", expected="it")
+        tables.append(table)
+    rows = pa.concat_tables(tables, promote_options="default")
+    count = int(info["total_episodes"])
+    rows = layout.rows_of(rows, "less", count, f"data set {root}: meta/episodes").to_pylist()
+
+    def segment(row: Mapping[str, Any], name: str) -> VideoSegment:
+        path, begin = root / layout.file_of(info, row, name), float(row[f"videos/{name}/from_timestamp"])
+        words = f"episode {row['episode_index']}, {key_of(name)}"
+        return VideoSegment(path, row["length"], float(info["fps"]), begin, stats=_stats(row, name), name=words)
+
+    return {name: [segment(row, name) for row in rows] for name in cameras}
+
+
+def _stats(row: Mapping[str, Any], feature: str) -> Stats | None:
+    """The statistics of the pixels that a row of ``meta/episodes`` gives, statistic → (3,)."""
+    stored = {name: row.get(f"stats/{feature}/{name}") for name in STATISTICS}
+    if any(value is None for value in stored.values()):
+        return None
+    try:
+        stats = {k: np.asarray(v, np.int64 if k == "count" else np.float64).reshape(-1) for k, v in stored.items()}
+    except (TypeError, ValueError):
+        return None
+    return stats if all(len(value) == (1 if key == "count" else 3) for key, value in stats.items()) else None

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.convert.dataset_source import drafts, interface_with_images
-from robolearn.data.convert.source import Progress
+from robolearn.data.convert.source import Progress, drafts, interface_with_images
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import Images, frames
 

@@ -36,27 +36,17 @@ _COLUMN = {"proprio": "observation.state", "objects": "observation.environment_s
 _KEY = {column: key for key, column in _COLUMN.items()}
 
 
-def _scalar(dtype: str) -> dict[str, Any]:
+def scalar(dtype: str) -> dict[str, Any]:
+    """The feature of a plain column."""
+    """The feature of a plain column."""
     return {"dtype": dtype, "shape": [1], "names": None}
 
 
-OUTCOME = {
-    "next.reward": _scalar("float32"),
-    "next.done": _scalar("bool"),
-    "next.terminated": _scalar("bool"),
-    "next.truncated": _scalar("bool"),
-    "next.success": _scalar("bool"),
-}
-INDEX = {
-    "timestamp": _scalar("float32"),
-    "frame_index": _scalar("int64"),
-    "episode_index": _scalar("int64"),
-    "index": _scalar("int64"),
-    "task_index": _scalar("int64"),
-}
-
-
 SUCCESS = "next.success"
+OUTCOME = {"next.reward": scalar("float32")}
+OUTCOME |= {name: scalar("bool") for name in ("next.done", "next.terminated", "next.truncated", SUCCESS)}
+INDEX = {"timestamp": scalar("float32")}
+INDEX |= {name: scalar("int64") for name in ("frame_index", "episode_index", "index", "task_index")}
 INTERVENTION = "is_intervention"
 STAMP = "stamp."
 FRAME = "frame"
@@ -140,13 +130,13 @@ def features_of(
         else:
             features[name] = _vector(f"observation {key!r}", spec)
     features["action"] = _vector("action", interface.action) | {"info": {INTERFACE_KEY: interface.to_json()}}
-    features |= {**OUTCOME, INTERVENTION: _scalar("bool")}
+    features |= {**OUTCOME, INTERVENTION: scalar("bool")}
     if not outcomes:
         del features[SUCCESS]
     for name in stamps:
         if stamps.count(name) > 1:
             raise BadInput("stamps", got=name, expected="each name once")
-        features[stamp_column(name)] = _scalar("float64")
+        features[stamp_column(name)] = scalar("float64")
     return features | INDEX
 
 

@@ -24,9 +24,10 @@ import pyarrow.parquet as pq
 
 from robolearn.core import BadInput
 from robolearn.data.lerobot.remote import RemotePath
-from robolearn.io.commit import Commit
+from robolearn.io.atomic import Commit
 from robolearn.io.json_files import json_in
 from robolearn.io.locks import Lock, LockHeld
+from robolearn.io.paths import first_line
 
 CHUNKS_SIZE = 1000  # files per chunk folder
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
@@ -57,6 +58,13 @@ def video_path(key: str, number: int) -> str:
     return numbered(VIDEO_PATH.replace("{video_key}", key), number)
 
 
+def file_of(info: Mapping[str, Any], row: Mapping[str, Any], video: str = "") -> str:
+    """The file in which a row of ``meta/episodes`` says that the episode's frames lie, or those of feature `video`."""
+    where, key, usual = (f"videos/{video}", "video_path", VIDEO_PATH) if video else ("data", "data_path", DATA_PATH)
+    place = {name: int(row[f"{where}/{name}"]) for name in ("chunk_index", "file_index")}
+    return str(info.get(key) or usual).format(video_key=video, **place)
+
+
 def lock(root: Path) -> Lock:
     """Hold the data set `root` for writing.
 
@@ -82,13 +90,7 @@ def json_bytes(value: Any, *, indent: int | None = None) -> bytes:
 def parquet_bytes(table: pa.Table) -> pa.Buffer:
     """One row group with page checksums, so that a damaged file is noticed when it is read."""
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        sink,
-        compression="snappy",
-        use_dictionary=False,
-        write_page_checksum=True,
-    )
+    pq.write_table(table, sink, compression="snappy", use_dictionary=False, write_page_checksum=True)
     return sink.getvalue()
 
 
@@ -138,18 +140,16 @@ def read_parquet(root: Path | RemotePath, name: str, columns: list[str] | None =
     except FileNotFoundError:
         raise BadInput(f"data set {root}", got=f"no {name}", expected="that file") from None
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise BadInput(f"data set {root}: {name}", got=f"a corrupt parquet file ({_first_line(error)})") from None
+        raise BadInput(f"data set {root}: {name}", got=f"a corrupt parquet file ({first_line(error)})") from None
 
 
-def less(column: pa.ChunkedArray, bound: int, what: str) -> pa.ChunkedArray:
-    """True where `column` of file `what` is below `bound`; raises `BadInput` where it holds no numbers."""
-    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise BadInput(f"{what}, episode_index", got=f"a column of type {column.type}", expected="whole numbers")
-    return pc.call_function("less", [column, pa.scalar(bound, pa.int64())])
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+def rows_of(table: pa.Table, compare: str, episode: int, what: str = "") -> pa.Table:
+    """The rows of `table`, from file `what`, whose episode is ``less`` than `episode`, ``equal`` or ``greater_equal``;
+    raises `BadInput` where the column of episodes holds no numbers."""
+    kind = table["episode_index"].type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise BadInput(f"{what}, episode_index", got=f"a column of type {kind}", expected="whole numbers")
+    return table.filter(pc.call_function(compare, [table["episode_index"], pa.scalar(episode, pa.int64())]))
 
 
 VERSION = "v3.0"

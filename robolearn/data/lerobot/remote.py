@@ -71,8 +71,9 @@ class BoundedFolder:
                 part.unlink(missing_ok=True)
             return
         with self._lock:
-            self._size = self._found() if self._size is None else self._size + len(content) + 4
-            if self._size > self.most:
+            if self._size is not None:
+                self._size += len(content) + 4
+            if self._size is None or self._size > self.most:
                 self._size = self._make_room()
 
     def _place(self, name: str) -> Path:
@@ -87,14 +88,11 @@ class BoundedFolder:
                 found.append((facts.st_mtime, facts.st_size, path))
         return found
 
-    def _found(self) -> int:
-        return sum(size for _, size, _ in self._files())
-
     def _make_room(self) -> int:
-        """Remove what was used longest ago; returns the bytes that are left."""
+        """Remove what was used longest ago, where there is too much; returns the bytes that are left."""
         files = sorted(self._files())
         left = sum(size for _, size, _ in files)
-        for _, size, path in files:
+        for _, size, path in files if left > self.most else ():
             if left <= _TARGET * self.most:
                 break
             with contextlib.suppress(OSError):
@@ -201,12 +199,8 @@ class RemotePath:
         if not size:
             return io.BytesIO()
         options = {"address": self.address, "identity": self.identity(), "blocks": self.server.blocks}
-        return cast(
-            BinaryIO,
-            self.server.files.open(
-                self.address, block_size=BLOCK, size=size, cache_type=_cache_type(), cache_options=options
-            ),
-        )
+        cached = {"cache_type": _cache_type(), "cache_options": options}
+        return cast(BinaryIO, self.server.files.open(self.address, block_size=BLOCK, size=size, **cached))
 
     def check_ranges(self, name: str) -> None:
         """Raise `BadInput` where the server of this folder gives no part of its file `name`, of two bytes or more."""
@@ -258,9 +252,8 @@ def _fetched(fetch: Any, address: str, start: int, end: int) -> bytes:
             if "range requests" not in str(error):
                 raise
             hint = "nginx, Caddy and Apache have them, `python -m http.server` does not"
-            raise BadInput(
-                address, got="a server without range requests", expected="one with them", hint=hint
-            ) from None
+            got = "a server without range requests"
+            raise BadInput(address, got=got, expected="one with them", hint=hint) from None
         except (ClientError, OSError, TimeoutError) as error:
             said = _said(error)
         if attempt + 1 < ATTEMPTS:

@@ -12,17 +12,12 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data.lerobot.features import INTERVENTION, column, image_keys, stamp_column
+from robolearn.data.lerobot.layout import CHUNKS_SIZE
 from robolearn.data.lerobot.statistics import QUANTILES, Stats
 
 STATISTICS = ("min", "max", "mean", "std", "count", *QUANTILES)
-_WHERE = (
-    "data/chunk_index",
-    "data/file_index",
-    "dataset_from_index",
-    "dataset_to_index",
-    "meta/episodes/chunk_index",
-    "meta/episodes/file_index",
-)
+DATA_PLACE = ("data/chunk_index", "data/file_index", "dataset_from_index", "dataset_to_index")
+ROW_PLACE = ("meta/episodes/chunk_index", "meta/episodes/file_index")
 _INDEX_COLUMN = "__index_level_0__"
 
 
@@ -42,7 +37,7 @@ def frames_table(schema: pa.Schema, frames: Mapping[str, NDArray]) -> pa.Table:
 def episodes_schema(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
     """The columns of ``meta/episodes``, with LeRobot's types: extremes as the feature has them."""
     columns: dict[str, pa.DataType] = {"episode_index": pa.int64(), "tasks": pa.list_(pa.string())}
-    columns |= {name: pa.int64() for name in ("length", *_WHERE[:4])}
+    columns |= {name: pa.int64() for name in ("length", *DATA_PLACE)}
     for name, feature in features.items():
         if feature["dtype"] == "video":
             columns |= {f"videos/{name}/{key}": pa.int64() for key in ("chunk_index", "file_index")}
@@ -54,8 +49,27 @@ def episodes_schema(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
             if feature["dtype"] == "video" and key != "count":  # (3, 1, 1)
                 kind = pa.list_(pa.list_(kind))
             columns[f"stats/{name}/{key}"] = kind
-    columns |= {name: pa.int64() for name in _WHERE[4:]}
+    columns |= {name: pa.int64() for name in ROW_PLACE}
     return pa.schema(columns.items())
+
+
+def row_facts(
+    index: int, frames: range, data: int, meta: int, cameras: Sequence[str], hz: float
+) -> dict[str, int | float]:
+    """The plain columns of the row of episode `index`, which has the `frames` of the set.
+
+    Args:
+      data, meta: numbers of the files in which its frames and its row lie; of each camera it has a file of its own.
+      cameras: the features that are videos.
+    """
+    facts: dict[str, int | float] = {"episode_index": index, "length": len(frames)}
+    facts |= {"dataset_from_index": frames.start, "dataset_to_index": frames.stop}
+    for camera in cameras:
+        facts |= {f"videos/{camera}/from_timestamp": 0.0, f"videos/{camera}/to_timestamp": len(frames) / hz}
+    numbers = {"data": data, "meta/episodes": meta, **{f"videos/{camera}": index for camera in cameras}}
+    for name, number in numbers.items():
+        facts[f"{name}/chunk_index"], facts[f"{name}/file_index"] = divmod(number, CHUNKS_SIZE)
+    return facts
 
 
 def episode_row(
@@ -106,31 +120,17 @@ def _matrix(column: pa.ChunkedArray) -> NDArray:
 
 def tasks_table(tasks: Sequence[str]) -> pa.Table:
     """Task i in words. The words are the pandas index, which LeRobot looks them up by."""
-    table = pa.table(
-        {
-            "task_index": pa.array(range(len(tasks)), type=pa.int64()),
-            _INDEX_COLUMN: pa.array(list(tasks), type=pa.string()),
-        }
-    )
+    numbers = pa.array(range(len(tasks)), type=pa.int64())
+    table = pa.table({"task_index": numbers, _INDEX_COLUMN: pa.array(list(tasks), type=pa.string())})
 
-    def described(name: str | None, field: str, kind: str, numpy: str) -> dict[str, str | None]:
-        return {"name": name, "field_name": field, "pandas_type": kind, "numpy_type": numpy, "metadata": None}
+    def described(name: str | None, field: str | None, kind: str, numpy: str, metadata: Any = None) -> dict[str, Any]:
+        return {"name": name, "field_name": field, "pandas_type": kind, "numpy_type": numpy, "metadata": metadata}
 
+    words = described(None, _INDEX_COLUMN, "unicode", "object")
     pandas = {
         "index_columns": [_INDEX_COLUMN],
-        "column_indexes": [
-            {
-                "name": None,
-                "field_name": None,
-                "pandas_type": "unicode",
-                "numpy_type": "object",
-                "metadata": {"encoding": "UTF-8"},
-            }
-        ],
-        "columns": [
-            described("task_index", "task_index", "int64", "int64"),
-            described(None, _INDEX_COLUMN, "unicode", "object"),
-        ],
+        "column_indexes": [described(None, None, "unicode", "object", {"encoding": "UTF-8"})],
+        "columns": [described("task_index", "task_index", "int64", "int64"), words],
         "creator": {"library": "pyarrow", "version": pa.__version__},
         "pandas_version": "2.2.0",
     }

@@ -139,13 +139,6 @@ def points_lost(measures: dict[str, Array], sound: NDArray[np.bool_]) -> dict[st
     }
 
 
-def verdict_of(score: float, faulty: bool) -> str:
-    """``keep``, ``look`` or ``drop``."""
-    if faulty:
-        return "drop"
-    return "look" if score < LOOK else "keep"
-
-
 REPORTED = 2.0  # points; smaller losses are counted, but give no reason
 
 
@@ -230,24 +223,15 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> QualityReport:
             "joint": joints[limit_joint[e]] if 0 <= limit_joint[e] < len(joints) else f"joint {limit_joint[e] + 1}",
             "source": stale_source[e],
         }
-        judgements.append(
-            EpisodeScore(
-                episode=e,
-                rank=rank,
-                score=round(float(score[e]), 1),
-                verdict=verdict_of(float(score[e]), bool(faulty[e])),
-                lost={name: round(value, 1) for name, value in costs.items()},
-                reasons=(
-                    *(
-                        _in_words(name, float(measures[name][e]), good[name], facts)
-                        for name, cost in costs.items()
-                        if cost >= REPORTED
-                    ),
-                    *((f"coverage: no other episode was near in {own[e]:.0%} of it (costs nothing)",) * bool(rare[e])),
-                ),
-                measures={name: float(values[e]) if np.isfinite(values[e]) else None for name, values in given.items()},
-            )
-        )
+        reasons = [_in_words(name, float(measures[name][e]), good[name], facts)
+                   for name, cost in costs.items() if cost >= REPORTED]  # fmt: skip
+        if rare[e]:
+            reasons.append(f"coverage: no other episode was near in {own[e]:.0%} of it (costs nothing)")
+        verdict = "drop" if faulty[e] else "look" if score[e] < LOOK else "keep"
+        rounded = {name: round(value, 1) for name, value in costs.items()}
+        found = {name: float(values[e]) if np.isfinite(values[e]) else None for name, values in given.items()}
+        points = round(float(score[e]), 1)
+        judgements.append(EpisodeScore(e, rank, points, verdict, rounded, tuple(reasons), found))
     return QualityReport(
         episodes=tuple(judgements),
         saco=saco,

@@ -29,7 +29,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,25 +156,21 @@ def _build(cached: _Cached, lacking: list[int], progress: Progress | None) -> No
     reader = cached.reader
     total = int(reader.lengths.sum())
     count = total - int(reader.lengths[lacking].sum())
-    if progress is not None:
-        progress(count, total)
+    report = progress or (lambda done, total: None)
+    report(count, total)
     if not lacking:
         return
     begun = time.monotonic()
     _announce(cached, lacking)
 
     def decode(episode: int) -> int:
-        path, length = cached.paths[episode], int(reader.lengths[episode])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_episode(path, reader.packed(episode), length)
-        return length
+        return write_episode(cached.paths[episode], reader.packed(episode), int(reader.lengths[episode]))
 
     pool = ThreadPoolExecutor(min(available_cpus(), len(lacking)))
     try:
         for future in as_completed([pool.submit(decode, episode) for episode in lacking]):
             count += future.result()
-            if progress is not None:
-                progress(count, total)
+            report(count, total)
     finally:
         pool.shutdown(cancel_futures=True)
     log.info("frame cache of %s: built in %.1f s", reader.key, time.monotonic() - begun)
@@ -217,11 +212,12 @@ _COUNT = struct.Struct("<8sI")
 
 
 def write_episode(path: Path, pictures: Iterable[bytes], length: int) -> int:
-    """Write `length` pictures to `path`, whole or not at all; returns the number of bytes.
+    """Write `length` pictures to `path`, whole or not at all; returns their number.
 
     It is not brought to the disk here: what a power cut tears is found to be torn.
     """
     places = [_COUNT.size + 8 * (length + 1)]
+    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with open(part, "wb") as file:
@@ -234,7 +230,7 @@ def write_episode(path: Path, pictures: Iterable[bytes], length: int) -> int:
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
-    return places[-1]
+    return length
 
 
 def is_whole(path: Path, length: int) -> bool:
@@ -275,16 +271,6 @@ def _places(head: bytes, length: int, size: int) -> NDArray[np.uint64] | None:
 NEAR = 8  # frames between two that are wanted are decoded, too, rather than looked for anew
 
 
-class Decodes(Protocol):
-    """The part of a `FrameReader` that `OnDemand` uses."""
-
-    @property
-    def shape(self) -> tuple[int, int, int]: ...
-    @property
-    def lengths(self) -> NDArray[np.int64]: ...
-    def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]: ...
-
-
 class OnDemand:
     """Looks like the array (N, H, W, 3) of a camera's frames: `len`, `shape`, `dtype`, and indexing by the first axis.
 
@@ -294,7 +280,7 @@ class OnDemand:
       near: frames that are no further apart than this are decoded in one go, with those between them.
     """
 
-    def __init__(self, reader: Decodes, near: int = NEAR) -> None:
+    def __init__(self, reader: FrameReader | _Cached, near: int = NEAR) -> None:
         self._reader, self._near = reader, near
         self._starts = np.concatenate([[0], np.cumsum(reader.lengths)])
         self.shape: tuple[int, ...] = (int(self._starts[-1]), *reader.shape)

@@ -15,17 +15,10 @@ from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import INTERVENTION, STAMP, image_keys, is_image, names_of, stored_dtype
 from robolearn.data.lerobot.remote import RemotePath, first_missing
 from robolearn.data.lerobot.statistics import Stats, describe_many
-from robolearn.data.lerobot.tables import array_of
+from robolearn.data.lerobot.tables import DATA_PLACE, array_of
 from robolearn.data.video.readers import FrameReader, PictureReader, VideoReader
 
-_EPISODE_COLUMNS = [
-    "episode_index",
-    "length",
-    "data/chunk_index",
-    "data/file_index",
-    "dataset_from_index",
-    "dataset_to_index",
-]
+_EPISODE_COLUMNS = ["episode_index", "length", *DATA_PLACE]
 _VIDEO_COLUMNS = ("chunk_index", "file_index", "from_timestamp")
 
 
@@ -52,7 +45,7 @@ def episodes_of(root: Path | RemotePath, info: Mapping[str, Any], interface: Int
     except pa.ArrowException as error:
         raise BadInput(f"{what}: meta/episodes", got=f"files that do not fit each other ({error})") from None
     # A writer that was killed may leave the row of an episode that was never committed.
-    table = table.filter(layout.less(table["episode_index"], count, f"{what}: meta/episodes")).combine_chunks()
+    table = layout.rows_of(table, "less", count, f"{what}: meta/episodes").combine_chunks()
     if table.num_rows != count or not np.array_equal(table["episode_index"].to_numpy(), np.arange(count)):
         raise BadInput(f"{what}: meta/episodes", got=f"{table.num_rows} rows", expected=f"episodes 0 to {count - 1}")
     lengths = table["length"].to_numpy()
@@ -81,18 +74,15 @@ def frames_of(
     optional |= {INTERVENTION: "bool"} | {name: "float64" for name in info["features"] if name.startswith(STAMP)}
     wanted = {name: (spec, stored_dtype(spec.dtype)) for name, spec in specs.items()}
     wanted |= {name: (ArraySpec(()), kind) for name, kind in (plain | optional).items()}
-    pattern = str(info.get("data_path") or layout.DATA_PATH)
-    chunks, files = episodes["data/chunk_index"].to_pylist(), episodes["data/file_index"].to_pylist()
     count = int(info["total_episodes"])
     parts: dict[str, list[NDArray]] = {}
-    for chunk, file in dict.fromkeys(zip(chunks, files, strict=True)):
-        name = pattern.format(chunk_index=chunk, file_index=file)
+    for name in dict.fromkeys(layout.file_of(info, row) for row in episodes.to_pylist()):
         table = layout.read_parquet(root, name, list(wanted))
         lacking = [key for key in wanted if key not in table.column_names and key not in optional]
         if lacking:
             found = table.column_names
             raise BadInput(f"{what}: {name}", got=f"no column {lacking[0]!r}", expected="it", available=found)
-        table = table.filter(layout.less(table["episode_index"], count, f"{what}: {name}"))
+        table = layout.rows_of(table, "less", count, f"{what}: {name}")
         for key in table.column_names:
             spec, kind = wanted[key]
             parts.setdefault(key, []).append(array_of(table[key], spec.shape, kind, what=f"{what}: {name}, {key}"))
@@ -137,7 +127,11 @@ def stats_of(root: Path | RemotePath, numbers: Sequence[str], frames: Mapping[st
     if (root / layout.STATS_PATH).exists():
         stored = layout.read_json(root, layout.STATS_PATH)
         try:
-            stats = {feature: {name: _array(name, v) for name, v in part.items()} for feature, part in stored.items()}
+            kinds = {"count": np.int64}
+            stats = {
+                feature: {name: np.asarray(value, kinds.get(name, np.float64)) for name, value in part.items()}
+                for feature, part in stored.items()
+            }
         except (AttributeError, TypeError, ValueError) as error:
             raise BadInput(f"data set {root}: {layout.STATS_PATH}", got=f"unreadable statistics ({error})") from None
         if "action" in stats and np.array_equal(np.ravel(stats["action"].get("count", 0)), [len(frames["action"])]):
@@ -166,10 +160,6 @@ def episode_files(
             yield name, layout.read_parquet(root, name, columns)
 
 
-def _array(name: str, value: Any) -> NDArray:
-    return np.asarray(value, np.int64 if name == "count" else np.float64)
-
-
 def vectors(interface: Interface) -> dict[str, ArraySpec]:
     """The observation features that are no pictures."""
     return {key: spec for key, spec in interface.observation.items() if not is_image(spec)}
@@ -186,33 +176,23 @@ def readers_of(
     root: Path | RemotePath, info: Mapping[str, Any], episodes: pa.Table, interface: Interface, memo: Path | None = None
 ) -> dict[str, FrameReader]:
     """Picture feature → where its frames lie; the digests of their files are kept in the folder `memo`."""
-    lengths = episodes["length"].to_numpy().astype(np.int64)
-    videos, names = video_columns(info, interface), names_of(info)
+    names, table, lengths = names_of(info), episodes.to_pylist(), episodes["length"].to_numpy().astype(np.int64)
     readers: dict[str, FrameReader] = {}
     for key in image_keys(interface):
-        name = names[key]
-        height, width, channels = interface.observation[key].shape
-        shape = (height, width, channels)
-        if name in videos:
-            pattern = str(info.get("video_path") or layout.VIDEO_PATH)
-            chunk, file, begin = (episodes[f"videos/{name}/{part}"].to_numpy() for part in _VIDEO_COLUMNS)
-            paths = [
-                pattern.format(video_key=name, chunk_index=int(c), file_index=int(f))
-                for c, f in zip(chunk, file, strict=True)
-            ]
+        name, kind = names[key], info["features"].get(names[key], {}).get("dtype")
+        paths = [layout.file_of(info, row, name if kind == "video" else "") for row in table]
+        place = (root, key, interface.observation[key].shape, lengths, paths, memo)
+        if kind == "video":
             if (path := first_missing(root, list(dict.fromkeys(paths)))) is not None:
                 e = paths.index(path)
                 raise BadInput(f"data set {root}, episode {e}", got=f"no {path}", expected="that file")
-            begins = begin.astype(np.float64)
-            readers[key] = VideoReader(root, key, shape, lengths, paths, begins, float(info["fps"]), memo)
-        elif info["features"].get(name, {}).get("dtype") == "image":
-            pattern = str(info.get("data_path") or layout.DATA_PATH)
-            chunk, file = episodes["data/chunk_index"].to_numpy(), episodes["data/file_index"].to_numpy()
-            paths = [pattern.format(chunk_index=int(c), file_index=int(f)) for c, f in zip(chunk, file, strict=True)]
+            begins = episodes[f"videos/{name}/from_timestamp"].to_numpy().astype(np.float64)
+            readers[key] = VideoReader(*place, begins, float(info["fps"]))
+        elif kind == "image":
             first: dict[str, int] = {}
-            start = episodes["dataset_from_index"].to_numpy()
-            rows = np.array([int(s) - first.setdefault(p, int(s)) for p, s in zip(paths, start, strict=True)])
-            readers[key] = PictureReader(root, key, shape, lengths, paths, rows, name, memo)
+            starts = [row["dataset_from_index"] for row in table]
+            rows = np.array([start - first.setdefault(path, start) for path, start in zip(paths, starts, strict=True)])
+            readers[key] = PictureReader(*place, rows, name)
         else:
             raise BadInput(f"data set {root}: features", got=f"no {name!r}", expected="it", available=info["features"])
     return readers

@@ -6,7 +6,7 @@ read when the set is opened; images on first access, from the frame cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -129,18 +129,11 @@ class Dataset:
         if task_index.min() < 0 or task_index.max() >= len(tasks):
             raise BadInput(f"{what}: task_index", got=int(task_index.max()), expected=f"0 to {len(tasks) - 1}")
 
-        def flagged(name: str) -> NDArray[np.bool_] | None:
-            return np.logical_or.reduceat(frames[name], starts) if name in frames else None
+        def flagged(name: str, otherwise: NDArray[np.bool_]) -> NDArray[np.bool_]:
+            return np.logical_or.reduceat(frames[name], starts) if name in frames else otherwise
 
-        success = flagged(SUCCESS)
-        success = np.zeros(len(lengths), bool) if success is None else success
-        terminated = flagged("next.terminated")
-        truncated = flagged("next.truncated")
-        terminated = np.zeros(len(lengths), bool) if terminated is None else terminated
-        truncated = ~terminated if truncated is None else truncated
-        observation = {key: frames[names[key]] for key in vectors(interface)}
+        terminated = flagged("next.terminated", np.zeros(len(lengths), bool))
         folder = cache_folder(root, cache)
-        reward = frames.get("next.reward")
         return Dataset(
             path=root,
             info=info,
@@ -149,13 +142,13 @@ class Dataset:
             stats=stats_of(root, numbers, frames),
             lengths=lengths,
             starts=starts,
-            observation=observation,
+            observation={key: frames[names[key]] for key in vectors(interface)},
             action=frames["action"],
-            reward=np.zeros(len(task_index), np.float32) if reward is None else reward,
+            reward=frames.get("next.reward", np.zeros(len(task_index), np.float32)),
             task_index=task_index,
-            success=success,
+            success=flagged(SUCCESS, np.zeros(len(lengths), bool)),
             terminated=terminated,
-            truncated=truncated,
+            truncated=flagged("next.truncated", ~terminated),
             intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
             stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
             readers=readers_of(root, info, episodes, interface, folder),
@@ -170,13 +163,12 @@ class Dataset:
           BadInput: a feature that it has not.
         """
         interface = self.interface.seeing(features, what=f"data set {self.path}")
-        kept = interface.observation
-        return replace(
-            self,
-            interface=interface,
-            observation={key: array for key, array in self.observation.items() if key in kept},
-            readers={key: reader for key, reader in self.readers.items() if key in kept},
-        )
+        return self._holding(interface, interface.observation)
+
+    def _holding(self, interface: Interface, kept: Collection[str]) -> Dataset:
+        observation = {key: array for key, array in self.observation.items() if key in kept}
+        readers = {key: reader for key, reader in self.readers.items() if key in kept}
+        return replace(self, interface=interface, observation=observation, readers=readers)
 
     def aiming(self, goals: Sequence[str], features: Sequence[str] = ()) -> Dataset:
         """This set as `seeing` makes it of `features`, and with `goals`: features whose later values are goals.
@@ -190,12 +182,8 @@ class Dataset:
         seen, aimed = self.seeing(features), self.interface.aiming(goals, what=f"data set {self.path}").observation
         needed = {of_goal(key) for key in aimed if is_goal(key)} | seen.interface.observation.keys()
         goal = {key: spec for key, spec in aimed.items() if is_goal(key)}
-        return replace(
-            self,
-            interface=replace(seen.interface, observation={**seen.interface.observation, **goal}),
-            observation={key: array for key, array in self.observation.items() if key in needed},
-            readers={key: reader for key, reader in self.readers.items() if key in needed},
-        )
+        interface = replace(seen.interface, observation={**seen.interface.observation, **goal})
+        return self._holding(interface, needed)
 
     def with_words(self, embed: Callable[[Sequence[str]], NDArray[np.float32]]) -> Dataset:
         """This set with the sentence of each frame's task as the observation feature `PROMPT`.
@@ -301,18 +289,10 @@ class Dataset:
             made = {key: self._maker(key, index, rows) for key in self.readers}
             observation = LazyObservation(observation, made)
         tasks = [self.tasks[index] for index in self.task_index[rows]]
-        return Episode(
-            observation=observation,
-            action=self.action[rows],
-            reward=self.reward[rows],
-            success=bool(self.success[index]),
-            terminated=bool(self.terminated[index]),
-            truncated=bool(self.truncated[index]),
-            task=tasks[0],
-            intervention=self.intervention[rows],
-            stamps={name: times[rows] for name, times in self.stamps.items()},
-            frame_tasks=tuple(tasks) if len(set(tasks)) > 1 else (),
-        )
+        ends = (bool(flags[index]) for flags in (self.success, self.terminated, self.truncated))
+        stamps = {name: times[rows] for name, times in self.stamps.items()}
+        rest = (tasks[0], self.intervention[rows], stamps, tuple(tasks) if len(set(tasks)) > 1 else ())
+        return Episode(observation, self.action[rows], self.reward[rows], *ends, *rest)
 
     def _maker(self, key: str, episode: int, rows: slice) -> Callable[[], NDArray]:
         frames = self._frames.get(key)

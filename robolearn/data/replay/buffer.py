@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.replay.assembly import PlayedEpisode
+from robolearn.data.replay.records import PlayedEpisode
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,13 @@ class ReplayBuffer:
         self._rows: dict[str, Tensor] = {}  # grow to the capacity by doubling
         self._held = 0  # rows that there is memory for
         self._first, self._next = 0, 0  # the oldest row that is kept and the next one, counted from the beginning
-        self._windows = _Columns()
+        # The windows, oldest first.
+        self._windows = {name: torch.zeros(0, dtype=kind) for name, kind in _COLUMNS.items()}
         self.episodes = self.steps = 0
 
     def __len__(self) -> int:
         """Number of windows."""
-        return len(self._windows)
+        return len(self._windows["start"])
 
     @property
     def bytes(self) -> int:
@@ -134,17 +135,13 @@ class ReplayBuffer:
         self._next += count
         starts, lengths, reach, ends, author = windows_of(episode, self._chunk, count, self._n_step)
         keep = episode.intervention[starts] if only_interventions else np.ones(len(starts), np.bool_)
-        self._windows.append(
-            start=begin + starts[keep],
-            length=lengths[keep],
-            reach=reach[keep],
-            author=author[keep],
-            ends=ends[keep],
-            intervention=episode.intervention[starts[keep]],
-            merit=episode.merits[starts[keep]],
-        )
+        author_is, merits = episode.intervention[starts], episode.merits[starts]
+        columns = (begin + starts, lengths, reach, author, ends, author_is, merits)
         self._first = max(self._first, self._next - self._capacity)
-        self._windows.drop_before(self._first)
+        for (name, column), more in zip(self._windows.items(), columns, strict=True):
+            self._windows[name] = torch.cat((column, torch.from_numpy(np.ascontiguousarray(more[keep]))))
+        gone = int(torch.searchsorted(self._windows["start"], self._first))
+        self._windows = {name: column[gone:] for name, column in self._windows.items()}
         self.episodes += 1
         self.steps += len(episode)
 
@@ -160,8 +157,8 @@ class ReplayBuffer:
 
     def gather(self, index: Tensor, gamma: float, generator: torch.Generator) -> ReplayBatch:
         """The windows `index` (B,)."""
-        w = self._windows
-        start, length, reach = w.start[index], w.length[index], w.reach[index]
+        w = {name: column[index] for name, column in self._windows.items()}
+        start, length, reach = w["start"], w["length"], w["reach"]
         offset = torch.arange(self._chunk)
         executed = offset < length[:, None]
         rows = (start[:, None] + torch.minimum(offset, length[:, None] - 1)) % max(self._held, 1)
@@ -169,16 +166,16 @@ class ReplayBuffer:
         others = action[torch.randperm(len(index), generator=generator)]
         action = torch.where(executed[..., None], action, others)
         further = torch.arange(self._plan)
-        planned = further < w.author[index][:, None]
+        planned = further < w["author"][:, None]
         ahead = (start[:, None] + torch.where(planned, further, 0)) % max(self._held, 1)
         # R = Σ_{i<h} γ^i r_i
         step = torch.arange(self._chunk * self._n_step)
         summed = step < reach[:, None]
         along = (start[:, None] + torch.minimum(step, reach[:, None] - 1)) % max(self._held, 1)
         reward = (self._rows["reward"][along] * summed * gamma**step).sum(1)
-        discount = torch.where(w.ends[index], 0.0, gamma ** reach.float())
+        discount = torch.where(w["ends"], 0.0, gamma ** reach.float())
         now, after = start % self._held, (start + reach) % self._held
-        after = torch.where(w.ends[index], now, after)  # what follows the end is never looked at
+        after = torch.where(w["ends"], now, after)  # what follows the end is never looked at
         return ReplayBatch(
             observation=self._observations(now),
             action=action.to(self._device),
@@ -188,8 +185,8 @@ class ReplayBuffer:
             reward=reward.to(self._device),
             discount=discount.to(self._device),
             next_observation=self._observations(after),
-            intervention=w.intervention[index].to(self._device),
-            merit=w.merit[index].to(self._device),
+            intervention=w["intervention"].to(self._device),
+            merit=w["merit"].to(self._device),
         )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
@@ -251,6 +248,8 @@ class ReplayBuffer:
 
 
 _FEATURE = "observation/"
+_COLUMNS = dict.fromkeys(("start", "length", "reach", "author"), torch.int64)
+_COLUMNS |= dict.fromkeys(("ends", "intervention", "merit"), torch.bool)
 
 
 def windows_of(
@@ -272,24 +271,3 @@ def windows_of(
     reach = np.minimum(np.minimum(start + chunk * n_step, edge), last) - start
     ends = episode.terminated & (start + reach == steps)
     return start[valid], length[valid], reach[valid], ends[valid], (edge - start)[valid]
-
-
-class _Columns:
-    """The windows, oldest first."""
-
-    def __init__(self) -> None:
-        self.start = self.length = self.reach = self.author = torch.zeros(0, dtype=torch.int64)
-        self.ends = self.intervention = self.merit = torch.zeros(0, dtype=torch.bool)
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def append(self, **columns: np.ndarray) -> None:
-        for name, values in columns.items():
-            setattr(self, name, torch.cat((getattr(self, name), torch.from_numpy(np.ascontiguousarray(values)))))
-
-    def drop_before(self, row: int) -> None:
-        gone = int(torch.searchsorted(self.start, row))
-        if gone:
-            for name in ("start", "length", "reach", "author", "ends", "intervention", "merit"):
-                setattr(self, name, getattr(self, name)[gone:])

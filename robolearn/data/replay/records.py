@@ -1,4 +1,4 @@
-"""One step, or the end of an episode, as bytes (safetensors, never pickle), and the append-only log of them.
+"""One step, or the end of an episode, as bytes (safetensors, never pickle); the append-only log of them, and episodes.
 
 The same bytes go over the wire and into the log. Every value is a tensor with a name; a record with another set of
 names, another type or shape, or a number that is not finite is refused, whoever wrote it.
@@ -6,7 +6,8 @@ names, another type or shape, or a number that is not finite is refused, whoever
     <folder>/<actor>.transitions        records with their length and checksum; see `robolearn.io.append_only`
 
 Records are on disk before they are acknowledged. Frames are stored once, as uint8. A record that a kill cut short is
-dropped when the log is opened again: it was never acknowledged.
+dropped when the log is opened again: it was never acknowledged. Where an actor's steps become episodes a gap, a
+repetition or a mixture is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from robolearn.core import BadInput, Interface
+from robolearn.core import BadInput, Episode, Interface
 from robolearn.io.append_only import Journal, records, whole_length
 
 OBSERVATION = "observation/"
@@ -85,20 +86,11 @@ class RecordSchema:
             OBSERVATION + key: (np.dtype(spec.dtype), tuple(spec.shape)) for key, spec in interface.observation.items()
         }
         whole, flag = (np.dtype(np.int64), ()), (np.dtype(np.bool_), ())
-        self._step = self._features | {
-            "episode": whole,
-            "index": whole,
-            "action": (np.dtype(np.float32), tuple(interface.action.shape)),
-            "reward": (np.dtype(np.float32), ()),
-            "intervention": flag,
-        }
-        self._end = self._features | {
-            "episode": whole,
-            "length": whole,
-            "terminated": flag,
-            "truncated": flag,
-            "success": flag,
-        }
+        real = np.dtype(np.float32)
+        self._step = self._features | {"episode": whole, "index": whole, "intervention": flag}
+        self._step |= {"action": (real, tuple(interface.action.shape)), "reward": (real, ())}
+        self._end = self._features | {"episode": whole, "length": whole}
+        self._end |= dict.fromkeys(("terminated", "truncated", "success"), flag)
         sizes = (int(np.prod(shape, dtype=np.int64)) * kind.itemsize for kind, shape in self._step.values())
         self.limit = _OVERHEAD + 128 * len(self._step) + sum(sizes)
 
@@ -110,9 +102,7 @@ class RecordSchema:
         wanted = self._step if isinstance(record, ReplayStep) else self._end
         tensors = {
             # One that is not known keeps its own type, and is refused by its name.
-            name: np.ascontiguousarray(value, dtype=wanted[name][0] if name in wanted else None).reshape(
-                np.shape(value)
-            )
+            name: np.ascontiguousarray(value, wanted[name][0] if name in wanted else None).reshape(np.shape(value))
             for name, value in values.items()
         }
         self._check(tensors)
@@ -144,9 +134,8 @@ class RecordSchema:
         for name, (kind, shape) in wanted.items():
             value = tensors[name]
             if value.dtype != kind or value.shape != shape:
-                raise BadInput(
-                    f"transition record: {name}", got=f"{value.dtype} {value.shape}", expected=f"{kind} {shape}"
-                )
+                got = f"{value.dtype} {value.shape}"
+                raise BadInput(f"transition record: {name}", got=got, expected=f"{kind} {shape}")
             if kind.kind == "f" and not np.isfinite(value).all():
                 raise BadInput(f"transition record: {name}", got="NaN or infinity", expected="finite numbers")
         if "action" in tensors:
@@ -205,3 +194,101 @@ class TransitionLog:
 def actors(folder: Path) -> list[str]:
     """The actors that have a log in `folder`."""
     return sorted(path.name.removesuffix(SUFFIX) for path in folder.glob(f"*{SUFFIX}"))
+
+
+@dataclass(frozen=True, eq=False)
+class PlayedEpisode:
+    """T steps and what was seen after them.
+
+    Attributes:
+      observation: feature → (T + 1, …) with the final observation, or (T, …) where that is not known.
+      action: (T, Da) executed, in [-1, 1].
+      reward: (T,).
+      intervention: (T,) an operator commanded the step.
+      terminated: nothing comes after the last step; the value of what follows is 0. Otherwise more would have come.
+      success: whether the task was solved.
+    """
+
+    observation: dict[str, NDArray]
+    action: NDArray[np.float32]
+    reward: NDArray[np.float32]
+    intervention: NDArray[np.bool_]
+    terminated: bool
+    success: bool
+
+    def __len__(self) -> int:
+        return len(self.action)
+
+    @property
+    def merits(self) -> NDArray[np.bool_]:
+        """(T,) steps that are worth imitating: an operator's, and a policy's own that led to success unaided.
+
+        What a policy did before an operator took over is no merit of its own, however the episode ended: the label of
+        success does not cross the boundary of an intervention.
+        """
+        helped = np.flatnonzero(self.intervention)
+        unaided = np.arange(len(self)) > (helped[-1] if len(helped) else -1)
+        return self.intervention | (unaided & self.success)
+
+    @staticmethod
+    def of_demonstration(episode: Episode) -> PlayedEpisode:
+        """An episode of a data set, all of whose steps a demonstrator commanded. The final observation is not stored
+        there: of one that did not terminate, the last step leads nowhere."""
+        seen = {key: np.asarray(value) for key, value in episode.observation.items()}
+        helped, ends = np.ones(len(episode), np.bool_), (episode.terminated, episode.success)
+        return PlayedEpisode(seen, episode.action, episode.reward, helped, *ends)
+
+
+class Assembler:
+    """Collects the records of one actor."""
+
+    def __init__(self) -> None:
+        self._steps: list[ReplayStep] = []
+        self._last = -1  # the newest episode that has ended
+
+    @property
+    def expects(self) -> tuple[int, int]:
+        """(episode, index): the oldest step that is not known yet."""
+        return (self._steps[0].episode, len(self._steps)) if self._steps else (self._last + 1, 0)
+
+    def add(self, record: Record) -> PlayedEpisode | None:
+        """Take the next record; the episode that it ends, or None.
+
+        Raises:
+          BadInput: it is not the next one.
+        """
+        if isinstance(record, ReplayStep):
+            if record.index == 0 and record.episode > self._last and not self._steps:
+                self._steps = [record]
+                return None
+            if not self._steps or record.episode != self._steps[0].episode or record.index != len(self._steps):
+                got = f"step {record.index} of episode {record.episode}"
+                raise BadInput("transition", got=got, expected=self._next())
+            self._steps.append(record)
+            return None
+        if not self._steps or record.episode != self._steps[0].episode or record.length != len(self._steps):
+            got = f"the end of episode {record.episode} after {record.length} steps"
+            raise BadInput("transition", got=got, expected=self._next())
+        return self._finish(record)
+
+    def cut(self) -> PlayedEpisode | None:
+        """The episode that its actor will never end, without its last step, whose outcome is not known."""
+        steps = self._steps
+        if len(steps) < 2:
+            self._last = steps[0].episode if steps else self._last
+            self._steps = []
+            return None
+        last = steps.pop()
+        return self._finish(End(last.episode, last.index, last.observation, False, True, False))
+
+    def _finish(self, end: End) -> PlayedEpisode:
+        steps, self._steps, self._last = self._steps, [], end.episode
+        seen = [step.observation for step in steps] + [end.observation]
+        observation = {key: np.stack([one[key] for one in seen]) for key in end.observation}
+        action, reward = np.stack([step.action for step in steps]), [step.reward for step in steps]
+        helped = np.array([step.intervention for step in steps], np.bool_)
+        return PlayedEpisode(observation, action, np.array(reward, np.float32), helped, end.terminated, end.success)
+
+    def _next(self) -> str:
+        episode, index = self.expects
+        return f"step {index} of episode {episode}{' or its end' if index else ''}"

@@ -193,9 +193,8 @@ def _rows(root: Path, count: int, ours: bool, findings: list[Defect]) -> list[di
             strange = [key for key in needed if not _whole(row[key])]
             if strange:
                 what = f"{strange[0]} is {row[strange[0]]!r}, no whole number"
-                findings.append(
-                    Defect("episodes", what, name, row["episode_index"] if _whole(row["episode_index"]) else None)
-                )
+                episode = row["episode_index"] if _whole(row["episode_index"]) else None
+                findings.append(Defect("episodes", what, name, episode))
                 continue
             rows.append({**row, **{key: int(row[key]) for key in needed}, "file": name})
     if not rows and not findings and count:
@@ -211,10 +210,8 @@ def _tables(
     root: Path, info: dict[str, Any], rows: list[dict[str, Any]], findings: list[Defect]
 ) -> Iterator[tuple[int, Rows]]:
     files: dict[str, list[int]] = {}
-    pattern = str(info.get("data_path") or layout.DATA_PATH)
     for row in rows:
-        name = pattern.format(chunk_index=row["data/chunk_index"], file_index=row["data/file_index"])
-        files.setdefault(name, []).append(row["episode_index"])
+        files.setdefault(layout.file_of(info, row), []).append(row["episode_index"])
     for name, indices in files.items():
         span = f"episodes {indices[0]} to {indices[-1]}" if len(indices) > 1 else f"episode {indices[0]}"
         try:

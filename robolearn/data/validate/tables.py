@@ -20,6 +20,13 @@ from robolearn.io.hashes import sha256
 INFO = "meta/info.json"
 
 
+def _column(data: Opened, name: str) -> Iterator[tuple[Rows, NDArray]]:
+    """Each episode that has rows of column `name`, with their values."""
+    for rows in data.episodes.values():
+        if len(values := rows.columns.get(name, ())):
+            yield rows, values
+
+
 def counts(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """Totals of info.json against meta/episodes against the tables."""
     total, frames = int(data.info["total_episodes"]), int(data.info["total_frames"])
@@ -88,10 +95,7 @@ def tasks(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """Every frame has a task that exists, in words."""
     if data.tasks is None:
         return
-    for rows in data.episodes.values():
-        values = rows.columns.get("task_index")
-        if values is None or not len(values):
-            continue
+    for rows, values in _column(data, "task_index"):
         wrong = np.flatnonzero(~((values >= 0) & (values < len(data.tasks)) & (values % 1 == 0)))  # NaN is a null
         if len(wrong):
             what = f"task_index is {values[wrong[0]]}, there are {len(data.tasks)} tasks"
@@ -152,10 +156,7 @@ def bounded(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """Actions of sets that robolearn wrote lie in [-1, 1]; what others' mean is theirs."""
     if INTERFACE_KEY not in data.info:
         return
-    for rows in data.episodes.values():
-        values = rows.columns.get("action")
-        if values is None or not len(values):
-            continue
+    for rows, values in _column(data, "action"):
         size = np.abs(np.nan_to_num(values.reshape(len(values), -1), nan=0.0, posinf=0.0, neginf=0.0))
         for first, last in runs(size.max(axis=1, initial=0.0) > 1.0 + ACTION_TOLERANCE):
             component = int(size[first].argmax())
@@ -169,10 +170,7 @@ PERIODS = 3  # a stamp may stand still or jump by this many control periods, if 
 
 def grid(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """timestamp = frame_index / fps, always forwards."""
-    for rows in data.episodes.values():
-        stamps = rows.columns.get("timestamp")
-        if stamps is None or not len(stamps):
-            continue
+    for rows, stamps in _column(data, "timestamp"):
         stamps = stamps.astype(np.float64)
         back = np.diff(stamps, prepend=-np.inf) <= 0
         for first, last in runs(back):

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from robolearn.data.lerobot import layout
 from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances
-from robolearn.data.video.container import first_line, misplaced, nearest, video_stream
+from robolearn.data.video.container import misplaced, nearest, video_stream
+from robolearn.io.paths import first_line
 
 BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
 GRID = 32  # blocks at most, each way: a frame of a long video costs a kilobyte
@@ -31,9 +32,7 @@ def videos(data: Opened, limits: Tolerances) -> Iterator[Defect]:
             if None in where:
                 yield Defect("video", f"{feature}: no place in meta/episodes", row["file"], row["episode_index"])
                 continue
-            pattern = str(data.info.get("video_path") or layout.VIDEO_PATH)
-            name = pattern.format(video_key=feature, chunk_index=where[0], file_index=where[1])
-            files.setdefault(name, []).append(row)
+            files.setdefault(layout.file_of(data.info, row, feature), []).append(row)
         for name, rows in files.items():
             yield from _file(data, feature, name, rows, ranges, limits)
             data.seen(name)

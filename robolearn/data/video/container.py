@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import BadInput
 from robolearn.data.lerobot.remote import RemotePath
+from robolearn.io.paths import first_line
 
 
 def facts(path: Path | RemotePath) -> dict[str, Any]:
@@ -32,19 +33,24 @@ def facts(path: Path | RemotePath) -> dict[str, Any]:
     """
     try:
         with opened(path) as (container, stream):
-            context = stream.codec_context
-            return {
-                "video.height": stream.height,
-                "video.width": stream.width,
-                "video.codec": context.codec.canonical_name,
-                "video.pix_fmt": context.pix_fmt,
-                "video.is_depth_map": False,
-                "video.fps": float(stream.average_rate or 0),
-                "video.channels": 3,
-                "has_audio": bool(container.streams.audio),
-            }
+            fps = float(stream.average_rate or 0)
+            return described(stream.codec_context, stream.height, stream.width, fps, bool(container.streams.audio))
     except UNREADABLE as error:
         raise BadInput(f"video {path}", got=f"one that does not open ({first_line(error)})") from None
+
+
+def described(context: Any, height: int, width: int, fps: float, audio: bool = False) -> dict[str, Any]:
+    """The ``info`` of a feature that is a video, of a codec's context."""
+    return {
+        "video.height": height,
+        "video.width": width,
+        "video.codec": context.codec.canonical_name,
+        "video.pix_fmt": context.pix_fmt,
+        "video.is_depth_map": False,
+        "video.fps": fps,
+        "video.channels": 3,
+        "has_audio": audio,
+    }
 
 
 def size_of(path: Path | RemotePath) -> tuple[int, int]:
@@ -58,12 +64,6 @@ def video_stream(container: Any) -> Any:
     if not container.streams.video or container.streams.video[0].codec_context is None:
         raise ValueError("no video that can be decoded")
     return container.streams.video[0]
-
-
-def first_line(error: Exception) -> str:
-    """The first line of a library's message."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(text).splitlines()[0]
 
 
 TOLERANCE_S = 1e-4  # LeRobot's tolerance_s
@@ -115,20 +115,21 @@ class PictureIndex:
     size: tuple[int, int]
 
 
-def pictures_of(path: Path | RemotePath) -> PictureIndex:
-    """The pictures of the video `path`, by its packets; kept for as long as the file stays as it is.
+def state_of(path: Path | RemotePath) -> tuple[int | str, ...]:
+    """What stays the same for as long as the file `path` stays as it is; raises `OSError`."""
+    if isinstance(path, RemotePath):
+        return (path.identity(),)
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns, found.st_ino
+
+
+@lru_cache(maxsize=1024)
+def pictures_of(path: Path | RemotePath, *state: int | str) -> PictureIndex:
+    """The pictures of the video `path`, by its packets; kept for its `state_of`.
 
     Raises:
       OSError, ValueError, IndexError, FFmpegError: it cannot be read, or there is no picture in it.
     """
-    if isinstance(path, RemotePath):
-        return _pictures(path, path.identity())
-    facts = os.stat(path)
-    return _pictures(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
-
-
-@lru_cache(maxsize=1024)
-def _pictures(path: Path | RemotePath, *_: int | str) -> PictureIndex:
     shown: list[int] = []
     keys: list[tuple[int, int]] = []
     with opened(path) as (container, stream):
@@ -154,7 +155,7 @@ def decoded(path: Path | RemotePath, ticks: Sequence[int], threads: int = 0) -> 
     """
     if not len(ticks):
         return
-    known = pictures_of(path)
+    known = pictures_of(path, *state_of(path))
     before = known.keys[known.keys[:, 0] <= ticks[0]]
     # Some files have their key frames elsewhere than they say: then all of it is decoded.
     for seek in (True, False) if len(before) and before[-1, 0] > known.ticks[0] else (False,):

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from robolearn.core import ArraySpec, BadInput, RobolearnError
 from robolearn.core.machine import ordinary_priority
 from robolearn.data.lerobot.statistics import PixelStatistics, Stats
+from robolearn.data.video.container import described
 from robolearn.io.append_only import Journal, records
 
 log = logging.getLogger(__name__)
@@ -115,7 +116,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
     import av
 
     quiet()
-    height, width, channels = spec.shape
+    height, width, _ = spec.shape
     try:
         context: Any = av.CodecContext.create(config.encoder(), "w")
         context.width, context.height, context.pix_fmt = width, height, config.pix_fmt
@@ -123,20 +124,10 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
         context.time_base = 1 / frame_rate(hz)
         with ordinary_priority():
             context.open()
-        codec = context.codec.canonical_name
+        return described(context, height, width, int(hz) if float(hz).is_integer() else hz)
     except (OSError, ValueError) as error:  # PyAV's errors are these
         got = f"{width}x{height}, {config.encoder()}, {config.pix_fmt}, {config.options()} ({error})"
         raise BadInput(f"video of {key!r}", got=got, expected="images and settings that the encoder takes") from None
-    return {
-        "video.height": height,
-        "video.width": width,
-        "video.codec": codec,
-        "video.pix_fmt": config.pix_fmt,
-        "video.is_depth_map": False,
-        "video.fps": int(hz) if float(hz).is_integer() else hz,
-        "video.channels": channels,
-        "has_audio": False,
-    }
 
 
 def quiet() -> None:
@@ -267,9 +258,8 @@ class VideoEncoder:
                     if self._error is not None:  # aborted
                         continue
                     self._statistics.add(frame)
-                    with (
-                        nullcontext() if self._frames else ordinary_priority()
-                    ):  # the first one starts more of its threads
+                    # The first one starts more of its threads.
+                    with nullcontext() if self._frames else ordinary_priority():
                         mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
                     self._frames += 1
                     self._moves += 1

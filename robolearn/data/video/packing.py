@@ -59,7 +59,7 @@ def pack(picture: av.VideoFrame) -> bytes:
     return struct.pack("<I", zlib.crc32(content)) + content
 
 
-def unpack(packed: bytes | memoryview, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
+def unpack(packed: bytes | memoryview, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     """The pixels of `shape` (H, W, 3) that `pack` was given; raises `Damaged`."""
     height, width, _ = shape
     try:

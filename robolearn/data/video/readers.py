@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 import av
 import numpy as np
@@ -84,21 +83,25 @@ def _note(folder: Path, entry: list[str | int]) -> None:
             file.append(json.dumps(entry).encode() + b"\n")
 
 
-class FrameReader(Protocol):
+@dataclass(frozen=True)
+class FrameReader:
     """The frames of one camera, episode by episode.
 
     Attributes:
+      root: the data set.
       key: the observation feature, e.g. ``images.front``.
       shape: (H, W, 3).
       lengths: (E,) frames per episode.
+      paths: (E,) their files.
+      memo: the folder of digests.
     """
 
-    @property
-    def key(self) -> str: ...
-    @property
-    def shape(self) -> tuple[int, int, int]: ...
-    @property
-    def lengths(self) -> NDArray[np.int64]: ...
+    root: Path | RemotePath
+    key: str
+    shape: tuple[int, ...]
+    lengths: NDArray[np.int64]
+    paths: list[str]
+    memo: Path | None
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
         """Frames `first` … of `episode` (count, H, W, 3).
@@ -106,84 +109,62 @@ class FrameReader(Protocol):
         Raises:
           BadInput: a file is missing, damaged or short; the message names it, the episode and the frame.
         """
-        ...
+        raise NotImplementedError
 
     def packed(self, episode: int) -> Iterator[bytes]:
         """All frames of `episode` in order, as `packing` packs them; raises as `decode` does."""
-        ...
+        raise NotImplementedError
+
+    def place(self, episode: int) -> list[str]:
+        """Where in its file `episode` lies, beside its length."""
+        raise NotImplementedError
 
     def identity(self, episode: int) -> str:
         """Identity of the source of the frames of `episode`: equal for the same content, wherever it lies."""
-        ...
-
-
-@dataclass(frozen=True)
-class VideoReader:
-    """Frames in mp4 files.
-
-    `paths` and `begins` (E,) [s] are the files and where in them the episodes begin, `memo` the folder of digests.
-    """
-
-    root: Path | RemotePath
-    key: str
-    shape: tuple[int, int, int]
-    lengths: NDArray[np.int64]
-    paths: list[str]
-    begins: NDArray[np.float64]
-    hz: float
-    memo: Path | None = None
-
-    def segment(self, episode: int) -> VideoSegment:
-        """The place of the frames of `episode`."""
-        name = f"episode {episode}, {self.key}"
-        begin, length = float(self.begins[episode]), int(self.lengths[episode])
-        return VideoSegment(self.root / self.paths[episode], length, self.hz, begin, name=name)
-
-    def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
-        """See `FrameReader`."""
-        count = int(self.lengths[episode]) - first if count is None else count
-        decoded = np.empty((count, *self.shape), np.uint8)
-        for t, picture in enumerate(self._pictures(self.segment(episode)[first : first + count])):
-            decoded[t] = rgb(picture)
-        return decoded
-
-    def packed(self, episode: int) -> Iterator[bytes]:
-        """See `FrameReader`."""
-        return map(pack, self._pictures(self.segment(episode)))
-
-    def _pictures(self, segment: VideoSegment) -> Iterator[av.VideoFrame]:
-        for picture in pictures(segment, threads=1):  # episodes are decoded side by side
-            if (picture.height, picture.width) != self.shape[:2]:
-                got = f"an unreadable video ({picture.width}x{picture.height} pixels)"
-                raise segment.refused(got, expected=f"{self.shape[1]}x{self.shape[0]}")
-            yield picture
-
-    def identity(self, episode: int) -> str:
-        """See `FrameReader`."""
         try:
             content = fingerprint(self.root / self.paths[episode], self.memo)
         except OSError as error:
             raise BadInput(f"data set {self.root}: {self.paths[episode]}", got=error.strerror, expected="it") from None
-        placed = [repr(float(number)) for number in (self.begins[episode], self.hz, TOLERANCE_S)]
-        return _identity(content, *placed, str(self.lengths[episode]), str(self.shape))
+        return sha256("\n".join([content, *self.place(episode), str(self.lengths[episode]), str(self.shape)]))
 
 
 @dataclass(frozen=True)
-class PictureReader:
-    """PNG files in column `column` of the tables `paths` (E,), from row `rows` (E,) on."""
+class VideoReader(FrameReader):
+    """Frames in mp4 files, in which the episodes begin at `begins` (E,) [s]."""
 
-    root: Path | RemotePath
-    key: str
-    shape: tuple[int, int, int]
-    lengths: NDArray[np.int64]
-    paths: list[str]
+    begins: NDArray[np.float64]
+    hz: float
+
+    def _pictures(self, episode: int, rows: slice = slice(None)) -> Iterator[av.VideoFrame]:
+        begin, length = float(self.begins[episode]), int(self.lengths[episode])
+        name, height, width = f"episode {episode}, {self.key}", *self.shape[:2]
+        path = self.root / self.paths[episode]
+        segment = VideoSegment(path, length, self.hz, begin, name=name, size=(height, width))
+        return pictures(segment[rows], threads=1)  # episodes are decoded side by side
+
+    def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
+        count = int(self.lengths[episode]) - first if count is None else count
+        decoded = np.empty((count, *self.shape), np.uint8)
+        for t, picture in enumerate(self._pictures(episode, slice(first, first + count))):
+            decoded[t] = rgb(picture)
+        return decoded
+
+    def packed(self, episode: int) -> Iterator[bytes]:
+        return map(pack, self._pictures(episode))
+
+    def place(self, episode: int) -> list[str]:
+        return [repr(float(number)) for number in (self.begins[episode], self.hz, TOLERANCE_S)]
+
+
+@dataclass(frozen=True)
+class PictureReader(FrameReader):
+    """PNG files in column `column` of tables, from row `rows` (E,) on."""
+
     rows: NDArray[np.int64]
     column: str
-    memo: Path | None = None
     _newest: dict[str, pa.ChunkedArray] = field(default_factory=dict, repr=False, compare=False)
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
-        """See `FrameReader`."""
         import cv2
 
         path = self.paths[episode]
@@ -205,15 +186,8 @@ class PictureReader:
         return frames
 
     def packed(self, episode: int) -> Iterator[bytes]:
-        """See `FrameReader`."""
         for t in range(int(self.lengths[episode])):
             yield pack(av.VideoFrame.from_ndarray(self.decode(episode, t, 1)[0], format="rgb24"))
 
-    def identity(self, episode: int) -> str:
-        """See `FrameReader`."""
-        content = fingerprint(self.root / self.paths[episode], self.memo)
-        return _identity(content, self.column, str(self.rows[episode]), str(self.lengths[episode]), str(self.shape))
-
-
-def _identity(*parts: str) -> str:
-    return sha256("\n".join(parts))
+    def place(self, episode: int) -> list[str]:
+        return [self.column, str(self.rows[episode])]

@@ -27,6 +27,7 @@ from robolearn.data.video.container import (
     nearest,
     opened,
     pictures_of,
+    state_of,
 )
 from robolearn.data.video.packing import rgb
 
@@ -49,6 +50,7 @@ class VideoSegment:
       stats: of the pixels of all frames in [0, 1], statistic → (3,), where they are stored.
       name: episode and camera in words, for messages.
       tolerance_s: how far from its frame a picture may be shown [s].
+      size: (height, width) that the pictures must have [pixels], where that is known.
     """
 
     path: Path | RemotePath
@@ -59,6 +61,7 @@ class VideoSegment:
     stats: Stats | None = field(default=None, compare=False)
     name: str = ""
     tolerance_s: float = TOLERANCE_S
+    size: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         return self.length if self.rows is None else len(self.rows)
@@ -80,7 +83,7 @@ class VideoSegment:
         """
         rows = np.asarray(range(self.length) if self.rows is None else self.rows, np.int64)
         try:
-            known = pictures_of(self.path)
+            known = pictures_of(self.path, *state_of(self.path))
         except UNREADABLE as error:
             raise self.refused(f"an unreadable video ({first_line(error)})") from None
         chosen, late = nearest(known.seconds, self.start, self.fps, rows)
@@ -123,6 +126,9 @@ def pictures(segment: VideoSegment, threads: int = 0) -> Iterator[av.VideoFrame]
     done = 0
     try:
         for picture, times in zip(decoded(segment.path, distinct.tolist(), threads), shown, strict=True):
+            if segment.size is not None and segment.size != (picture.height, picture.width):
+                got = f"an unreadable video ({picture.width}x{picture.height} pixels)"
+                raise segment.refused(got, expected=f"{segment.size[1]}x{segment.size[0]}")
             for _ in range(times):
                 yield picture
             done += int(times)
@@ -151,7 +157,7 @@ def copy_stream(segment: VideoSegment, out: Path, fps: float) -> bool:
 
 
 def _copied(segment: VideoSegment, ticks: NDArray[np.int64], out: Path) -> bool:
-    known = pictures_of(segment.path)
+    known = pictures_of(segment.path, *state_of(segment.path))
     first = int(np.searchsorted(known.ticks, ticks[0]))
     if not np.array_equal(known.ticks[first : first + len(ticks)], ticks):
         return False

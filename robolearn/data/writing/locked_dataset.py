@@ -38,6 +38,7 @@ from robolearn.data.lerobot.tables import (
     episodes_schema,
     frame_columns,
     frames_table,
+    row_facts,
     stacked_stats,
     tasks_of,
     tasks_table,
@@ -170,25 +171,14 @@ class LockedDataset:
                 if meta is not self._meta:
                     commit.stage(meta.path, meta.content())
                 meta = meta.next()
-            facts: dict[str, int | float] = {
-                "episode_index": count,
-                "length": len(episode),
-                "data/chunk_index": data.number // layout.CHUNKS_SIZE,
-                "data/file_index": data.number % layout.CHUNKS_SIZE,
-                "dataset_from_index": frames,
-                "dataset_to_index": frames + len(episode),
-                "meta/episodes/chunk_index": meta.number // layout.CHUNKS_SIZE,
-                "meta/episodes/file_index": meta.number % layout.CHUNKS_SIZE,
-            }
+            described = split(own, self._sizes)
             for key in self._pictures:
                 name, video = column(key), videos[key]
                 commit.adopt(layout.video_path(name, count), video.path)
-                facts[f"videos/{name}/chunk_index"] = count // layout.CHUNKS_SIZE
-                facts[f"videos/{name}/file_index"] = count % layout.CHUNKS_SIZE
-                facts[f"videos/{name}/from_timestamp"] = 0.0
-                facts[f"videos/{name}/to_timestamp"] = len(episode) / self.interface.control_hz
                 pixels[key] = merge(pixels[key], video.stats) if key in pixels else video.stats
-            described = split(own, self._sizes) | {column(key): videos[key].stats for key in self._pictures}
+                described[name] = video.stats
+            span, cameras = range(frames, frames + len(episode)), [column(key) for key in self._pictures]
+            facts = row_facts(count, span, data.number, meta.number, cameras, self.interface.control_hz)
             data = data.appended(frames_table(self._schema, columns))
             meta = meta.appended(episode_row(self._rows, facts, own_tasks, described))
             count += 1
@@ -250,12 +240,8 @@ class LockedDataset:
                 raise BadInput(f"data set {root}", got="an existing data set", expected="a new folder", hint=hint)
         elif root.exists():
             # A writer that was killed before its first commit leaves folders, its lock and .tmp files.
-            strange = [
-                name
-                for name in root.rglob("*")
-                if not name.is_dir() and name.name != layout.LOCK_PATH and name.suffix != ".tmp"
-            ]
-            if strange:
+            files = (path for path in root.rglob("*") if not path.is_dir())
+            if strange := [path for path in files if path.name != layout.LOCK_PATH and path.suffix != ".tmp"]:
                 raise BadInput(f"folder {root}", got=f"other files ({strange[0].name})", expected="a new folder")
 
     def _resume(self, adopt: bool) -> None:
@@ -269,11 +255,8 @@ class LockedDataset:
         # Compared as JSON text, in which tuples and lists are the same.
         for key, value in ours[INTERFACE_KEY].items():
             if layout.json_bytes(theirs[key]) != layout.json_bytes(value):
-                raise BadInput(
-                    f"{what}: interface, {key}",
-                    got=_short(value),
-                    expected=f"{_short(theirs[key])}, as the episodes have it that are there",
-                )
+                expected = f"{_short(theirs[key])}, as the episodes have it that are there"
+                raise BadInput(f"{what}: interface, {key}", got=_short(value), expected=expected)
         for key in ("codebase_version", "chunks_size", "data_path", "video_path"):
             if info.get(key) != ours[key]:
                 raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
@@ -293,7 +276,7 @@ class LockedDataset:
         if not names:
             raise BadInput(what, got="no meta/episodes/*/*.parquet", expected=f"{self.episodes} episodes")
         rows = pa.concat_tables([self._read(name, self._rows) for name in names])
-        rows = rows.filter(layout.less(rows["episode_index"], self.episodes, what)).combine_chunks()
+        rows = layout.rows_of(rows, "less", self.episodes, what).combine_chunks()
         if rows.num_rows != self.episodes:
             raise BadInput(f"{what}: meta/episodes", got=f"{rows.num_rows} rows", expected=f"{self.episodes} episodes")
         if (frames := rows["dataset_to_index"][-1].as_py()) != self.frames:
@@ -314,14 +297,10 @@ class LockedDataset:
         data = AppendFile(layout.DATA_PATH, number("data"))
         newest_meta = self._read(meta.path, self._rows)
         newest_data = self._read(data.path, self._schema)
-        kept_meta = newest_meta.filter(layout.less(newest_meta["episode_index"], self.episodes, what))
-        kept_data = newest_data.filter(layout.less(newest_data["episode_index"], self.episodes, what))
+        kept_meta, kept_data = (layout.rows_of(t, "less", self.episodes, what) for t in (newest_meta, newest_data))
         self._meta, self._data = meta.appended(kept_meta), data.appended(kept_data)
-        cut = [
-            file.path
-            for file, newest, kept in ((data, newest_data, kept_data), (meta, newest_meta, kept_meta))
-            if newest.num_rows != kept.num_rows
-        ]
+        cut = [data.path] if newest_data.num_rows != kept_data.num_rows else []
+        cut += [meta.path] if newest_meta.num_rows != kept_meta.num_rows else []
         self._clean_up(torn=more.torn, cut=cut)
         if cut and more.torn:
             log.warning("%s: an unfinished episode is removed", self.root)
@@ -331,9 +310,8 @@ class LockedDataset:
         commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(self.tasks)))
         commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
         commit.stage(meta.path, self._meta.content())
-        commit.stage(
-            layout.INFO_PATH, layout.json_bytes(self._info(self.episodes, self.frames, len(self.tasks)), indent=4)
-        )
+        info = self._info(self.episodes, self.frames, len(self.tasks))
+        commit.stage(layout.INFO_PATH, layout.json_bytes(info, indent=4))
         commit.publish()
         (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
 

@@ -36,10 +36,19 @@ from robolearn.data.lerobot.features import (
     stamp_name,
 )
 from robolearn.data.lerobot.statistics import describe, describe_frames, split
-from robolearn.data.lerobot.tables import array_of, conformed, episode_row, episodes_schema, tasks_of
+from robolearn.data.lerobot.tables import (
+    ROW_PLACE,
+    array_of,
+    conformed,
+    episode_row,
+    episodes_schema,
+    row_facts,
+    tasks_of,
+)
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, remux
-from robolearn.data.video.readers import VideoReader
+from robolearn.data.video.segments import VideoSegment
+from robolearn.data.video.segments import frames as images
 from robolearn.data.writing import locked_dataset
 from robolearn.data.writing.locked_dataset import CheckedEpisode, LockedDataset
 from robolearn.data.writing.steps import RecoveredEpisode, episode_of, read_journal
@@ -163,15 +172,9 @@ def _remux(journal: RecoveredEpisode, folder: Path, key: str, most: int | None) 
 
 
 def _video(journal: RecoveredEpisode, folder: Path, key: str, frames: int) -> EpisodeVideo:
-    height, width, channels = journal.interface.observation[key].shape
-    name = f"{camera_name(key)}.whole.mp4"
-    reader = VideoReader(
-        folder, key, (height, width, channels), np.array([frames]), [name], np.zeros(1), journal.interface.control_hz
-    )
-    return EpisodeVideo(folder / name, frames, describe_frames(reader.decode(0)))
-
-
-WHERE = ("meta/episodes/chunk_index", "meta/episodes/file_index")
+    path, (height, width, _) = folder / f"{camera_name(key)}.whole.mp4", journal.interface.observation[key].shape
+    segment = VideoSegment(path, frames, journal.interface.control_hz, name=key, size=(height, width))
+    return EpisodeVideo(path, frames, describe_frames(images(segment)))
 
 
 def rebuild_rows(root: Path, info: Mapping[str, Any]) -> list[int]:
@@ -196,7 +199,7 @@ def rebuild_rows(root: Path, info: Mapping[str, Any]) -> list[int]:
     count = -(-len(rows) // locked_dataset.META_ROWS)
     for number in range(count):
         table = pa.concat_tables(rows[number * locked_dataset.META_ROWS : (number + 1) * locked_dataset.META_ROWS])
-        for name, value in zip(WHERE, divmod(number, layout.CHUNKS_SIZE), strict=True):
+        for name, value in zip(ROW_PLACE, divmod(number, layout.CHUNKS_SIZE), strict=True):
             table = table.set_column(table.column_names.index(name), name, pa.array([value] * len(table), pa.int64()))
         commit.stage(layout.numbered(layout.EPISODES_PATH, number), layout.parquet_bytes(table.combine_chunks()))
     if count:
@@ -248,26 +251,12 @@ def _made(root: Path, info: Mapping[str, Any], schema: pa.Schema, lacking: set[i
             raise BadInput(what, got="frames with a hole", expected=f"frames from {start} on, to make its row again")
         columns = [array_of(table[name], (size,), "float64", what=f"{what}: {name}") for name, size in sizes.items()]
         stats = split(describe(np.concatenate(columns, axis=1)), sizes)
-        chunk, file = divmod(number, layout.CHUNKS_SIZE)
-        facts: dict[str, int | float] = {
-            "episode_index": index,
-            "length": length,
-            "data/chunk_index": chunk,
-            "data/file_index": file,
-            "dataset_from_index": start,
-            "dataset_to_index": first,
-            **dict.fromkeys(WHERE, 0),
-        }
+        facts = row_facts(index, range(start, first), number, 0, cameras, float(info["fps"]))
         for name in cameras:
-            facts[f"videos/{name}/chunk_index"], facts[f"videos/{name}/file_index"] = divmod(index, layout.CHUNKS_SIZE)
-            facts[f"videos/{name}/from_timestamp"] = 0.0
-            facts[f"videos/{name}/to_timestamp"] = length / float(info["fps"])
-            height, width, channels = features[name]["shape"]
-            reader = VideoReader(
-                root, name, (height, width, channels), np.array([length]), [layout.video_path(name, index)],
-                np.zeros(1), float(info["fps"]),
-            )  # fmt: skip
-            stats[name] = describe_frames(reader.decode(0))
+            (height, width, _), path = features[name]["shape"], root / layout.video_path(name, index)
+            named = f"episode {index}, {name}"
+            segment = VideoSegment(path, length, float(info["fps"]), name=named, size=(height, width))
+            stats[name] = describe_frames(images(segment))
         spoken = dict.fromkeys(table["task_index"].to_pylist())
         if not all(0 <= task < len(words) for task in spoken):
             raise BadInput(what, got=f"tasks {list(spoken)}", expected=f"0 to {len(words) - 1}")

@@ -109,17 +109,11 @@ def episode_of(
     steps: Sequence[RecordedStep], interface: Interface, *, success: bool, terminated: bool, truncated: bool, task: str
 ) -> Episode:
     """The episode that `steps` make; its observation has no images."""
-    return Episode(
-        observation={key: np.stack([step.row[key] for step in steps]) for key in _vectors(interface)},
-        action=np.stack([step.action for step in steps]),
-        reward=np.asarray([step.reward for step in steps], np.float32),
-        success=success,
-        terminated=terminated,
-        truncated=truncated,
-        task=task,
-        intervention=np.asarray([step.intervention for step in steps], bool),
-        stamps={name: np.asarray([step.stamps[name] for step in steps], np.float64) for name in steps[0].stamps},
-    )
+    observation = {key: np.stack([step.row[key] for step in steps]) for key in _vectors(interface)}
+    action, reward = np.stack([step.action for step in steps]), np.asarray([step.reward for step in steps], np.float32)
+    helped = np.asarray([step.intervention for step in steps], bool)
+    stamps = {name: np.asarray([step.stamps[name] for step in steps], np.float64) for name in steps[0].stamps}
+    return Episode(observation, action, reward, success, terminated, truncated, task, helped, stamps)
 
 
 class StepJournal:

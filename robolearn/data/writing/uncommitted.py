@@ -1,27 +1,37 @@
-"""Files of a set beyond the counts of ``meta/info.json``: found, and removed or set aside.
+"""What killed processes left: files of a set beyond the counts of ``meta/info.json``, and hidden copies.
 
 A commit renames ``meta/info.json`` last. Where one was killed on its way, ``meta/info.json.tmp`` is still there with
 the number of episodes that there would have been; those were never finished. Without it they are finished ones, and
 ``meta/info.json`` is older than they are: it came back from a backup, from git, or with a tool that syncs folders.
+
+Of edits, imports, exports and repairs hidden copies stay that nothing refers to:
+
+    .<name>.part/           beside what was to become <name>; its set is in set/, and whole where only the last rename
+                            is lacking; together.json names the other parts of a split
+    .<name>.part            a file, in the same place
+    <set>/.unfinished/beyond-<number>/      what no episode is whole of: see `repair`
+
+What a living process is filling is not among them: it holds the lock of the folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
 from robolearn.data.video.container import video_stream
-from robolearn.io.atomic import move
+from robolearn.io.atomic import move, remove
+from robolearn.io.locks import is_locked
 
 _COLUMNS = ["episode_index", "length", "dataset_from_index", "data/chunk_index", "data/file_index"]
 
@@ -54,7 +64,7 @@ def find_uncommitted(root: Path, info: Mapping[str, Any]) -> Uncommitted:
         except BadInput:
             continue  # where counted episodes are in it, reading them raises
         if "episode_index" in table.column_names and pa.types.is_integer(table["episode_index"].type):
-            rows |= {row["episode_index"]: row for row in _from(table, count).to_pylist()}
+            rows |= {row["episode_index"]: row for row in layout.rows_of(table, "greater_equal", count).to_pylist()}
     if is_torn(root, count, max(rows, default=count)):
         return Uncommitted(True, [], tasks)
     lengths: list[int] = []
@@ -89,7 +99,7 @@ def _whole(root: Path, row: Mapping[str, Any], first: int, cameras: list[str]) -
         return None
     if table.num_columns < 3:
         return None
-    mine = table.filter(pc.call_function("equal", [table["episode_index"], pa.scalar(index, pa.int64())]))
+    mine = layout.rows_of(table, "equal", index)
     task = max(mine["task_index"].to_pylist(), default=known)
     if mine["index"].to_pylist() != list(range(first, first + length)) or task >= known:
         return None
@@ -109,11 +119,6 @@ def _frames(root: Path, row: Mapping[str, Any], name: str) -> int:
             return sum(packet.pts is not None for packet in container.demux(video_stream(container)))
     except (FFmpegError, OSError, IndexError, ValueError):
         return 0
-
-
-def _from(table: pa.Table, count: int) -> pa.Table:
-    """The rows of episodes from `count` on."""
-    return table.filter(pc.call_function("greater_equal", [table["episode_index"], pa.scalar(count, pa.int64())]))
 
 
 log = logging.getLogger(__name__)
@@ -198,3 +203,75 @@ class AppendFile:
     def content(self) -> pa.Buffer:
         assert self.table is not None
         return layout.parquet_bytes(self.table)
+
+
+PART, INNER, TOGETHER = ".part", "set", "together.json"
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """A copy that a killed process left.
+
+    Attributes:
+      path: of the hidden file or folder.
+      size: of its files [bytes].
+      what: in words.
+    """
+
+    path: Path
+    size: int
+    what: str
+
+
+def part_of(place: Path) -> Path:
+    """The place at which the future `place` is written.
+
+    Raises:
+      BadInput: a link lies there: what it leads to would be emptied.
+    """
+    part = place.with_name(f".{place.name}{PART}")
+    if part.is_symlink():
+        raise BadInput(f"--out {place}", got=f"a link {part}", expected="none: what it leads to would be emptied")
+    return part
+
+
+def note_together(part: Path, places: Sequence[Path]) -> None:
+    """Write down in the folder `part` which sets are made together."""
+    (part / TOGETHER).write_text(json.dumps([str(place) for place in places]))
+
+
+def leftovers(folder: Path) -> Iterator[Leftover]:
+    """The leftovers in `folder`, which holds data sets, and in each of these sets."""
+    for path in sorted(folder.glob(f".*{PART}")):
+        if not path.is_symlink() and not is_locked(path / layout.LOCK_PATH):
+            place = folder / path.name.removeprefix(".").removesuffix(PART)
+            yield Leftover(path, _size(path), _words(path, place))
+    for path in sorted(folder.glob(f"*/{layout.UNFINISHED_PATH}/{layout.UNCOMMITTED}*")):
+        if not is_locked(path.parents[1] / layout.LOCK_PATH):
+            yield Leftover(path, _size(path), "what a repair found of episodes that are not whole")
+
+
+def clear(left: Leftover) -> None:
+    """Remove it; a folder that held nothing else goes with it."""
+    remove(left.path)
+    if left.path.parent.name == layout.UNFINISHED_PATH:
+        with contextlib.suppress(OSError):  # there are other things in it
+            left.path.parent.rmdir()
+
+
+def _words(part: Path, place: Path) -> str:
+    try:
+        others = [Path(name) for name in json.loads((part / TOGETHER).read_text())]
+    except (OSError, ValueError, TypeError):
+        return f"a copy that was to become {place}, of a command that was killed"
+    there = [other.name for other in others if other.exists()]
+    missing = [other.name for other in others if not other.exists()]
+    return (
+        f"a part of a split that was killed: {', '.join(there) or 'none'} of {len(others)} parts "
+        f"{'is' if len(there) == 1 else 'are'} there, {', '.join(missing)} not"
+    )
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -304,14 +304,9 @@ class EpisodeWriter:
             if intervention.shape != length:
                 raise BadInput("intervention", got=f"shape {intervention.shape}", expected=f"shape {length}")
             self._intervention(bool(intervention.any()))
-        return replace(
-            episode,
-            observation=observation,
-            action=bounded(action, 0),
-            reward=reward,
-            intervention=intervention,
-            stamps=self._stamps_of(episode.stamps, length, 0),
-        )
+        times, action = self._stamps_of(episode.stamps, length, 0), bounded(action, 0)
+        numbers = {"observation": observation, "action": action, "reward": reward}
+        return replace(episode, **numbers, intervention=intervention, stamps=times)
 
     def _intervention(self, value: bool) -> bool:
         if value and INTERVENTION not in self._locked.features:

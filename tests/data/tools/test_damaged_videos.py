@@ -26,9 +26,8 @@ from robolearn.core import ArraySpec, BadInput, Episode
 from robolearn.data import Dataset, EpisodeWriter, Windows
 from robolearn.data.convert import edit, view
 from robolearn.data.convert.bags import write_bag
-from robolearn.data.convert.dataset_source import open_numbers
 from robolearn.data.convert.formats import ReadOptions, reader, writer
-from robolearn.data.convert.source import write_dataset
+from robolearn.data.convert.source import open_numbers, write_dataset
 from robolearn.data.validate import validate
 from robolearn.data.validate.opened import Tolerances
 from robots.stations import Contract, load_contract

@@ -11,8 +11,7 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data.convert import edit
-from robolearn.data.convert.dataset_source import drafts, open_numbers
-from robolearn.data.convert.source import EpisodeSource, new_folder, write_dataset
+from robolearn.data.convert.source import EpisodeSource, drafts, new_folder, open_numbers, write_dataset
 from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
 

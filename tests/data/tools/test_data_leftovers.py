@@ -15,7 +15,7 @@ from robolearn.cli.main import main
 from robolearn.data import Dataset
 from robolearn.data.convert import source
 from robolearn.data.lerobot import layout
-from robolearn.data.writing.leftovers import leftovers
+from robolearn.data.writing.uncommitted import leftovers
 from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.io import atomic
 

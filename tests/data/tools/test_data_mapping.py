@@ -17,7 +17,7 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.convert.dataset_source import interface_with_images, open_numbers
+from robolearn.data.convert.source import interface_with_images, open_numbers
 from robolearn.data.lerobot.features import INTERFACE_KEY
 from robolearn.data.validate import validate
 from robolearn.data.writing.repair import repair

@@ -15,10 +15,9 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.convert.dataset_source import open_numbers
 from robolearn.data.convert.edit import keep, merge
 from robolearn.data.convert.formats import ReadOptions, guess, reader, writer
-from robolearn.data.convert.source import EpisodeSource, write_dataset
+from robolearn.data.convert.source import EpisodeSource, open_numbers, write_dataset
 from robolearn.data.quality import Demonstrations, assess
 from robolearn.data.validate import validate
 from robolearn.data.writing.repair import repair

@@ -157,9 +157,8 @@ def test_an_episode_whose_rows_are_not_in_its_table(filmed: Path, copy: Copy) ->
 
 
 def test_an_episode_that_is_there_twice(tmp_path: Path, plain: Path) -> None:
-    from robolearn.data.convert.dataset_source import open_numbers
     from robolearn.data.convert.edit import keep
-    from robolearn.data.convert.source import write_dataset
+    from robolearn.data.convert.source import open_numbers, write_dataset
 
     write_dataset(keep(open_numbers(plain), [0, 2, 0]), tmp_path / "out")
     (finding,) = validate(tmp_path / "out")

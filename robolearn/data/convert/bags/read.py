@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode
-from robolearn.data.convert.bags.events import EPISODE_EVENTS, Span, spans_of
-from robolearn.data.convert.bags.recording import Bag
+from robolearn.data.convert.bags.recording import EPISODE_EVENTS, Bag, Span, spans_of
 from robolearn.data.convert.bags.series import (
     Times,
     TopicData,
@@ -50,32 +49,28 @@ def read_bag(path: str | Path, station: Contract, *, task: str = "", success: bo
     recording = Bag(path)
     topics = read_topics(station, recording)
     notes: list[str] = []
-    spans = _spans(topics, recording, notes)
+    spans = _spans(topics, notes)
     outcomes = success is not None or all(span.success is not None and span.ending.known for span in spans)
     if not outcomes:
         notes.append("the bag does not say how its episodes ended, so the set does not; --outcome says it")
     parts = []
     for number, span in enumerate(spans):
-        part = _frames(number, span, topics, station, recording)
+        part = _frames(number, span, topics)
         if part is None:
             notes.append(f"episode {number} of the bag is shorter than a step and left out")
         else:
             parts.append(part)
     if not parts:
         raise BadInput(f"bag {recording.path}", got="no episode of a step or more", expected="at least one")
-    actions, off = _actions(parts, topics, station)
+    actions, off = _actions(parts, topics)
     if off.any():
         share = f"{off.mean():.0%}" if off.mean() >= 0.01 else f"{int(off.sum())} frames"
         kind = station.interface.action_kind
         notes.append(f"{share} of the commands go where no {kind} action leads; the nearest is stored")
     notes += topics.left_out
-    stamps = (FRAME, *_stamp_names(station))
-
-    def drafts() -> Iterator[EpisodeDraft]:
-        for part, action in zip(parts, actions, strict=True):
-            yield _draft(part, action, topics, station, recording, task, success)
-
-    return EpisodeSource(station.interface, drafts(), len(parts), stamps, tuple(notes), outcomes)
+    stamps = (FRAME, *topics.sources)
+    drafts = (_draft(part, action, topics, task, success) for part, action in zip(parts, actions, strict=True))
+    return EpisodeSource(station.interface, drafts, len(parts), stamps, tuple(notes), outcomes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +83,8 @@ class _Part:
     chosen: dict[str, NDArray[np.int64]]
 
 
-def _spans(topics: TopicData, recording: Bag, notes: list[str]) -> list[Span]:
+def _spans(topics: TopicData, notes: list[str]) -> list[Span]:
+    recording = topics.recording
     where = f"bag {recording.path}: {EPISODE_EVENTS}"
     if topics.events is None:
         end = min(int(series.stamps[-1]) for role, series in topics.series.items() if role != "gripper")
@@ -101,8 +97,8 @@ def _spans(topics: TopicData, recording: Bag, notes: list[str]) -> list[Span]:
     return spans
 
 
-def _frames(number: int, span: Span, topics: TopicData, station: Contract, recording: Bag) -> _Part | None:
-    hz = station.interface.control_hz
+def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
+    station, recording, hz = topics.station, topics.recording, topics.station.interface.control_hz
     seen = {role: series for role, series in topics.series.items() if role not in ("command", "gripper")}
     begin = span.begin_ns
     # A recording that begins with the episode, or without events, waits until everything has been heard once.
@@ -133,10 +129,9 @@ def _frames(number: int, span: Span, topics: TopicData, station: Contract, recor
     return _Part(number, span, times, chosen)
 
 
-def _actions(
-    parts: list[_Part], topics: TopicData, station: Contract
-) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:
+def _actions(parts: list[_Part], topics: TopicData) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:
     """The actions (T, Da) of each part, and (N,) whether a command was out of their reach."""
+    station = topics.station
     control = make_control(station.interface.action_kind, station.robot, station.control_hz)
     actions, off = [], []
     for part in parts:
@@ -166,25 +161,13 @@ def _measured(part: _Part, topics: TopicData) -> tuple[NDArray[np.float64], NDAr
     return np.ascontiguousarray(rows[:, :-1]), width
 
 
-def _stamp_names(station: Contract) -> tuple[str, ...]:
-    """The sources whose stamps are stored: every observation, the command, and the gripper's where there is one."""
-    gripper = ("gripper",) if station.gripper is not None else ()
-    return (*station.interface.observation, "action", *gripper)
-
-
 _ROLE = {"proprio": "joint_states", "action": "command"}
 
 
 def _draft(
-    part: _Part,
-    action: NDArray[np.float32],
-    topics: TopicData,
-    station: Contract,
-    recording: Bag,
-    task: str,
-    success: bool | None,
+    part: _Part, action: NDArray[np.float32], topics: TopicData, task: str, success: bool | None
 ) -> EpisodeDraft:
-    length = len(part.times)
+    station, recording, length = topics.station, topics.recording, len(part.times)
 
     def rows(role: str) -> Any:
         return topics.series[role].values[part.chosen[role]]
@@ -196,7 +179,7 @@ def _draft(
     if station.contact is not None:
         observation[station.contact.feature] = rows(station.contact.feature).astype(np.float32)
     stamps = {FRAME: part.times / 1e9}
-    for name in _stamp_names(station):
+    for name in topics.sources:
         role = _ROLE.get(name, name)
         chosen, series = part.chosen[role], topics.series[role]
         # 0 where the gripper has not been commanded yet.
@@ -214,17 +197,8 @@ def _draft(
     reward[_within([frame for frame, _ in rewards], length, f"{where}: rewards")] = [value for _, value in rewards]
     intervention = np.zeros(length, bool)
     intervention[_within(ending.interventions, length, f"{where}: interventions")] = True
-    episode = Episode(
-        observation=observation,
-        action=action,
-        reward=reward,
-        success=succeeded,
-        terminated=ending.terminated if ended else succeeded,
-        truncated=ending.truncated if ended else not succeeded,
-        task=task or part.span.task,
-        intervention=intervention,
-        stamps=stamps,
-    )
+    ends = (succeeded, ending.terminated, ending.truncated) if ended else (succeeded, succeeded, not succeeded)
+    episode = Episode(observation, action, reward, *ends, task or part.span.task, intervention, stamps)
     return EpisodeDraft(episode, images, where)
 
 

@@ -1,14 +1,20 @@
-"""A bag on disk, read through `rosbags`: which topics it has, and their messages in the order of their arrival."""
+"""A bag on disk, read through `rosbags`: its topics, their messages in the order of arrival, and its episodes.
+
+Begin and end of the episodes are the messages on the topic of episode events.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import itertools
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.io.paths import first_line
 
 SUFFIXES = (".mcap", ".db3")
 
@@ -80,12 +86,9 @@ class Bag:
         except (RobolearnError, GeneratorExit):
             raise
         except Exception as error:  # a damaged file fails anywhere in the library, in its own words or in Python's
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            got = f"one that cannot be read ({first_line(error)})"
             hint = "A recording that was cut off can be mended by `ros2 bag reindex` or `mcap recover`"
-            what = f"bag {self.path}"
-            raise BadInput(
-                what, got=f"one that cannot be read ({reason})", expected="a whole one", hint=hint
-            ) from error
+            raise BadInput(f"bag {self.path}", got=got, expected="a whole one", hint=hint) from error
 
 
 def is_bag(path: Path) -> bool:
@@ -112,3 +115,146 @@ def _found(path: Path) -> str:
     if not path.exists():
         return "nothing there"
     return "a folder without metadata.yaml" if path.is_dir() else "another file"
+
+
+EPISODE_EVENTS = "/robolearn/episode_event"
+"""std_msgs/String of JSON: {"event": "start" | "success" | "failure" | "discard" | "redo", "task": words, optional}.
+
+An exported end holds the rest of what a data set stores, see `Ending`: {"terminated": …, "truncated": …,
+"frames_ns": […], "interventions": [frame, …], "rewards": [[frame, reward], …], "known": false}.
+"""
+
+ENDS = {"success": True, "failure": False}
+DROPS = ("discard", "redo")
+KNOWN = ("start", *ENDS, *DROPS, "quit")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Fields of an exported end of an episode besides success or failure.
+
+    Attributes:
+      frames_ns: when its frames were [ns since the start], rising; empty where they are on the regular grid.
+      terminated, truncated: as of `Episode`.
+      interventions: the frames in which a teleoperator overrode the policy.
+      rewards: (frame, reward) wherever there was one; None for 1 at the end of a success.
+      known: whether it is known how the episode ended; otherwise it is called a failure.
+    """
+
+    frames_ns: tuple[int, ...] = ()
+    terminated: bool = True
+    truncated: bool = False
+    interventions: tuple[int, ...] = ()
+    rewards: tuple[tuple[int, float], ...] | None = None
+    known: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of the event; `ending_of` reads them."""
+        fields: dict[str, Any] = {"terminated": self.terminated, "truncated": self.truncated}
+        if self.frames_ns:
+            fields["frames_ns"] = self.frames_ns
+        if self.interventions:
+            fields["interventions"] = self.interventions
+        if self.rewards is not None:
+            fields["rewards"] = self.rewards
+        return fields if self.known else fields | {"known": False}
+
+
+@dataclass(frozen=True)
+class Event:
+    """A message on the topic of episode events.
+
+    Attributes:
+      at_ns: when it was recorded [ns].
+      kind: one of `KNOWN`.
+      task: the task in words, or nothing.
+      ending: at an end, what else is given of the episode.
+    """
+
+    at_ns: int
+    kind: str
+    task: str = ""
+    ending: Ending = field(default_factory=Ending)
+
+
+@dataclass(frozen=True)
+class Span:
+    """An episode's time in a bag [ns], and how it ended; `success` is None where the bag has no events."""
+
+    begin_ns: int
+    end_ns: int
+    success: bool | None
+    task: str = ""
+    ending: Ending = field(default_factory=Ending)
+
+
+def read_event(text: str, at_ns: int, where: str) -> Event:
+    """The event in the JSON `text`; `where` names it in messages."""
+    try:
+        fields = json.loads(text)
+        kind, task = fields["event"], fields.get("task", "")
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise BadInput(where, got=repr(text[:60]), expected='JSON such as {"event": "start"}') from None
+    if kind not in KNOWN:
+        raise BadInput(where, got=f"event {kind!r}", available=KNOWN)
+    return Event(at_ns, kind, task if isinstance(task, str) else "", ending_of(fields, where))
+
+
+def ending_of(fields: Mapping[str, Any], where: str) -> Ending:
+    """The `Ending` in the fields of an event; what is not there has its default. `where` names it in messages."""
+    facts = {}
+    for key in ("terminated", "truncated", "known"):
+        facts[key] = fields.get(key, getattr(Ending, key))
+        if not isinstance(facts[key], bool):
+            raise BadInput(f"{where}: {key}", got=repr(facts[key])[:60], expected="true or false")
+    frames_ns = _rising(fields.get("frames_ns", ()), f"{where}: frames_ns", "nanoseconds since the start")
+    interventions = _rising(fields.get("interventions", ()), f"{where}: interventions", "numbers of frames")
+    rewards = fields.get("rewards")
+    if rewards is not None:
+        try:
+            at = _rising([frame for frame, _ in rewards], f"{where}: rewards", "numbers of frames")
+            rewards = tuple(zip(at, (float(reward) for _, reward in rewards), strict=True))
+        except (TypeError, ValueError):
+            raise BadInput(f"{where}: rewards", got=repr(rewards)[:60], expected="[frame, reward] each") from None
+    return Ending(frames_ns, interventions=interventions, rewards=rewards, **facts)
+
+
+def _rising(values: Any, where: str, expected: str) -> tuple[int, ...]:
+    if not isinstance(values, list | tuple) or not all(type(n) is int and n >= 0 for n in values):
+        raise BadInput(where, got=repr(values)[:60], expected=expected)
+    if any(later <= sooner for sooner, later in itertools.pairwise(values)):
+        raise BadInput(where, got="numbers that do not rise", expected=expected)
+    return tuple(values)
+
+
+def spans_of(events: Sequence[Event], where: str, begin_ns: int) -> tuple[list[Span], int]:
+    """The episodes that were ended by success or failure, and how many were begun and never ended.
+
+    A discarded episode is neither. A start within an episode leaves that one unfinished.
+
+    Args:
+      events: in the order of their times.
+      where: names the topic in messages.
+      begin_ns: of the bag, from which messages count [ns].
+
+    Raises:
+      BadInput: an end without a start.
+    """
+    spans: list[Span] = []
+    running: Event | None = None
+    unfinished = 0
+    for event in events:
+        if event.kind == "start":
+            unfinished += running is not None
+            running = event
+        elif event.kind in ENDS:
+            if running is None:
+                at = f"{where}: {1e-9 * (event.at_ns - begin_ns):.3f} s into the bag"
+                raise BadInput(at, got=f"{event.kind!r} of an episode that never began", expected="'start' before it")
+            task = event.task or running.task
+            spans.append(Span(running.at_ns, event.at_ns, ENDS[event.kind], task, event.ending))
+            running = None
+        elif event.kind in DROPS:
+            # `redo` begins the next one at the arm's own time, with a start of its own.
+            running = None
+    return spans, unfinished + (running is not None)

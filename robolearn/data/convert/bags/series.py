@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
-from robolearn.data.convert.bags.events import EPISODE_EVENTS, Event, read_event
-from robolearn.data.convert.bags.recording import Bag, Message
+from robolearn.data.convert.bags.recording import EPISODE_EVENTS, Bag, Event, Message, read_event
 from robolearn.data.lerobot.features import IMAGES
 from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, WRENCH, Contract, Topic
 
@@ -101,9 +100,17 @@ class TopicData:
     `left_out` names what else is in the bag, in sentences.
     """
 
+    station: Contract
+    recording: Bag
     series: dict[str, TopicSeries]
     events: list[Event] | None
     left_out: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources whose stamps are stored: every observation, the command, and the gripper's where there is one."""
+        gripper = ("gripper",) if self.station.gripper is not None else ()
+        return (*self.station.interface.observation, "action", *gripper)
 
 
 def refuse_raw_torques(station: Contract) -> None:
@@ -173,7 +180,7 @@ def read_topics(station: Contract, recording: Bag) -> TopicData:
     left_out = [f"topics that are left out: {', '.join(others)}"] if others else []
     if fields:
         left_out.append(f"of {station.joint_states.topic} is left out: {' and '.join(fields)}")
-    return TopicData(series, events if has_events else None, tuple(left_out))
+    return TopicData(station, recording, series, events if has_events else None, tuple(left_out))
 
 
 def _series(grown: _Growing, where: str) -> TopicSeries:

@@ -13,6 +13,7 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +22,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import BadInput, Episode, check_compatible
 from robolearn.core.se3 import matrix_to_quat
-from robolearn.data.convert.bags.events import EPISODE_EVENTS, Ending
-from robolearn.data.convert.bags.recording import rosbags
+from robolearn.data.convert.bags.recording import EPISODE_EVENTS, Ending, rosbags
 from robolearn.data.convert.bags.series import SLACK_NS, refuse_raw_torques
-from robolearn.data.convert.dataset_source import drafts, interface_with_images
-from robolearn.data.convert.source import EpisodeDraft, Progress, check_new, new_folder
+from robolearn.data.convert.source import EpisodeDraft, Progress, check_new, drafts, interface_with_images, new_folder
 from robolearn.data.lerobot.features import FRAME
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import frames
 from robolearn.io.atomic import place_file
 from robots import make_control
 from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, POSE, STRING, TRAJECTORY, WRENCH, Contract
+from robots.stations.parts import Topic
 
 log = logging.getLogger(__name__)
 
@@ -169,31 +169,30 @@ class _EpisodeMessages:
             values = station.gripper_values(float(openings[t]))
             return self._set_point(station.gripper.type, station.gripper_joints, values)
 
-        makers: dict[str, tuple[str, Callable[[int, int, dict], Any]]] = {
-            "proprio": (station.joint_states.topic, joints),
-            "action": (station.command.topic, command),
+        def objects(t: int, stamp: int, _: dict) -> Any:
+            names = station.interface.observation["objects"].names
+            return make.joint_state(names, episode.observation["objects"][t], stamp)
+
+        def contact(t: int, stamp: int, _: dict) -> Any:
+            assert station.contact is not None
+            felt = episode.observation[station.contact.feature][t]
+            is_wrench = station.contact.type == WRENCH
+            return make.wrench(felt, stamp) if is_wrench else make.torques(station.joints, felt, stamp)
+
+        def image(t: int, stamp: int, images: dict, key: str) -> Any:
+            return make.image(station.topics[key].type, images[key], stamp)
+
+        makers: dict[str, tuple[Topic | None, Callable[[int, int, dict], Any]]] = {
+            "proprio": (station.joint_states, joints),
+            "action": (station.command, command),
+            "gripper_states": (station.gripper_states, fingers),
+            "gripper": (station.gripper, gripper),
+            "objects": (station.objects if "objects" in station.interface.observation else None, objects),
+            **{key: (station.topics[key], partial(image, key=key)) for key in draft.images},
         }
-        if station.gripper_states is not None:
-            makers["gripper_states"] = (station.gripper_states.topic, fingers)
-        if station.gripper is not None:
-            makers["gripper"] = (station.gripper.topic, gripper)
-        if "objects" in station.interface.observation:
-            assert station.objects is not None
-            objects = station.interface.observation["objects"].names
-            values = episode.observation["objects"]
-            topic = station.objects.topic
-            makers["objects"] = (topic, lambda t, stamp, _: make.joint_state(objects, values[t], stamp))
-        if (contact := station.contact) is not None:
-            felt = episode.observation[contact.feature]
-            feel = make.wrench if contact.type == WRENCH else lambda row, at: make.torques(station.joints, row, at)
-            makers[contact.feature] = (contact.topic, lambda t, stamp, _: feel(felt[t], stamp))
-        for key in draft.images:
-            channel = station.topics[key]
-            makers[key] = (
-                channel.topic,
-                lambda t, stamp, images, key=key, kind=channel.type: make.image(kind, images[key], stamp),
-            )
-        return makers
+        if station.contact is not None:
+            makers[station.contact.feature] = (station.contact, contact)
+        return {name: (channel.topic, say) for name, (channel, say) in makers.items() if channel is not None}
 
     def _set_point(self, kind: str, joints: tuple[str, ...], values: Any) -> Any:
         if kind == FLOATS:
@@ -223,14 +222,8 @@ def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known:
     usual = rewards == (((len(episode) - 1, 1.0),) if episode.success else ())
     # What belongs to single frames needs the very same frames.
     exact = not regular or bool(interventions) or not usual
-    return Ending(
-        frames_ns=tuple(since_ns.tolist()) if exact else (),
-        terminated=episode.terminated,
-        truncated=episode.truncated,
-        interventions=interventions,
-        rewards=None if usual else rewards,
-        known=known,
-    )
+    frames_ns, ends = tuple(since_ns.tolist()) if exact else (), (episode.terminated, episode.truncated)
+    return Ending(frames_ns, *ends, interventions, rewards=None if usual else rewards, known=known)
 
 
 def _sources(station: Contract) -> list[str]:
@@ -268,14 +261,22 @@ class Messages:
         _, typesys = rosbags()
         self.store = typesys.get_typestore(typesys.Stores.LATEST)
 
-    def _new(self, kind: str, **fields: Any) -> Any:
-        return self.store.types[kind](**fields)
+    def _new(self, kind: str, **given: Any) -> Any:
+        """A message with the fields `given`, mappings for messages; the others are empty or 0."""
 
-    def header(self, stamp_ns: int, frame: str = "") -> Any:
-        """A header; a stamp of 0 stands for none."""
-        sec, nanosec = divmod(stamp_ns, 1_000_000_000)
-        stamp = self._new("builtin_interfaces/msg/Time", sec=sec, nanosec=nanosec)
-        return self._new("std_msgs/msg/Header", stamp=stamp, frame_id=frame)
+        def made(node: Any, detail: Any, value: Any) -> Any:
+            if node.name == "NAME":
+                return self._new(detail, **(value or {}))
+            if node.name == "BASE":
+                return value if value is not None else "" if detail[0] == "string" else 0
+            inner, what = detail[0]
+            if inner.name == "NAME" or what[0] == "string":
+                return [made(inner, what, one) for one in value or ()]
+            return np.array(() if value is None else value, what[0])
+
+        fields = self.store.fielddefs[kind][1]
+        values = {name: made(node, detail, given.get(name)) for name, (node, detail) in fields}
+        return self.store.types[kind](**values)
 
     def text(self, words: str) -> Any:
         """A String."""
@@ -283,80 +284,55 @@ class Messages:
 
     def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp_ns: int) -> Any:
         """Names and positions as a JointState."""
-        none = np.zeros(0)
-        return self._new(
-            JOINT_STATE,
-            header=self.header(stamp_ns),
-            name=list(names),
-            position=np.array(positions, np.float64),
-            velocity=none,
-            effort=none,
-        )
+        return self._new(JOINT_STATE, header=_header(stamp_ns), name=names, position=positions)
 
     def torques(self, names: Sequence[str], efforts: ArrayLike, stamp_ns: int) -> Any:
         """Names and external torques [Nm] as a JointState."""
-        message = self.joint_state(names, [], stamp_ns)
-        message.effort = np.array(efforts, np.float64)
-        return message
+        return self._new(JOINT_STATE, header=_header(stamp_ns), name=names, effort=efforts)
 
     def wrench(self, values: ArrayLike, stamp_ns: int, frame: str = "base") -> Any:
         """Force [N] and moment [Nm], (6,), as a WrenchStamped."""
-        numbers = [float(value) for value in np.asarray(values)]
-        force, moment = (
-            self._new("geometry_msgs/msg/Vector3", **dict(zip("xyz", part, strict=True)))
-            for part in (numbers[:3], numbers[3:])
-        )
-        wrench = self._new("geometry_msgs/msg/Wrench", force=force, torque=moment)
-        return self._new(WRENCH, header=self.header(stamp_ns, frame), wrench=wrench)
+        numbers = np.asarray(values, np.float64).tolist()
+        parts = {"force": _xyz(numbers[:3]), "torque": _xyz(numbers[3:])}
+        return self._new(WRENCH, header=_header(stamp_ns, frame), wrench=parts)
 
     def floats(self, values: ArrayLike) -> Any:
         """A Float64MultiArray."""
-        layout = self._new("std_msgs/msg/MultiArrayLayout", dim=[], data_offset=0)
-        return self._new(FLOATS, layout=layout, data=np.array(values, np.float64))
+        return self._new(FLOATS, data=values)
 
     def trajectory(self, names: Sequence[str], positions: ArrayLike, reach_s: float) -> Any:
         """A trajectory of one point, to be reached in `reach_s` from now (its stamp is 0, which means now)."""
-        sec, nanosec = divmod(round(reach_s * 1e9), 1_000_000_000)
-        none = np.zeros(0)
-        point = self._new(
-            "trajectory_msgs/msg/JointTrajectoryPoint",
-            positions=np.array(positions, np.float64),
-            velocities=none,
-            accelerations=none,
-            effort=none,
-            time_from_start=self._new("builtin_interfaces/msg/Duration", sec=sec, nanosec=nanosec),
-        )
-        return self._new(TRAJECTORY, header=self.header(0), joint_names=list(names), points=[point])
+        point = {"positions": positions, "time_from_start": _time(round(reach_s * 1e9))}
+        return self._new(TRAJECTORY, header=_header(0), joint_names=names, points=[point])
 
     def pose(self, position: NDArray, quaternion: NDArray, stamp_ns: int, frame: str = "base") -> Any:
         """A PoseStamped; `quaternion` is wxyz."""
-        x, y, z = (float(value) for value in position)
-        w, i, j, k = (float(value) for value in quaternion)
-        pose = self._new(
-            "geometry_msgs/msg/Pose",
-            position=self._new("geometry_msgs/msg/Point", x=x, y=y, z=z),
-            orientation=self._new("geometry_msgs/msg/Quaternion", x=i, y=j, z=k, w=w),
-        )
-        return self._new(POSE, header=self.header(stamp_ns, frame), pose=pose)
+        w, *vector = np.asarray(quaternion, np.float64).tolist()
+        pose = {"position": _xyz(np.asarray(position, np.float64).tolist()), "orientation": {**_xyz(vector), "w": w}}
+        return self._new(POSE, header=_header(stamp_ns, frame), pose=pose)
 
     def image(self, kind: str, picture: NDArray[np.uint8], stamp_ns: int) -> Any:
         """(H, W, 3) rgb as a raw Image, or as a CompressedImage without loss (PNG)."""
         import cv2
 
-        header = self.header(stamp_ns)
-        height, width = picture.shape[:2]
+        header, (height, width) = _header(stamp_ns), picture.shape[:2]
         if kind == IMAGE:
-            return self._new(
-                IMAGE,
-                header=header,
-                height=height,
-                width=width,
-                encoding="rgb8",
-                is_bigendian=0,
-                step=3 * width,
-                data=np.ascontiguousarray(picture).reshape(-1),
-            )
+            size = {"height": height, "width": width, "step": 3 * width}
+            return self._new(IMAGE, header=header, encoding="rgb8", data=picture.reshape(-1), **size)
         done, data = cv2.imencode(".png", picture[..., ::-1])
         if not done:
             raise BadInput("picture", got=f"shape {picture.shape}", expected="(H, W, 3) uint8")
         return self._new(COMPRESSED, header=header, format="rgb8; png compressed bgr8", data=data.reshape(-1))
+
+
+def _xyz(numbers: Sequence[float]) -> dict[str, float]:
+    return dict(zip("xyz", numbers, strict=True))
+
+
+def _time(ns: int) -> dict[str, int]:
+    return {"sec": ns // 1_000_000_000, "nanosec": ns % 1_000_000_000}
+
+
+def _header(stamp_ns: int, frame: str = "") -> dict[str, Any]:
+    """A header; a stamp of 0 stands for none."""
+    return {"stamp": _time(stamp_ns), "frame_id": frame}

@@ -6,6 +6,7 @@ To add a format, write a module with a `FormatConfig`, its reader or writer or b
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from robolearn.core import BadInput
 from robolearn.data.convert.formats import bag, lerobot_v21, lerobot_v30, npz, robomimic
@@ -25,15 +26,15 @@ def guess(path: Path) -> str | None:
 
 def reader(name: str) -> FormatReader:
     """The reader of format `name`; raises `BadInput` where there is none."""
-    form = FORMATS.get(name)
-    if form is None or form.read is None:
-        raise BadInput("--format", got=name, available=[key for key, f in FORMATS.items() if f.reads])
-    return form.read
+    return _one(name, "read")
 
 
 def writer(name: str) -> FormatWriter:
     """The writer of format `name`; raises `BadInput` where there is none."""
-    form = FORMATS.get(name)
-    if form is None or form.write is None:
-        raise BadInput("--format", got=name, available=[key for key, f in FORMATS.items() if f.writes])
-    return form.write
+    return _one(name, "write")
+
+
+def _one(name: str, does: str) -> Any:
+    if (found := getattr(FORMATS.get(name), does, None)) is None:
+        raise BadInput("--format", got=name, available=[key for key, form in FORMATS.items() if getattr(form, does)])
+    return found

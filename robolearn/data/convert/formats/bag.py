@@ -8,9 +8,8 @@ from pathlib import Path
 from robolearn.core import BadInput
 from robolearn.data.convert.bags import is_bag, read_bag, write_bag
 from robolearn.data.convert.bags.recording import Bag
-from robolearn.data.convert.dataset_source import interface_with_images
 from robolearn.data.convert.formats.config import FormatConfig, ReadOptions
-from robolearn.data.convert.source import EpisodeSource, Progress
+from robolearn.data.convert.source import EpisodeSource, Progress, interface_with_images
 from robolearn.data.reading.reader import Dataset
 from robots.stations import Contract, contract_names, load_contract
 

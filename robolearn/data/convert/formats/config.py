@@ -1,22 +1,29 @@
-"""A format of demonstrations as one config, and the user's facts about files that lack them."""
+"""A format of demonstrations as one config, the user's facts about files that lack them, and the scale of actions.
+
+Actions of other systems are in their own units, robolearn's in [-1, 1]. Per component, with the extremes low and high
+over the whole set,
+
+    a = 2 (x − low) / (high − low) − 1        x = low + (a + 1) (high − low) / 2
+
+A component that never changes becomes 0. The scale stands in the interface's ``extra["action_scale"]``, so that an
+export gives back the units of the import, and the deployment of a policy scales by them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from robolearn.core import Interface
-from robolearn.data.convert.source import EpisodeSource, Progress
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Interface
+from robolearn.core.types import Episode
+from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, drafts, interface_with_images
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.container import TOLERANCE_S
-
-
-def outcome_note(outcomes: bool) -> tuple[str, ...]:
-    """A remark where the success of episodes is not recorded."""
-    note = "nothing says which episodes succeeded: none is marked as a success, nor as a failure; --outcome says it"
-    return () if outcomes else (note,)
 
 
 @dataclass(frozen=True)
@@ -95,16 +102,123 @@ class FormatConfig:
     needs_extra: str = ""
 
     @property
-    def reads(self) -> bool:
-        """True where data sets are made from it."""
-        return self.read is not None
-
-    @property
-    def writes(self) -> bool:
-        """True where data sets are written as it."""
-        return self.write is not None
-
-    @property
     def title(self) -> str:
         """For help: the name, and the extra to be installed."""
         return f"{self.name} [{self.needs_extra}]" if self.needs_extra else self.name
+
+
+KEY = "action_scale"
+TOLERANCE = 1e-6  # as in the checks of a writer
+
+
+@dataclass(frozen=True)
+class Scale:
+    """low, high: (Da,) what −1 and 1 stand for."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+    def apply(self, action: NDArray) -> NDArray[np.float32]:
+        """(…, Da) in the system's units → [-1, 1]."""
+        span = self.high - self.low
+        x = np.asarray(action, np.float64) - self.low
+        a = 2.0 * x / np.where(span > 0, span, 1.0) - 1.0
+        return np.clip(np.where(span > 0, a, 0.0), -1.0, 1.0).astype(np.float32)
+
+    def invert(self, action: NDArray) -> NDArray[np.float32]:
+        """(…, Da) in [-1, 1] → the system's units."""
+        x = self.low + 0.5 * (np.asarray(action, np.float64) + 1.0) * (self.high - self.low)
+        return x.astype(np.float32)
+
+
+def scale_for(actions: Iterable[tuple[str, NDArray]]) -> Scale | None:
+    """The scale for the `actions` (T, Da) of named episodes, or None where all are in [-1, 1] already.
+
+    Raises:
+      BadInput: a number that is not finite; the episode and the frame are named.
+    """
+    extremes: list[tuple[NDArray, NDArray]] = []
+    for name, action in actions:
+        if not np.isfinite(action).all():
+            frame, component = (int(i) for i in np.argwhere(~np.isfinite(action))[0])
+            where = f"{name}: action at frame {frame}, component {component}"
+            raise BadInput(where, got=action[frame, component], expected="a finite number")
+        if len(action):
+            extremes.append((action.min(axis=0).astype(np.float64), action.max(axis=0).astype(np.float64)))
+    if not extremes:
+        return None
+    low, high = np.min([least for least, _ in extremes], axis=0), np.max([most for _, most in extremes], axis=0)
+    return None if low.min() >= -1 - TOLERANCE and high.max() <= 1 + TOLERANCE else Scale(low, high)
+
+
+def scale_of(interface: Interface) -> Scale | None:
+    """The scale that is written into `interface`, if any."""
+    stored = interface.extra.get(KEY)
+    return None if stored is None else Scale(np.asarray(stored["low"], float), np.asarray(stored["high"], float))
+
+
+def stored_episode(
+    observation: dict[str, NDArray],
+    action: NDArray[np.float32],
+    reward: NDArray[np.float32] | None,
+    success: bool,
+    terminated: bool | None,
+    truncated: bool | None,
+    words: Sequence[str],
+    intervention: NDArray[np.bool_] | None,
+    stamps: dict[str, NDArray[np.float64]],
+) -> Episode:
+    """An episode of a file. What is None there is by default: no reward, terminated = success, truncated = not
+    terminated. `words` is the task, one for all frames or one for each."""
+    reward = np.zeros(len(action), np.float32) if reward is None else reward
+    terminated = success if terminated is None else terminated
+    truncated = not terminated if truncated is None else truncated
+    tasks = tuple(words) if len(set(words)) > 1 else ()
+    return Episode(observation, action, reward, success, terminated, truncated, words[0], intervention, stamps, tasks)
+
+
+def imported(
+    interface: Interface,
+    scale: Scale | None,
+    drafts: Iterable[EpisodeDraft],
+    count: int,
+    *,
+    stamps: Iterable[str],
+    outcomes: bool,
+    notes: Iterable[str] = (),
+) -> EpisodeSource:
+    """The source of `count` drafts whose actions are in a file's units: `scale` is applied to them, and written into
+    their interface; `notes` grow by what the user should know of both, and of outcomes that are not recorded."""
+    notes = [*notes]
+    if not outcomes:
+        notes.append("nothing says which episodes succeeded: none is marked as a success, nor as a failure; "
+                     "--outcome says it")  # fmt: skip
+    if scale is not None:
+        extremes = {"low": scale.low.tolist(), "high": scale.high.tolist()}
+        interface = replace(interface, extra={**interface.extra, KEY: extremes})
+        drafts = (_with_action(draft, scale.apply(draft.episode.action)) for draft in drafts)
+        notes.append(
+            f"the actions were not in [-1, 1] ({scale.low.min():.4g} to {scale.high.max():.4g}): each component is "
+            f"scaled by its own extremes, which stand in the interface's extra['{KEY}']; export gives the original "
+            "units back"
+        )
+    return EpisodeSource(interface, drafts, count, tuple(stamps), tuple(notes), outcomes)
+
+
+def exported(dataset: Dataset, progress: Progress | None) -> tuple[Interface, Iterator[EpisodeDraft]]:
+    """The interface and the drafts of `dataset` with actions in the units that they were imported in; `progress` is
+    called after each."""
+    scale, interface = scale_of(dataset.interface), interface_with_images(dataset)
+
+    def unscaled() -> Iterator[EpisodeDraft]:
+        for index, draft in enumerate(drafts(dataset)):
+            yield _with_action(draft, scale.invert(draft.episode.action)) if scale else draft
+            if progress is not None:
+                progress(index + 1, {})
+
+    extra = {key: value for key, value in interface.extra.items() if key != KEY}
+    return replace(interface, extra=extra), unscaled()
+
+
+def _with_action(draft: EpisodeDraft, action: NDArray[np.float32]) -> EpisodeDraft:
+    return replace(draft, episode=replace(draft.episode, action=action))

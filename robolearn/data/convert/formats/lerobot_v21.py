@@ -18,16 +18,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.convert.dataset_source import drafts, interface_with_images, segments_of
-from robolearn.data.convert.formats.config import FormatConfig, ReadOptions, outcome_note
-from robolearn.data.convert.formats.lerobot_v30 import draft, plan, says_success, version
-from robolearn.data.convert.formats.scaling import note, scale_for, scale_of, scaled, with_scale, without_scale
-from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder, video_config, write_video
+from robolearn.data.convert.formats.config import (
+    FormatConfig,
+    ReadOptions,
+    exported,
+    scale_for,
+)
+from robolearn.data.convert.formats.lerobot_v30 import draft, plan, version
+from robolearn.data.convert.source import (
+    EpisodeDraft,
+    EpisodeSource,
+    Progress,
+    new_folder,
+    segments_of,
+    video_config,
+    write_video,
+)
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.features import INDEX, INTERFACE_KEY, OUTCOME, SUCCESS, names_of, stamp_column
+from robolearn.data.lerobot.features import (
+    INDEX,
+    INTERFACE_KEY,
+    INTERVENTION,
+    OUTCOME,
+    SUCCESS,
+    key_of,
+    names_of,
+    scalar,
+    stamp_column,
+)
 from robolearn.data.lerobot.layout import V2, check_patterns
 from robolearn.data.lerobot.statistics import describe, describe_frames
-from robolearn.data.lerobot.tables import array_of
+from robolearn.data.lerobot.tables import array_of, frame_columns
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.container import facts
 from robolearn.data.video.segments import Images, VideoSegment, frames
@@ -93,19 +114,16 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
                 name = f"episode {index}, {key}"
                 fps, tolerance_s = float(info["fps"]), options.tolerance_s
                 videos[key] = VideoSegment(file, rows.num_rows, fps, name=name, tolerance_s=tolerance_s)
-            yield scaled(draft(chosen, rows, tasks, videos, options, where), scale)
+            yield draft(chosen, rows, tasks, videos, options, where)
 
-    outcomes = says_success(info, options)
-    notes = (*chosen.notes, *outcome_note(outcomes), *note(scale))
-    return EpisodeSource(with_scale(chosen.interface, scale), episodes(), count, tuple(chosen.stamps), notes, outcomes)
+    return chosen.source(scale, episodes(), count, info, options)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
     """Write `dataset` as a set of v2.1 into the new folder `out`, actions in the units that they were imported in."""
     import pyarrow as pa
 
-    scale = scale_of(dataset.interface)
-    interface = without_scale(interface_with_images(dataset))
+    interface, drafts = exported(dataset, progress)
     features = _features(dataset, interface)
     names = names_of(dataset.info)
     keys = {name: key for key, name in names.items()}
@@ -114,30 +132,12 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
     with new_folder(out) as part:
         first, episode_lines, stats_lines = 0, [], []
         video_facts: dict[str, dict[str, Any]] = {}
-        for index, one in enumerate(drafts(dataset)):
+        for index, one in enumerate(drafts):
             episode, length = one.episode, len(one)
-            frame = np.arange(length)
-            last = frame == length - 1
-            columns: dict[str, NDArray] = {names[key]: values for key, values in episode.observation.items()}
-            columns["action"] = scale.invert(episode.action) if scale else episode.action
-            columns |= {
-                "next.reward": episode.reward,
-                "next.done": last & (episode.terminated or episode.truncated),
-                "next.terminated": last & episode.terminated,
-                "next.truncated": last & episode.truncated,
-            }
-            if dataset.outcomes:
-                columns[SUCCESS] = last & episode.success
-            if episode.intervention is not None:
-                columns["is_intervention"] = episode.intervention
-            columns |= {stamp_column(name): values for name, values in episode.stamps.items()}
-            columns |= {
-                "timestamp": frame / interface.control_hz,
-                "frame_index": frame,
-                "episode_index": np.full(length, index),
-                "index": first + frame,
-                "task_index": dataset.task_index[first : first + length],
-            }
+            columns = frame_columns(episode, interface, tuple(episode.stamps), index, first, dataset.tasks)
+            # Where another maker named a column otherwise it keeps that name.
+            columns = {names.get(key_of(c), c) if c.startswith("observation.") else c: v for c, v in columns.items()}
+            columns = {name: values for name, values in columns.items() if name in features}
             arrays = {name: _column(columns[name], features[name]["dtype"]) for name in features if name in columns}
             where = {"episode_chunk": index // CHUNK, "episode_index": index}
             _put(part / DATA.format(**where), layout.parquet_bytes(pa.table(arrays)))
@@ -152,8 +152,6 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
             stats |= {feature: _image_stats(parts[index]) for feature, parts in segments.items()}
             stats_lines.append({"episode_index": index, "stats": stats})
             first += length
-            if progress is not None:
-                progress(index + 1, {})
         for feature, known in video_facts.items():
             features[feature] = {**features[feature], "info": known}
         _put_lines(part / "meta/tasks.jsonl", [{"task_index": i, "task": t} for i, t in enumerate(dataset.tasks)])
@@ -180,13 +178,11 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
 
 def _features(dataset: Dataset, interface: Interface) -> dict[str, dict[str, Any]]:
     """LeRobot's features of what is written: those of the set, and what an episode of ours always has."""
-    episode = dataset.episode(0)
     lacking = {**OUTCOME, **INDEX}
     if not dataset.outcomes:
         del lacking[SUCCESS]
-    if episode.intervention is not None:
-        lacking["is_intervention"] = {"dtype": "bool", "shape": [1], "names": None}
-    lacking |= {stamp_column(name): {"dtype": "float64", "shape": [1], "names": None} for name in episode.stamps}
+    lacking[INTERVENTION] = scalar("bool")
+    lacking |= {stamp_column(name): scalar("float64") for name in dataset.stamps}
     written = {*names_of(dataset.info).values(), "action", *lacking}
     features = {k: dict(v) for k, v in dataset.features.items() if k in written}
     features |= {k: v for k, v in lacking.items() if k not in dataset.features}

@@ -14,18 +14,23 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Episode, Interface
-from robolearn.data.convert.dataset_source import segments_of
-from robolearn.data.convert.formats.config import FormatConfig, ReadOptions, outcome_note
-from robolearn.data.convert.formats.scaling import note, scale_for, scaled, with_scale
-from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
+from robolearn.core import BadInput, Interface
+from robolearn.data.convert.formats.config import (
+    FormatConfig,
+    ReadOptions,
+    Scale,
+    imported,
+    scale_for,
+    stored_episode,
+)
+from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, segments_of
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import SUCCESS, interface_of, observed, stamp_name
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import array_of, tasks_of
+from robolearn.data.reading.loading import episode_files
 from robolearn.data.video.segments import Images
 
 
@@ -47,6 +52,18 @@ class ColumnMap:
     pictures: Mapping[str, str]
     stamps: Mapping[str, str]
     notes: tuple[str, ...]
+
+    def source(
+        self,
+        scale: Scale | None,
+        drafts: Iterator[EpisodeDraft],
+        count: int,
+        info: Mapping[str, Any],
+        opts: ReadOptions,
+    ) -> EpisodeSource:
+        """The source of `count` drafts; the set, or else the user, names the episodes that succeeded."""
+        outcomes = SUCCESS in info["features"] or opts.success is not None
+        return imported(self.interface, scale, drafts, count, stamps=self.stamps, outcomes=outcomes, notes=self.notes)
 
 
 def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
@@ -112,30 +129,24 @@ def draft(
         images[key] = np.stack(
             [_picture(cell, f"{what}, frame {t}, {name}") for t, cell in enumerate(table[name].to_pylist())]
         )
-    reward = plain("next.reward", "float32")
-    success, terminated = plain("next.success", "bool"), plain("next.terminated", "bool")
-    truncated, task = plain("next.truncated", "bool"), plain("task_index", "int64")
-    succeeded = bool(options.success) if success is None else bool(success.any())
+
+    def flag(name: str) -> bool | None:
+        return None if (values := plain(name, "bool")) is None else bool(values.any())
+
+    task, success = plain("task_index", "int64"), flag("next.success")
     words = [options.task or _task(tasks, int(index), what) for index in (task if task is not None else ())]
-    ended = succeeded if terminated is None else bool(terminated.any())
-    episode = Episode(
-        observation=numbers,
-        action=column("action", interface.action.shape),
-        reward=np.zeros(length, np.float32) if reward is None else reward,
-        success=succeeded,
-        terminated=ended,
-        truncated=not ended if truncated is None else bool(truncated.any()),
-        task=words[0] if words else options.task,
-        intervention=plain("is_intervention", "bool"),
-        stamps={key: column(name, (), "float64") for key, name in plan.stamps.items()},
-        frame_tasks=tuple(words) if len(set(words)) > 1 else (),
+    episode = stored_episode(
+        numbers,
+        column("action", interface.action.shape),
+        plain("next.reward", "float32"),
+        bool(options.success) if success is None else success,
+        flag("next.terminated"),
+        flag("next.truncated"),
+        words or [options.task],
+        plain("is_intervention", "bool"),
+        {key: column(name, (), "float64") for key, name in plan.stamps.items()},
     )
     return EpisodeDraft(episode, images, what)
-
-
-def says_success(info: Mapping[str, Any], options: ReadOptions) -> bool:
-    """True where the set, or else the user, names the episodes that succeeded."""
-    return SUCCESS in info["features"] or options.success is not None
 
 
 def _task(tasks: Mapping[int, str], index: int, what: str) -> str:
@@ -190,13 +201,10 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
         newest, table = "", None
         for row in rows:
             index = row["episode_index"]
-            name = str(info.get("data_path") or layout.DATA_PATH).format(
-                chunk_index=row["data/chunk_index"], file_index=row["data/file_index"]
-            )
+            name = layout.file_of(info, row)
             if name != newest or table is None:
                 newest, table = name, layout.read_parquet(path, name, columns)
-            mine = table.filter(pc.call_function("equal", [table["episode_index"], pa.scalar(index, pa.int64())]))
-            where = f"{what}: episode {index} ({name})"
+            mine, where = layout.rows_of(table, "equal", index), f"{what}: episode {index} ({name})"
             if mine.num_rows != row["length"]:
                 raise BadInput(where, got=f"{mine.num_rows} frames", expected=f"{row['length']} by meta/episodes")
             yield index, where, mine
@@ -214,30 +222,22 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
                 key: replace(segments[feature][index], tolerance_s=options.tolerance_s)
                 for key, feature in chosen.videos.items()
             }
-            yield scaled(draft(chosen, part, tasks, videos, options, where), scale)
+            yield draft(chosen, part, tasks, videos, options, where)
 
-    outcomes = says_success(info, options)
-    notes = (*chosen.notes, *outcome_note(outcomes), *note(scale))
-    return EpisodeSource(
-        with_scale(chosen.interface, scale), read_drafts(), len(rows), tuple(chosen.stamps), notes, outcomes
-    )
+    return chosen.source(scale, read_drafts(), len(rows), info, options)
 
 
 def _rows(path: Path, info: dict[str, Any]) -> list[dict[str, Any]]:
     """The committed rows of ``meta/episodes``."""
     wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
-    rows: list[dict[str, Any]] = []
-    for file in sorted(path.glob("meta/episodes/*/*.parquet")):
-        rows += layout.read_parquet(path, str(file.relative_to(path)), wanted).to_pylist()
-    rows = sorted((row for row in rows if row["episode_index"] < info["total_episodes"]), key=_index)
+    rows = [row for _, table in episode_files(path, info, wanted) for row in table.to_pylist()]
+    rows = sorted(
+        (row for row in rows if row["episode_index"] < info["total_episodes"]), key=lambda row: row["episode_index"]
+    )
     if [row["episode_index"] for row in rows] != list(range(info["total_episodes"])):
         expected = f"episodes 0 to {info['total_episodes'] - 1}"
         raise BadInput(f"data set {path}: meta/episodes", got=f"{len(rows)} rows", expected=expected)
     return rows
-
-
-def _index(row: dict[str, Any]) -> int:
-    return row["episode_index"]
 
 
 def version(path: Path) -> str:

@@ -27,11 +27,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.convert.dataset_source import drafts, interface_with_images
-from robolearn.data.convert.formats.config import FormatConfig, ReadOptions, outcome_note
-from robolearn.data.convert.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
-from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder
+from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.data.convert.formats.config import (
+    FormatConfig,
+    ReadOptions,
+    exported,
+    imported,
+    scale_for,
+    stored_episode,
+)
+from robolearn.data.convert.source import (
+    EpisodeDraft,
+    EpisodeSource,
+    Progress,
+    new_folder,
+)
 from robolearn.data.lerobot.features import stored_dtype
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import array
@@ -65,21 +75,18 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     def episodes() -> Iterator[EpisodeDraft]:
         for file in files:
             data = _load(file)
-            action = _action(file, data, interface)
-            yield _draft(file, data, interface, scale.apply(action) if scale else action, stamps, rewarded, options)
+            yield _draft(file, data, interface, _action(file, data, interface), stamps, rewarded, options)
 
     outcomes = options.success is not None or rewarded or any(_load(file, ("success",)) for file in files)
-    notes = (*outcome_note(outcomes), *note(scale))
-    return EpisodeSource(with_scale(interface, scale), episodes(), len(files), stamps, notes, outcomes)
+    return imported(interface, scale, episodes(), len(files), stamps=stamps, outcomes=outcomes)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
     """Write `dataset` into the new folder `out`, actions in the units that they were imported in."""
-    scale = scale_of(dataset.interface)
-    interface = without_scale(interface_with_images(dataset))
+    interface, drafts = exported(dataset, progress)
     with new_folder(out) as part:
         (part / INTERFACE).write_text(json.dumps(interface.to_json(), indent=2) + "\n")
-        for index, draft in enumerate(drafts(dataset)):
+        for index, draft in enumerate(drafts):
             episode = draft.episode
             arrays: dict[str, Any] = {key: np.asarray(values) for key, values in episode.observation.items()}
             arrays |= {key: array(images) for key, images in draft.images.items()}
@@ -87,7 +94,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
             if episode.intervention is not None:
                 arrays["intervention"] = episode.intervention
             arrays |= {
-                "action": scale.invert(episode.action) if scale else episode.action,
+                "action": episode.action,
                 "reward": episode.reward,
                 **({"success": np.array(episode.success)} if dataset.outcomes else {}),
                 "terminated": np.array(episode.terminated),
@@ -96,8 +103,6 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
                 "control_hz": np.array(interface.control_hz),
             }
             np.savez_compressed(part / f"episode_{index:06d}.npz", **arrays)
-            if progress is not None:
-                progress(index + 1, {})
 
 
 def _load(file: Path, keys: tuple[str, ...] | None = None) -> dict[str, NDArray]:
@@ -105,9 +110,8 @@ def _load(file: Path, keys: tuple[str, ...] | None = None) -> dict[str, NDArray]
         with np.load(file, allow_pickle=False) as data:
             return {key: data[key] for key in data.files if keys is None or key in keys}
     except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-        raise BadInput(
-            f"npz file {file}", got=f"unreadable ({error})", expected="arrays without pickled objects"
-        ) from None
+        expected = "arrays without pickled objects"
+        raise BadInput(f"npz file {file}", got=f"unreadable ({error})", expected=expected) from None
 
 
 def _fact(file: Path, data: dict[str, NDArray], name: str) -> bool | None:
@@ -191,22 +195,13 @@ def _draft(
     words = tuple(str(word) for word in np.ravel(data["task"])) if "task" in data and not options.task else ()
     if len(words) not in (0, 1, length):
         raise BadInput(f"npz file {file}: task", got=f"{len(words)} texts", expected=f"one, or {length}")
-    terminated, truncated = _fact(file, data, "terminated"), _fact(file, data, "truncated")
-    terminated = success if terminated is None else terminated
-    intervention = data.get("intervention")
-    episode = Episode(
-        observation={key: values for key, values in arrays.items() if not key.startswith("images.")},
-        action=action,
-        reward=reward,
-        success=success,
-        terminated=terminated,
-        truncated=not terminated if truncated is None else truncated,
-        task=words[0] if words else options.task or file.parent.name,
-        intervention=None if intervention is None else np.asarray(intervention, bool),
-        stamps={name: np.asarray(data[f"stamp.{name}"], np.float64) for name in stamps},
-        frame_tasks=words if len(set(words)) > 1 else (),
-    )
+    ends = (success, _fact(file, data, "terminated"), _fact(file, data, "truncated"))
+    helped = np.asarray(data["intervention"], bool) if "intervention" in data else None
+    times = {name: np.asarray(data[f"stamp.{name}"], np.float64) for name in stamps}
+    task = options.task or file.parent.name
     images = {key: values for key, values in arrays.items() if key.startswith("images.")}
+    numbers = {key: values for key, values in arrays.items() if key not in images}
+    episode = stored_episode(numbers, action, reward, *ends, words or (task,), helped, times)
     return EpisodeDraft(episode, images, file.name)
 
 

@@ -27,15 +27,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
-from robolearn.data.convert.dataset_source import drafts, interface_with_images
-from robolearn.data.convert.formats.config import FormatConfig, ReadOptions, outcome_note
-from robolearn.data.convert.formats.scaling import note, scale_for, scale_of, with_scale, without_scale
-from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, check_new
+from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
+from robolearn.data.convert.formats.config import (
+    FormatConfig,
+    ReadOptions,
+    exported,
+    imported,
+    scale_for,
+    stored_episode,
+)
+from robolearn.data.convert.source import (
+    EpisodeDraft,
+    EpisodeSource,
+    Progress,
+    check_new,
+)
 from robolearn.data.lerobot.features import stored_dtype
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import frames
-from robolearn.data.writing.leftovers import part_of
+from robolearn.data.writing.uncommitted import part_of
 
 PROPRIO = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 OBJECTS = "object"
@@ -80,15 +90,12 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
             for name in names:
                 with _damage(path, name):
                     demo = again["data"][name]
-                    action = _actions(path, demo, interface)
-                    action = scale.apply(action) if scale else action
                     task = options.task or str(demo.attrs.get("task", _task(env, path)))
-                    draft = _draft(path, name, demo, interface, features, action, task, given)
+                    draft = _draft(path, name, demo, interface, features, task, given)
                 yield draft
 
     outcomes = rewarded or given is not None
-    notes = (*outcome_note(outcomes), *note(scale))
-    return EpisodeSource(with_scale(interface, scale), episodes(), len(names), stamps, notes, outcomes)
+    return imported(interface, scale, episodes(), len(names), stamps=stamps, outcomes=outcomes)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
@@ -97,8 +104,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
     check_new(out)
     if out.is_dir():
         raise BadInput(f"--out {out}", got="a folder", expected="a file, such as demos.hdf5")
-    scale = scale_of(dataset.interface)
-    interface = without_scale(interface_with_images(dataset))
+    interface, drafts = exported(dataset, progress)
     part = part_of(out)
     part.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -106,7 +112,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
             data = file.create_group("data")
             total = 0
             frame_bytes = sum(spec.size * _BYTES.get(spec.dtype, 4) for spec in interface.observation.values())
-            for index, draft in enumerate(drafts(dataset)):
+            for index, draft in enumerate(drafts):
                 episode, length = draft.episode, len(draft)
                 _check_room(part, length * frame_bytes)
                 demo = data.create_group(f"demo_{index}")
@@ -117,7 +123,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
                 demo.attrs["task"] = episode.task
                 if episode.frame_tasks:
                     demo.create_dataset("tasks", data=list(episode.frame_tasks), dtype=h5py.string_dtype())
-                demo["actions"] = scale.invert(episode.action) if scale else episode.action
+                demo["actions"] = episode.action
                 demo["rewards"] = episode.reward
                 demo["dones"] = (np.arange(length) == length - 1).astype(np.int64)
                 if episode.intervention is not None:
@@ -136,8 +142,6 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
                         pixels[t] = image
                 total += length
                 file.flush()
-                if progress is not None:
-                    progress(index + 1, {})
             data.attrs["total"] = total
             kwargs = {"control_freq": interface.control_hz, "robots": [interface.embodiment]}
             env = {"env_name": dataset.tasks[0] if dataset.tasks else "", "type": 1, "env_kwargs": kwargs}
@@ -272,10 +276,10 @@ def _draft(
     demo: Any,
     interface: Interface,
     features: dict[str, tuple[str, ...]],
-    action: NDArray[np.float32],
     task: str,
     given: bool | None,
 ) -> EpisodeDraft:
+    action = _actions(path, demo, interface)
     length = len(action)
 
     def rows(key: str) -> NDArray:
@@ -296,23 +300,14 @@ def _draft(
             spec = interface.observation[key]
             columns = [rows(part).reshape(length, -1) for part in parts]
             numbers[key] = np.concatenate(columns, axis=1, dtype=stored_dtype(spec.dtype)).reshape(length, *spec.shape)
-    reward = np.asarray(demo["rewards"][()], np.float32) if "rewards" in demo else np.zeros(length, np.float32)
-    success = bool(demo.attrs["success"]) if "success" in demo.attrs else bool(given or (reward > 0).any())
-    terminated = bool(demo.attrs.get("terminated", success))
+    reward = np.asarray(demo["rewards"][()], np.float32) if "rewards" in demo else None
+    earned = reward is not None and (reward > 0).any()
+    flags = {name: bool(demo.attrs[name]) for name in ("success", "terminated", "truncated") if name in demo.attrs}
+    ends = (flags.get("success", bool(given or earned)), flags.get("terminated"), flags.get("truncated"))
     stamps = {key: np.asarray(demo["stamps"][key][()], np.float64) for key in demo.get("stamps", ())}
     words = tuple(demo["tasks"].asstr()[()]) if "tasks" in demo and task == demo.attrs.get("task") else ()
-    episode = Episode(
-        observation=numbers,
-        action=action,
-        reward=reward,
-        success=success,
-        terminated=terminated,
-        truncated=bool(demo.attrs.get("truncated", not terminated)),
-        task=task,
-        intervention=np.asarray(demo["interventions"][()], bool) if "interventions" in demo else None,
-        stamps=stamps,
-        frame_tasks=words,
-    )
+    helped = np.asarray(demo["interventions"][()], bool) if "interventions" in demo else None
+    episode = stored_episode(numbers, action, reward, *ends, words or (task,), helped, stamps)
     return EpisodeDraft(episode, images, f"{path.name}: {name}")
 
 
