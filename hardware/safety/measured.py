@@ -24,31 +24,6 @@ BOX_TOLERANCE = 2e-3  # [rad] beyond its limits a joint may be measured when arm
 WORKSPACE_TOLERANCE = 0.01  # [m] the same for the tcp and the workspace, and for the arm and obstacles
 
 
-class JointOrder:
-    """Picks the arm's n joints, base to tip, out of joint states, whatever their order and company. Raises `BadInput`:
-    a name twice."""
-
-    def __init__(self, joints: tuple[str, ...]) -> None:
-        if len(set(joints)) != len(joints):
-            raise BadInput("joints", got=", ".join(joints), expected="names that differ")
-        self.joints = joints
-        self._names: tuple[str, ...] | None = None  # of the last joint state
-        self._index: list[int] = []
-
-    def pick(self, names: tuple[str, ...], positions: ArrayLike) -> list[float]:
-        """(n,) positions [rad] in the order of `joints`. Raises `Refused`: a joint is missing, a value is not finite,
-        or there are not as many values as names."""
-        if names != self._names:
-            missing = [name for name in self.joints if name not in names]
-            if missing:
-                raise Refused("joint state", f"joint state: no {', '.join(missing)}; got {', '.join(names)}")
-            self._names, self._index = names, [names.index(name) for name in self.joints]
-        values = np.asarray(positions, dtype=np.float64).ravel().tolist()
-        if len(values) != len(names):
-            raise Refused("joint state", f"joint state: {len(values)} positions for {len(names)} names")
-        return checks.finite("joint state", [values[i] for i in self._index], stage="joint state")
-
-
 def first_set_point(
     joints: Sequence[str], measured: list[float], lower: list[float], upper: list[float], geometry: Geometry
 ) -> list[float]:
@@ -116,14 +91,20 @@ class Rest:
 
 
 class MeasuredArm:
-    """The joint states of an arm of n joints, base to tip; after `timeout` [s] one is stale.
+    """The joint states of an arm of n joints, base to tip, in whatever order and company they come.
+
+    After `timeout` [s] one is stale. Raises `BadInput`: a joint's name twice.
 
     Attributes:
       positions, at: n newest positions [rad], or None, and when they arrived [s].
     """
 
     def __init__(self, joints: tuple[str, ...], timeout: float) -> None:
-        self._order, self._rest, self._timeout = JointOrder(joints), Rest(joints, timeout), timeout
+        if len(set(joints)) != len(joints):
+            raise BadInput("joints", got=", ".join(joints), expected="names that differ")
+        self._joints, self._rest, self._timeout = joints, Rest(joints, timeout), timeout
+        self._names: tuple[str, ...] | None = None  # of the last joint state
+        self._index: list[int] = []
         self.positions: list[float] | None = None
         self.at = -math.inf
         self._problem = "none has arrived"
@@ -132,7 +113,7 @@ class MeasuredArm:
         """A joint state arrived at the time `now` [s]; while `armed` it is no sample of an arm at rest. Raises
         `Refused`: it cannot be used."""
         try:
-            self.positions = self._order.pick(tuple(names), positions)
+            self.positions = self._pick(tuple(names), positions)
         except Exception as error:
             refused = isinstance(error, Refused)
             self._problem = error.reason if refused else f"joint state: {type(error).__name__}: {error}"
@@ -145,6 +126,18 @@ class MeasuredArm:
             self._rest.begin()
         else:
             self._rest.add(self.positions, now)
+
+    def _pick(self, names: tuple[str, ...], positions: ArrayLike) -> list[float]:
+        """(n,) positions [rad], base to tip; `Refused` where one is missing, not finite, or not one per name."""
+        if names != self._names:
+            missing = [name for name in self._joints if name not in names]
+            if missing:
+                raise Refused("joint state", f"joint state: no {', '.join(missing)}; got {', '.join(names)}")
+            self._names, self._index = names, [names.index(name) for name in self._joints]
+        values = np.asarray(positions, dtype=np.float64).ravel().tolist()
+        if len(values) != len(names):
+            raise Refused("joint state", f"joint state: {len(values)} positions for {len(names)} names")
+        return checks.finite("joint state", [values[i] for i in self._index], stage="joint state")
 
     def fresh(self, now: float) -> list[float]:
         """(n,) newest positions [rad]. Raises `Refused`: they are stale."""
