@@ -16,23 +16,8 @@ from robolearn.rl.experience import Experience
 
 
 @dataclass(frozen=True)
-class Closed:
-    """An episode that was learned from.
-
-    Attributes:
-      actor: whose.
-      records: number of that actor's records that had been taken then.
-      cut: it was cut short by a crash.
-    """
-
-    actor: str
-    records: int
-    cut: bool
-
-
-@dataclass(frozen=True)
 class EpisodeOutcome:
-    """Outcome of an episode.
+    """Outcome of an episode that was learned from.
 
     Attributes:
       steps: control steps.
@@ -41,6 +26,7 @@ class EpisodeOutcome:
       success: the task was solved.
       reward: sum.
       cut: it was cut short by a crash; its success is unknown.
+      actor, records: whose, and the number of that actor's records that had been taken then.
     """
 
     steps: int
@@ -49,6 +35,8 @@ class EpisodeOutcome:
     success: bool
     reward: float
     cut: bool
+    actor: str = ""
+    records: int = 0
 
 
 class RecordedExperience(Experience):
@@ -61,7 +49,7 @@ class RecordedExperience(Experience):
 
     Attributes:
       taken: actor → number of its records that were taken.
-      order, outcomes: of the episodes, in the order in which they were closed.
+      outcomes: of the episodes, in the order in which they were closed.
     """
 
     def __init__(
@@ -74,20 +62,24 @@ class RecordedExperience(Experience):
         self._over: dict[str, int] = {}  # actor → the newest episode that was cut
         self._assemblers: dict[str, Assembler] = {}
         self.taken: dict[str, int] = {}
-        self.order: list[Closed] = []
         self.outcomes: list[EpisodeOutcome] = []
+
+    @property
+    def order(self) -> list[tuple[str, int, bool]]:
+        """Actor, its records, cut: of each episode."""
+        return [(outcome.actor, outcome.records, outcome.cut) for outcome in self.outcomes]
 
     def take(self, actor: str, record: Record) -> list[EpisodeOutcome]:
         """The next record of an actor; the episodes that it closes, the one that a crash had cut short included."""
         assembler = self._assemblers.setdefault(actor, Assembler())
-        closed = []
+        closed, taken = [], self.taken.get(actor, 0)
         if record.episode <= self._over.get(actor, -1):  # the rest of an episode that was cut
-            self.taken[actor] = self.taken.get(actor, 0) + 1
+            self.taken[actor] = taken + 1
             return closed
         if isinstance(record, ReplayStep) and record.index == 0 and assembler.expects[1] > 0:
             closed += self.cut(actor)
         episode = assembler.add(record)
-        self.taken[actor] = self.taken.get(actor, 0) + 1
+        self.taken[actor] = taken + 1
         if episode is not None:
             closed.append(self._close(actor, episode, cut=False))
         return closed
@@ -106,7 +98,6 @@ class RecordedExperience(Experience):
 
     def _close(self, actor: str, episode: PlayedEpisode, *, cut: bool) -> EpisodeOutcome:
         episode = self.add(episode)
-        self.order.append(Closed(actor, self.taken.get(actor, 0), cut))
         steered = episode.intervention
         outcome = EpisodeOutcome(
             steps=len(episode),
@@ -115,6 +106,8 @@ class RecordedExperience(Experience):
             success=episode.success,
             reward=float(episode.reward.sum()),
             cut=cut,
+            actor=actor,
+            records=self.taken.get(actor, 0),
         )
         self.outcomes.append(outcome)
         return outcome

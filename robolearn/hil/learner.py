@@ -26,7 +26,7 @@ from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import PlayedEpisode, Record
-from robolearn.hil.experience import Closed, EpisodeOutcome, RecordedExperience
+from robolearn.hil.experience import EpisodeOutcome, RecordedExperience
 from robolearn.hil.learner_service import LearnerState
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
 from robolearn.hil.transition_receiver import TransitionReceiver
@@ -99,7 +99,7 @@ class Learner:
     @property
     def finished(self) -> bool:
         """True once the budget is spent, and in lockstep all updates are made that it pays for."""
-        spent = self.budget.spent(self.experience.env_steps, len(self.experience.order))
+        spent = self.budget.spent(self.experience.env_steps, len(self.experience.outcomes))
         return spent and not (self._lockstep and self.due)
 
     @property
@@ -139,9 +139,8 @@ class Learner:
         self.receiver.sync()
         tensors, meta = self.algorithm.state()
         tensors |= {"draws": self.draws.get_state()} | prefixed("sums", self._sums)
-        order = [[closed.actor, closed.records, closed.cut] for closed in self.experience.order]
         counters = {"wall_s": self.wall_s, "summed": self._summed}
-        save_state(self.run.state_dir, tensors, {"algorithm": meta, "order": order, **counters})
+        save_state(self.run.state_dir, tensors, {"algorithm": meta, "order": self.experience.order, **counters})
         self.run.export(lambda folder: save_policy(self.algorithm.policy, folder))
 
     # --- one piece of work ----------------------------------------------------------------------------------------
@@ -199,10 +198,9 @@ class Learner:
     def _log(self, outcome: EpisodeOutcome) -> None:
         updates = {name: float(value) / max(self._summed, 1) for name, value in self._sums.items()}
         self._sums, self._summed = {}, 0
-        closed = self.experience.order[-1]
         steps = self.experience.env_steps
         row = {
-            "actor": closed.actor,
+            "actor": outcome.actor,
             "env_steps": steps,
             "episode_steps": outcome.steps,
             "success": outcome.success and not outcome.cut,
@@ -215,7 +213,7 @@ class Learner:
             "replay_mb": self.experience.bytes / 1e6,
             "wall_s": self.wall_s,
         }
-        self.run.log(len(self.experience.order) - 1, row | updates)
+        self.run.log(len(self.experience.outcomes) - 1, row | updates)
         self.state.show(q=updates.get("q", math.nan), **self._shown())
 
     def _shown(self) -> dict[str, float]:
@@ -268,31 +266,32 @@ class Learner:
             tensors, meta = found
             with restoring(self.run.state_dir):
                 for actor, count, cut in meta["order"]:
-                    self._rebuild(stored, Closed(actor, count, cut))
+                    self._rebuild(stored, actor, count, cut)
                 self.algorithm.load_state(tensors, meta["algorithm"])
                 self.draws.set_state(tensors["draws"])
                 self._worked_s, self._summed = float(meta["wall_s"]), int(meta["summed"])
                 self._sums = unprefixed("sums", tensors)
-        self.run.rewind(len(self.experience.order))
+        self.run.rewind(len(self.experience.outcomes))
         anew = {actor: self.receiver.actors[actor].count - self.experience.taken.get(actor, 0) for actor in stored}
         self._waiting.extend((actor, records) for actor, records in stored.items() if anew[actor])
         if found is not None or self._waiting:
             log.info("resumed %s: %d episodes, %d updates, %d records to be taken anew", self.run.path,
-                     len(self.experience.order), self.updates, sum(anew.values()))  # fmt: skip
+                     len(self.experience.outcomes), self.updates, sum(anew.values()))  # fmt: skip
 
-    def _rebuild(self, stored: dict[str, Iterator[Record]], closed: Closed) -> None:
-        """Take the records of `closed`; those of its actor in `stored` go on after them."""
-        there = self.receiver.actors[closed.actor].count if closed.actor in stored else 0
-        if there < closed.records:
+    def _rebuild(self, stored: dict[str, Iterator[Record]], actor: str, records: int, cut: bool) -> None:
+        """Take the records of an episode; those of its actor in `stored` go on after them."""
+        there = self.receiver.actors[actor].count if actor in stored else 0
+        if there < records:
             raise BadInput(
-                f"log of actor {closed.actor!r}", got=f"{there} records",
-                expected=f"at least {closed.records}, as when the state was saved",
+                f"log of actor {actor!r}", got=f"{there} records",
+                expected=f"at least {records}, as when the state was saved",
             )  # fmt: skip
-        for record in islice(stored[closed.actor], closed.records - self.experience.taken.get(closed.actor, 0)):
-            self.experience.take(closed.actor, record)
-        if closed.cut:
-            self.experience.cut(closed.actor)
-        assert self.experience.order[-1] == closed
+        for record in islice(stored[actor], records - self.experience.taken.get(actor, 0)):
+            self.experience.take(actor, record)
+        if cut:
+            self.experience.cut(actor)
+        last = self.experience.outcomes[-1]
+        assert (last.actor, last.records, last.cut) == (actor, records, cut)
 
 
 def summary(outcomes: list[EpisodeOutcome], window: int) -> tuple[list[EpisodeOutcome], float]:
