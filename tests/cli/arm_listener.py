@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "hardware" / "teleop"))
+sys.path.insert(0, str(Path(__file__).parent))
+from browser_driver import SWITCH, Hands
+from teaching import until
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.node_parameters import NodeParameters
@@ -44,3 +53,40 @@ class Listener(Node):
         """How far a joint was commanded since that time of day [rad]."""
         found = np.array([q[:7] for at, q in self.commands if at >= since])
         return float(np.ptp(found, axis=0).max()) if len(found) else 0.0
+
+
+def intervene(hands: Hands, listener: Listener, policy_s: float = 1.0) -> float:
+    """Let the policy move, take over, lift the target, let go; the time of day of the click that took over [s].
+
+    A machine that stands still for a moment lets the safety filter stop the arm: then once more.
+    """
+    tab = hands.tab
+    tab.js(
+        f"document.querySelector({json.dumps(SWITCH)})"
+        ".addEventListener('click', () => { window.clicked = Date.now(); }, true)"
+    )
+    for _ in range(4):
+        until(lambda: hands.state == "waiting", "START is waited for", 120.0)
+        hands.button("Start")
+        try:
+            until(lambda: listener.state == "armed" and hands.state == "recording", "the policy moves", 15.0)
+        except AssertionError:
+            continue
+        time.sleep(policy_s)
+        tab.press(SWITCH)
+        try:
+            tab.wait("document.querySelector('#robolearn').dataset.engaged === 'true'", 3.0)
+        except TimeoutError:
+            if listener.state == "armed":
+                raise
+            continue
+        clicked = 1e-3 * tab.js("window.clicked")
+        time.sleep(0.4)
+        hands.drag("z", -0.08)
+        time.sleep(1.0)
+        if listener.state == "armed" and hands.engaged:
+            tab.press(SWITCH)
+            time.sleep(1.2 * policy_s)
+            if listener.state == "armed" and hands.state == "recording":
+                return clicked
+    raise AssertionError("the safety filter stops the arm again and again")

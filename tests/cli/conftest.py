@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,3 +34,15 @@ def bc(demos: Path) -> Path:
     config = json.loads((out / "policy" / "config.json").read_text())
     assert config["kind"] == "flow"
     return out
+
+
+@pytest.fixture
+def terminal() -> Iterator[Any]:
+    """A `teaching.Terminal`."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    from teaching import Terminal
+
+    made = Terminal()
+    yield made
+    os.close(made.person)
+    os.close(made.program)

@@ -24,8 +24,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware" / "teleop"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from arm_listener import Listener
-from browser_driver import SWITCH, Chromium, Hands
+from arm_listener import Listener, intervene
+from browser_driver import Chromium, Hands
 from teaching import Terminal, hil_run, records, runs_of, until
 from untrained import make_constant
 
@@ -50,14 +50,6 @@ TAKE_OVER_S = 0.2
 def compiled() -> None:
     """Machine code is cached on disk: made here, not while an arm waits for it."""
     SafetyFilter(CONTRACT.robot, CONTRACT.joints, CONTRACT.limits, 1.0 / CONTRACT.stream_hz)
-
-
-@pytest.fixture
-def terminal() -> Iterator[Terminal]:
-    made = Terminal()
-    yield made
-    os.close(made.person)
-    os.close(made.program)
 
 
 @pytest.fixture
@@ -102,7 +94,7 @@ def test_an_intervention_by_browser(tmp_path: Path, quick: None, listener: Liste
             tab = chromium.open(url, WINDOW, sharpness=0.25)
             hands = Hands(tab, PANDA)
             hands.wait_ready(120.0)
-            clicked = intervene(hands, listener)
+            clicked = intervene(hands, listener, policy_s=2.0)
             hands.button("Success")
             until(lambda: hands.state == "waiting", "the episode's end", 20.0)
             hands.quit()
@@ -153,43 +145,6 @@ def test_an_intervention_by_browser(tmp_path: Path, quick: None, listener: Liste
     assert result["arm"]["violations"] == 0 and result["arm"]["monitor"]["commands"] > 100
     peak = result["arm"]["monitor"]["peak"]
     assert max(peak[kind] for kind in ("velocity", "acceleration", "jerk")) <= 1.0 + 1e-6
-
-
-def intervene(hands: Hands, listener: Listener) -> float:
-    """Let the policy move, take over, lift the target, let go; the time of day of the click that took over [s].
-
-    A machine that stands still for a moment lets the safety filter stop the arm: then once more.
-    """
-    tab = hands.tab
-    tab.js(
-        f"document.querySelector({json.dumps(SWITCH)})"
-        ".addEventListener('click', () => { window.clicked = Date.now(); }, true)"
-    )
-    for _ in range(4):
-        until(lambda: hands.state == "waiting", "START is waited for", 120.0)
-        hands.button("Start")
-        try:
-            until(lambda: listener.state == "armed" and hands.state == "recording", "the policy moves", 15.0)
-        except AssertionError:
-            continue
-        time.sleep(2.0)
-        tab.press(SWITCH)
-        try:
-            tab.wait("document.querySelector('#robolearn').dataset.engaged === 'true'", 3.0)
-        except TimeoutError:
-            if listener.state == "armed":
-                raise
-            continue
-        clicked = 1e-3 * tab.js("window.clicked")
-        time.sleep(0.4)
-        hands.drag("z", -0.08)
-        time.sleep(1.0)
-        if listener.state == "armed" and hands.engaged:
-            tab.press(SWITCH)
-            time.sleep(2.5)
-            if listener.state == "armed" and hands.state == "recording":
-                return clicked
-    raise AssertionError("the safety filter stops the arm again and again")
 
 
 def test_halves_that_are_killed_stop_the_arm_and_come_back(

@@ -7,11 +7,9 @@ take-over begins at rest.
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,14 +33,6 @@ pytestmark = pytest.mark.long
 
 BANNER = "document.querySelector('[data-robolearn-hil]')"
 WINDOW = (640, 480)
-
-
-@pytest.fixture
-def terminal() -> Iterator[Terminal]:
-    made = Terminal()
-    yield made
-    os.close(made.person)
-    os.close(made.program)
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware" / "teleop"))
 
-from arm_listener import Listener
-from browser_driver import SWITCH, Chromium, Hands
+from arm_listener import Listener, intervene
+from browser_driver import Chromium, Hands
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.process import Background
@@ -147,40 +147,3 @@ def test_an_intervention_by_browser(tmp_path: Path) -> None:
     # Nothing jerks: by the witness beside the arm's controller, and by the commands as they passed.
     assert result["violations"] == 0 and result["monitor"]["commands"] > 100
     assert max(result["monitor"]["peak"][kind] for kind in ("velocity", "acceleration", "jerk")) <= 1.0 + 1e-6
-
-
-def intervene(hands: Hands, listener: Listener) -> float:
-    """Let the policy move, take over, lift the target, let go; the time of day of the click that took over [s].
-
-    A machine that stands still for a moment lets the safety filter stop the arm: then once more.
-    """
-    tab = hands.tab
-    tab.js(
-        f"document.querySelector({json.dumps(SWITCH)})"
-        ".addEventListener('click', () => { window.clicked = Date.now(); }, true)"
-    )
-    for _ in range(4):
-        wait(lambda: hands.state == "waiting", "START is waited for")
-        hands.button("Start")
-        try:
-            wait(lambda: listener.state == "armed" and hands.state == "recording", "the policy moves", 15.0)
-        except AssertionError:
-            continue
-        time.sleep(1.0)
-        tab.press(SWITCH)
-        try:
-            tab.wait("document.querySelector('#robolearn').dataset.engaged === 'true'", 3.0)
-        except TimeoutError:
-            if listener.state == "armed":
-                raise
-            continue
-        clicked = 1e-3 * tab.js("window.clicked")
-        time.sleep(0.4)
-        hands.drag("z", -0.08)
-        time.sleep(0.8)
-        if listener.state == "armed" and hands.engaged:
-            tab.press(SWITCH)
-            time.sleep(1.2)
-            if listener.state == "armed" and hands.state == "recording":
-                return clicked
-    raise AssertionError("the safety filter stops the arm again and again")
