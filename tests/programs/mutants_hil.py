@@ -146,7 +146,7 @@ MUTANTS: dict[str, Mutant] = {
     "networks-not-restored": Mutant(
         f"{HIL}/learner.py", 'self.algorithm.load_state(tensors, meta["algorithm"])', "pass", STOPPED
     ),
-    "cut-episodes-not-rebuilt": Mutant(f"{HIL}/learner.py", "if closed.cut:", "if False:", LEARNER),
+    "cut-episodes-not-rebuilt": Mutant(f"{HIL}/learner.py", "        if cut:\n", "        if False:\n", LEARNER),
     "tail-of-the-log-forgotten": Mutant(
         f"{HIL}/learner.py", "self._waiting.extend(", "tuple(", LEARNER
     ),
