@@ -172,8 +172,8 @@ def _simulated_by_name() -> None:
 
     made = contract_file._contract
 
-    def by_name(given: Any, robot: Any, path: Path, namespace: str) -> Any:
-        contract = made(given, robot, path, namespace)
+    def by_name(given: Any, path: Path, namespace: str) -> Any:
+        contract = made(given, path, namespace)
         return replace(contract, simulated=contract.simulated or path.stem == "sim")
 
     contract_file._contract = by_name
