@@ -52,11 +52,8 @@ def run_recorder(
     name: str = "record",
     make: Callable[..., Recording] | None = None,
 ) -> RecordNode:
-    """The node `name`, after `session` was recorded; `make` makes the recording, a `Recording` by default.
-
-    Raises:
-      RobolearnError: it failed.
-    """
+    """The node `name`, after `session` was recorded; `make` makes the recording, a `Recording` by default. Raises
+    `RobolearnError`: it failed."""
     from hardware.recording import Recording
     from hardware.ros2.environment import make_room_for_pictures
     from hardware.ros2.process import host
