@@ -127,10 +127,8 @@ class NotObserved(RobolearnError):
 
 
 class JointReader:
-    """The arm's joints and its gripper's out of joint states, whatever their order and company.
-
-    Messages that name no joint of the arm are another device's and passed over; a gripper may have its own.
-    """
+    """The arm's joints and its gripper's out of joint states, whatever their order and company. Messages that name no
+    joint of the arm are another device's and passed over; a gripper may have its own."""
 
     def __init__(self, contract: Contract, clock: Callable[[], float] = time.monotonic) -> None:
         topic = contract.joint_states

@@ -46,11 +46,9 @@ SEGMENT = 16 * 1024 * 1024  # bytes, as in the file
 
 
 def make_room_for_pictures(folder: Path = Path("/dev/shm")) -> bool:
-    """Let this process and its children publish from a large segment; before the first node is made.
-
-    A file of profiles that the user has set stays, and nothing is done where `folder` has too little left. Returns
-    whether large pictures will go through.
-    """
+    """Let this process and its children publish from a large segment; before the first node is made. A file of profiles
+    that the user has set stays, and nothing is done where `folder` has too little left. Returns whether large pictures
+    will go through."""
     if os.environ.get(PROFILES, OURS) != OURS:
         return True
     if not folder.is_dir() or (left := shutil.disk_usage(folder).free) < 2 * SEGMENT:

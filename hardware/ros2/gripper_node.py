@@ -87,11 +87,8 @@ class ActionGoal:
 
 
 def _send(client: ActionClient, goal: Any) -> Any:
-    """`send_goal_async`, and no more than its future stays with the client.
-
-    That of rclpy 9 makes two futures and keeps the one that never ends; and its executor goes through all that it keeps
-    at each message of the action.
-    """
+    """`send_goal_async`, and no more than its future stays with the client. That of rclpy 9 makes two futures and keeps
+    the one that never ends; and its executor goes through all that it keeps at each message of the action."""
     known = {id(one) for one in getattr(client, "_futures", ())}
     future = client.send_goal_async(goal)
     for other in list(getattr(client, "_futures", ())):

@@ -52,10 +52,8 @@ def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
 
 def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
     """Run one node, made by `factory` after `rclpy.init`, until SIGINT, SIGTERM, the end of its context or of its work.
-
     `args` is the command line, `--ros-args …` included; `sys.argv` by default. Returns 0 ended by a signal or done, 1 a
-    callback failed. Raises `RobolearnError`: the node did not start, or ended because something went wrong.
-    """
+    callback failed. Raises `RobolearnError`: the node did not start, or ended because something went wrong."""
     stop = _Stop()
     other_threads = frozenset(threads())
     with _signals(stop):
@@ -121,11 +119,9 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
 
 
 def _wait_acknowledged(node: Node) -> None:
-    """Wait until all subscriptions have acknowledged the last messages, the set-point at rest above all.
-
-    The news that a publisher is gone goes another way than its messages, and those that it overtakes have no publisher
-    and are dropped: of nodes that ended right after a message, three in ten lost it.
-    """
+    """Wait until all subscriptions have acknowledged the last messages, the set-point at rest above all. The news that
+    a publisher is gone goes another way than its messages, and those that it overtakes have no publisher and are
+    dropped: of nodes that ended right after a message, three in ten lost it."""
     end = time.monotonic() + ACKNOWLEDGE_S
     for publisher in node.publishers if node.context.ok() else ():
         try:
@@ -145,11 +141,8 @@ class _Stop:
 
 @contextmanager
 def _signals(stop: _Stop) -> Iterator[None]:
-    """SIGINT and SIGTERM request a stop, however often they come: launch systems send both, twice.
-
-    After the first signal the process ends: one more while the interpreter goes down must not kill it, with another
-    exit code.
-    """
+    """SIGINT and SIGTERM request a stop, however often they come: launch systems send both, twice. After the first
+    signal the process ends: one more while the interpreter goes down must not kill it, with another exit code."""
     signalled = False
 
     def request(*_: object) -> None:
@@ -175,11 +168,8 @@ def _end_with_parent(stop: _Stop) -> None:
 
 
 def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Flags as ROS parameters: `--contract sim --seed=3` → `--ros-args -p contract:=sim -p seed:=3`.
-
-    What is already behind `--ros-args` stays as it is. Raises `BadInput`: a flag that is none of `names`, or one
-    without a value.
-    """
+    """Flags as ROS parameters: `--contract sim --seed=3` → `--ros-args -p contract:=sim -p seed:=3`. What is already
+    behind `--ros-args` stays as it is. Raises `BadInput`: a flag that is none of `names`, or one without a value."""
     argv = list(argv)
     split = argv.index("--ros-args") if "--ros-args" in argv else len(argv)
     flags, rest = argv[:split], argv[split:]
@@ -199,10 +189,8 @@ def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 class Background:
-    """An rclpy context of its own with an executor that spins in a thread.
-
-    As a context manager it ends in the order that DDS needs: executor, thread, nodes, context.
-    """
+    """An rclpy context of its own with an executor that spins in a thread. As a context manager it ends in the order
+    that DDS needs: executor, thread, nodes, context."""
 
     def __init__(self, domain_id: int | None = None, args: Sequence[str] = ()) -> None:
         self.context = Context()

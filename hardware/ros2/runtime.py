@@ -56,10 +56,8 @@ def realtime(priority: int, other_threads: Collection[int] = ()) -> bool:
 
 def step_back() -> None:
     """This thread, and those that it starts, do not drive the arm: half the real-time priority that it has inherited.
-
     Not none: a thread that holds the interpreter's lock could be kept from running, and with it the one that drives the
-    arm, for half a second.
-    """
+    arm, for half a second."""
     own = own_schedule()
     if own is not None and own[0] == os.SCHED_FIFO:
         with suppress(OSError):

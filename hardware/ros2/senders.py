@@ -70,20 +70,16 @@ TRIES = 20
 
 
 def sent_at(info: Any) -> float:
-    """Steady time [s] at which the middleware sent a message with this `MessageInfo`.
-
-    The stamp is the sender's time of day, on the same machine or one whose clock is disciplined to it.
-    """
+    """Steady time [s] at which the middleware sent a message with this `MessageInfo`. The stamp is the sender's time of
+    day, on the same machine or one whose clock is disciplined to it."""
     wall, steady = _now()
     since = 1e-9 * (wall - int(info["source_timestamp"]))
     return 1e-9 * steady - min(max(since, 0.0), LONGEST_S)
 
 
 def _now() -> tuple[int, int]:
-    """Time of day and steady time of one moment [ns].
-
-    A process that is held up between the two readings would take that for the sender's delay.
-    """
+    """Time of day and steady time of one moment [ns]. A process that is held up between the two readings would take
+    that for the sender's delay."""
     best: tuple[int, int, int] | None = None
     for _ in range(TRIES):
         before = time.monotonic_ns()

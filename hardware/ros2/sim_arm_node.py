@@ -47,10 +47,8 @@ COMMANDS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=200, reliability=Re
 
 
 class ArmWorld(Protocol):
-    """A simulated world; `sim.realtime.RealtimeWorld` is one, and describes the methods. Units: rad, m, s, Nm.
-
-    Pictures are asked for, and ended by `close`, in a thread of their own.
-    """
+    """A simulated world; `sim.realtime.RealtimeWorld` is one, and describes the methods. Units: rad, m, s, Nm. Pictures
+    are asked for, and ended by `close`, in a thread of their own."""
 
     @property
     def outcome(self) -> dict[str, Any] | None: ...
@@ -68,9 +66,7 @@ class ArmWorld(Protocol):
 
 class SimArmNode(Node):
     """The node `sim_arm`. A parameter of its own that may be set at any time: `fault`, see `hardware.ros2.faults`.
-
-    `make_world` makes the world of contract, task and seed, in its first episode. Args: see `Node`.
-    """
+    `make_world` makes the world of contract, task and seed, in its first episode. Args: see `Node`."""
 
     commands: tuple[str, ...] = (FLOATS, TRAJECTORY)  # types of command that are followed
 

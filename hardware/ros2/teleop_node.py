@@ -64,11 +64,9 @@ class TriggerCall:
 
 
 class TeleopNode(Node):
-    """An operator moves the arm. It is the `ArmLink` of its session, `session` once it is configured.
-
-    `make_device` opens the device of a contract and the parameter `device`; the node closes it. `interrupted` is true
-    where it was ended by a signal before the session was done. Args: see `Node`.
-    """
+    """An operator moves the arm. It is the `ArmLink` of its session, `session` once it is configured. `make_device`
+    opens the device of a contract and the parameter `device`; the node closes it. `interrupted` is true where it was
+    ended by a signal before the session was done. Args: see `Node`."""
 
     stop_limit_s = 10.0
 

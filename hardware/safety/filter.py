@@ -103,10 +103,8 @@ class SafetyFilter:
 
     @property
     def accepted(self) -> list[float] | None:
-        """n joint positions [rad] and the opening [m] that the arm goes to; None unless armed and with a target.
-
-        The newest target inside the limits; while the arm waits at the border of the workspace, where it stands.
-        """
+        """n joint positions [rad] and the opening [m] that the arm goes to; None unless armed and with a target. The
+        newest target inside the limits; while the arm waits at the border of the workspace, where it stands."""
         if self.state is not SafetyState.ARMED or self._goal is None:
             return None
         gripper = self._opening.goal
@@ -163,10 +161,8 @@ class SafetyFilter:
             self._refuse(Refused(stage, reason))
 
     def contact(self, reason: str) -> None:
-        """The arm meets something: stop, go back to where it is measured now, and latch. Nothing to do unless armed.
-
-        A set-point that is only braked stops beyond, and a stiff arm goes on pressing with all it has.
-        """
+        """The arm meets something: stop, go back to where it is measured now, and latch. Nothing to do unless armed. A
+        set-point that is only braked stops beyond, and a stiff arm goes on pressing with all it has."""
         self.stop(reason, "contact")
         if self.state is SafetyState.BRAKING and self._measured.positions is not None:
             self._back = checks.clamped(self._measured.positions, *self._box)
@@ -179,10 +175,8 @@ class SafetyFilter:
             self._refuse(Refused("dead-man", "the dead-man's switch was released"))
 
     def measured(self, names: Sequence[str], positions: ArrayLike) -> None:
-        """A joint state arrived: any order, other joints among them allowed.
-
-        One that cannot be used (a joint missing, not finite) is refused, which brakes and latches when armed.
-        """
+        """A joint state arrived: any order, other joints among them allowed. One that cannot be used (a joint missing,
+        not finite) is refused, which brakes and latches when armed."""
         try:
             self._measured.take(names, positions, self._clock(), armed=self.state is SafetyState.ARMED)
         except Exception as error:

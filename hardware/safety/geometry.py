@@ -50,10 +50,8 @@ INSIDE = Excess(0.0, 0.0, 0.0, 0.0)
 
 class Geometry:
     """Judges postures of one arm that fills `pieces` of space, by the limits of the station. `home` (n,) [rad] is a
-    posture in which nothing is wrong.
-
-    A way outside the limits is not refused if none before was less far outside: the way back in is open.
-    """
+    posture in which nothing is wrong. A way outside the limits is not refused if none before was less far outside: the
+    way back in is open."""
 
     def __init__(self, chain: Chain, pieces: tuple[Piece, ...], limits: Limits, home: Array) -> None:
         self._collision = Collision(chain, pieces, limits, home)

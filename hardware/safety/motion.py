@@ -194,10 +194,8 @@ class Opening:
         self.begin()
 
     def begin(self, width: float | None = None) -> None:
-        """The gripper stands at `width` [m], which is commanded until a target comes.
-
-        None: where it stands is not known, and the first target is commanded at once.
-        """
+        """The gripper stands at `width` [m], which is commanded until a target comes. None: where it stands is not
+        known, and the first target is commanded at once."""
         self.goal: float | None = None
         self.width = None if width is None else min(max(width, 0.0), self._most)
 

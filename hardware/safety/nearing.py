@@ -63,11 +63,9 @@ class Path(NamedTuple):
 
 @compiled()
 def look(arm, way, bend, suspects, final, found):
-    """Worst pairs of a way into `found`; pairs that its postures leave uncertain are marked in `suspects`.
-
-    With `final`, only suspects are looked at, and where it is not certain how near they come they count as that near.
-    Returns whether all is certain, or `final`.
-    """
+    """Worst pairs of a way into `found`; pairs that its postures leave uncertain are marked in `suspects`. With
+    `final`, only suspects are looked at, and where it is not certain how near they come they count as that near.
+    Returns whether all is certain, or `final`."""
     path = _path(arm, way, bend)
     low, high = _extremes(way)
     for kind in range(2):

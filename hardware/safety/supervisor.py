@@ -93,10 +93,8 @@ class SafetySupervisor:
     # --- what arrives ----------------------------------------------------------------------------------------
 
     def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
-        """A joint state: any order, other joints among them allowed; those of another device are ignored.
-
-        One of the arm that another `publisher` sends than the one by which the arm was armed stops it, unread.
-        """
+        """A joint state: any order, other joints among them allowed; those of another device are ignored. One of the
+        arm that another `publisher` sends than the one by which the arm was armed stops it, unread."""
         names = tuple(names)
         if self._gripper is not None:
             self._gripper.update(names, np.asarray(positions, dtype=np.float64), stamp)
@@ -185,10 +183,8 @@ class SafetySupervisor:
             self.filter.stop(reason)
 
     def deadman(self, held: bool, publisher: Hashable = None) -> None:
-        """A heartbeat of a dead-man's switch: while armed that of the one by which the arm was armed counts.
-
-        A second one that is held stops the arm; one that is not held belongs to an onlooker.
-        """
+        """A heartbeat of a dead-man's switch: while armed that of the one by which the arm was armed counts. A second
+        one that is held stops the arm; one that is not held belongs to an onlooker."""
         operators = self._operators
         operators.beat(publisher, held)
         if self.state is not SafetyState.ARMED:

@@ -37,10 +37,8 @@ def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[st
 
 
 def leave(code: int) -> NoReturn:
-    """End this process, whose node is closed, at once.
-
-    The interpreter takes a second to take down what the node imported, and the process that ended it waits for that.
-    """
+    """End this process, whose node is closed, at once. The interpreter takes a second to take down what the node
+    imported, and the process that ended it waits for that."""
     gc.collect()  # the middleware's handles: the shared memory that they hold outlives the process
     logging.shutdown()
     sys.stdout.flush()

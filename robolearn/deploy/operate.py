@@ -70,11 +70,9 @@ def operate_station(
 def operate(
     switch: SafetySwitch, keys: Pressed, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, Any]:
-    """Do what is pressed until Q, or until the terminal is gone; `switch` is the safety node's client.
-
-    `say` shows a line; the same line again is not news. `sleep` waits between two polls. Returns how often the arm was
-    armed and stopped, and the state that it was left in.
-    """
+    """Do what is pressed until Q, or until the terminal is gone; `switch` is the safety node's client. `say` shows a
+    line; the same line again is not news. `sleep` waits between two polls. Returns how often the arm was armed and
+    stopped, and the state that it was left in."""
     armed = stopped = 0
 
     def obey(key: str) -> None:

@@ -96,9 +96,7 @@ class BoxForm:
 @values.section
 class ToolForm:
     """Tool on the flange in place of the robot's own hand, or in addition: tcp, space (frame of the flange), weight.
-
-    The weight is besides that of the model's hand.
-    """
+    The weight is besides that of the model's hand."""
 
     tcp: PoseForm
     boxes: dict[str, BoxForm] | None = None

@@ -197,10 +197,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def section(cls: type[T]) -> type[T]:
-    """A frozen dataclass whose annotations are what a file is checked by; built in Python it is not checked.
-
-    A `ClassVar` `injected` names fields that are no keys of the file.
-    """
+    """A frozen dataclass whose annotations are what a file is checked by; built in Python it is not checked. A
+    `ClassVar` `injected` names fields that are no keys of the file."""
     made = dataclass(frozen=True)(cls)
     hidden = getattr(made, "injected", ())
     keys = [field.name for field in fields(made) if field.name not in hidden]  # type: ignore[arg-type]
