@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rclpy
 from rclpy.context import Context
@@ -25,9 +25,11 @@ from rclpy.exceptions import InvalidHandle
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.signals import SignalHandlerOptions
 
-from hardware.ros2.runtime import Node
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.machine import make_ordinary, searched_before, threads
+
+if TYPE_CHECKING:
+    from hardware.ros2.runtime import Node
 
 log = logging.getLogger(__name__)
 
