@@ -131,33 +131,33 @@ class RecordParameters(TeleopParameters):
     task: str = param("", "the task in words; in simulation by default those of sim_task")
     episodes: int = param(10, "how many the data set has in the end")
     cameras: str = param("", "those to record, e.g. front,wrist; by default all of the contract, in simulation none")
-    sim_task: str = param("lift", "task of the simulated arm")
-    seed: int = param(0, "of starts in simulation and of the script's choices")
-    quality: str = param("expert", "of the script")
-    seconds: float = param(60.0, "longest episode [s]")
     view: str = param(
         "none",
         "where you see the arm, the task's bodies and the cameras: browser prints the address of a page, window opens "
         "it, none; teleop:=browser has a page of its own, which window opens",
     )
+    sim_task: str = param("lift", "task of the simulated arm")
+    seed: int = param(0, "of starts in simulation and of the script's choices")
+    quality: str = param("expert", "of the script")
+    seconds: float = param(60.0, "longest episode [s]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class HilParameters(TeleopParameters):
     """Of the node `hil`."""
 
-    env_steps: int = param(24_000, "budget of control steps")
-    policy: str = param("", "the policy to begin with: a run or its checkpoint folder")
-    demos: str = param("", "folder of a data set of demonstrations")
-    out: str = param("", "the run folder; a run that is there already is gone on with")
-    task: str = param("peg_insert_tight", "task of the simulated arm")
-    algo: str = param("proposals", "the algorithm: proposals, rlpd or dsrl")
     reward: str = param(
         "task",
         "task: in simulation its own, and what you say of it; key: your success key alone; or <module>:<Class> of "
         "yours",
     )
+    env_steps: int = param(24_000, "budget of control steps")
+    policy: str = param("", "the policy to begin with: a run or its checkpoint folder")
+    demos: str = param("", "folder of a data set of demonstrations")
     seconds: float = param(30.0, "longest episode [s]")
+    out: str = param("", "the run folder; a run that is there already is gone on with")
+    task: str = param("peg_insert_tight", "task of the simulated arm")
+    algo: str = param("proposals", "the algorithm: proposals, rlpd or dsrl")
 
 
 @dataclass(frozen=True, kw_only=True)

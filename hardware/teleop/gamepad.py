@@ -67,14 +67,7 @@ _HEADLESS = {
 
 
 def start_sdl() -> tuple[Any, Any]:
-    """SDL's events and game controllers, running without a window.
-
-    Returns:
-      The modules `pygame` and `pygame._sdl2.controller`.
-
-    Raises:
-      BadInput: pygame is not installed.
-    """
+    """SDL without a window: the modules `pygame` and `pygame._sdl2.controller`; `BadInput` without pygame."""
     for name, value in _HEADLESS.items():
         os.environ.setdefault(name, value)
     try:

@@ -7,8 +7,8 @@ and a lost packet longer. The arm follows only once the leader has been brought 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import logging
 import math
 import termios
 import threading
@@ -31,8 +31,6 @@ from robolearn.core.specs import Interface
 if TYPE_CHECKING:
     from robots import RobotSpec
 
-log = logging.getLogger(__name__)
-
 KINDS = {"so100": "so100_leader", "so101": "so101_leader"}
 SILENCE_S = 0.25
 READ_S = 0.01  # between two reads of the bus
@@ -42,20 +40,10 @@ HELP = f"bring the leader to where the arm is, then lead · {EPISODE_HELP}"
 
 
 def lerobot_leader(kind: str, port: str, calibration: str) -> Any:
-    """LeRobot's leader arm, not yet connected.
-
-    Args:
-      kind: ``"so100"`` or ``"so101"``.
-      port: serial port.
-      calibration: LeRobot's ``id``, which names the calibration file.
-
-    Raises:
-      BadInput: LeRobot is not installed.
-    """
+    """LeRobot's leader arm with the options of `LeaderConfig`, not yet connected; `BadInput` without LeRobot."""
     try:
         module = importlib.import_module("lerobot.teleoperators.so_leader")
-        config = module.SOLeaderTeleopConfig(port=port, id=calibration, use_degrees=True)
-        return module.SOLeader(config)
+        return module.SOLeader(module.SOLeaderTeleopConfig(port=port, id=calibration, use_degrees=True))
     except ImportError as error:
         raise BadInput("leader", got=f"no LeRobot ({error})", expected="lerobot[feetech]", hint=INSTALL) from error
 
@@ -121,10 +109,9 @@ class Leader(OperatedDevice, Device):
         self.robot, self._config, self._given = robot, config, arm
         self._arm: Any = None
         self._newest: tuple[NDArray[np.float64], float] | None = None  # joints [rad], opening [m]
-        self._error = ""
+        self._error, self._aligned, self._state = "", False, ""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._aligned, self._state = False, ""
         self._poses: deque[tuple[float, NDArray[np.float64]]] = deque()
 
     def open(self) -> None:
@@ -170,12 +157,10 @@ class Leader(OperatedDevice, Device):
         self._disconnect()
 
     def _disconnect(self) -> None:
-        if self._arm is not None:
-            try:
-                self._arm.disconnect()
-            except (OSError, RuntimeError, termios.error) as error:  # it was unplugged
-                log.debug("leader: %s", error)
-            self._arm = None
+        arm, self._arm = self._arm, None
+        if arm is not None:
+            with contextlib.suppress(OSError, RuntimeError, termios.error):  # it was unplugged
+                arm.disconnect()
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
         events = self._key_events()

@@ -43,13 +43,7 @@ def _header(device: str, interface: Interface) -> dict[str, Any]:
 
 
 class Logged(Wrapped):
-    """A device whose samples are written down as they come.
-
-    Args:
-      device: to listen to.
-      interface: whose action is commanded.
-      path: of the log; there must be none yet.
-    """
+    """`device`, whose samples are written down as they come, into a new log at `path`."""
 
     def __init__(self, device: Device, interface: Interface, path: str | Path) -> None:
         super().__init__(device)
@@ -124,21 +118,12 @@ class RecordedConfig(TeleopConfig):
 
 
 class Recorded(Device):
-    """A `Device` that returns the samples of another one; at the end of the log it is gone.
-
-    Args:
-      interface: that of the log.
-      config: with its path.
-      clock: steady seconds.
-    """
+    """A `Device` that returns the samples of another one, of the same `interface`; at the end of the log it is gone."""
 
     name = "recorded"
 
     def __init__(self, interface: Interface, config: RecordedConfig, clock: Clock = time.monotonic) -> None:
-        if config.path is None:
-            raise BadInput("recorded", got="no log", expected="the path of one")
-        self._lines = read_log(config.path, interface)
-        self._realtime, self._clock = config.realtime, clock
+        self._lines, self._realtime, self._clock = read_log(config.path, interface), config.realtime, clock
         self._next: int | None = None  # None: not open
         self._opened = 0.0
 
@@ -169,13 +154,15 @@ class Recorded(Device):
         return replace(newest, events=events, stamp=self._opened + newest.stamp)
 
 
-def read_log(path: str | Path, interface: Interface) -> list[Sample]:
+def read_log(path: str | Path | None, interface: Interface) -> list[Sample]:
     """The samples of a log, stamped in seconds since the device was opened.
 
     Raises:
       BadInput: there is no such file, it is of another arm or kind of action, or a line is broken; named with its
         number.
     """
+    if path is None:
+        raise BadInput("recorded", got="no log", expected="the path of one")
     what = f"device log {path}"
     try:
         text = Path(path).read_text(encoding="utf-8")

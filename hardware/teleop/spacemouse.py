@@ -6,6 +6,7 @@ ROS's convention: x forward, y left, z up. The cap springs back, so it is its ow
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,18 +34,12 @@ CONFIG = MappingConfig(axes={motion: Axis(motion) for motion in MOTIONS}, dead_z
 
 
 def hid_library() -> Any:
-    """hidapi: on Linux over hidraw, which needs no driver to be taken from the kernel.
-
-    Raises:
-      BadInput: it is not installed.
-    """
+    """hidapi: on Linux over hidraw, which needs no driver to be taken from the kernel; `BadInput` without it."""
     for name in ("hidraw", "hid"):
-        try:
+        with contextlib.suppress(ImportError):
             module = importlib.import_module(name)
-        except ImportError:
-            continue
-        if hasattr(module, "enumerate") and hasattr(module, "device"):
-            return module
+            if hasattr(module, "enumerate") and hasattr(module, "device"):
+                return module
     raise BadInput("spacemouse", got="no hidapi", expected="hidapi", hint=INSTALL)
 
 

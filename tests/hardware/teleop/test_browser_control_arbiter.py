@@ -9,21 +9,8 @@ from hardware.teleop import EpisodeEvent
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def arbiter(clock: Clock) -> ControlArbiter:
+def arbiter(clock) -> ControlArbiter:
     arbiter = ControlArbiter(0.3, clock)
     arbiter.join(1)
     return arbiter
@@ -33,7 +20,7 @@ HERE = np.array([0.5, 0.0, 0.3]), np.eye(3)
 THERE = np.array([0.6, 0.1, 0.2])
 
 
-def test_the_switch_must_be_kept(arbiter: ControlArbiter, clock: Clock) -> None:
+def test_the_switch_must_be_kept(arbiter: ControlArbiter, clock) -> None:
     assert not arbiter.request().engaged
     arbiter.beat(1, 1)
     assert arbiter.request().engaged
@@ -47,7 +34,7 @@ def test_the_switch_must_be_kept(arbiter: ControlArbiter, clock: Clock) -> None:
     assert arbiter.request().released
 
 
-def test_a_silent_page_has_let_go_and_must_press_anew(arbiter: ControlArbiter, clock: Clock) -> None:
+def test_a_silent_page_has_let_go_and_must_press_anew(arbiter: ControlArbiter, clock) -> None:
     arbiter.beat(1, 1)
     clock.now += 0.31
     request = arbiter.request()
@@ -62,14 +49,14 @@ def test_a_silent_page_has_let_go_and_must_press_anew(arbiter: ControlArbiter, c
     assert arbiter.request().engaged and arbiter.request().note == ""
 
 
-def test_a_late_beat_cannot_hide_that_it_was_late(arbiter: ControlArbiter, clock: Clock) -> None:
+def test_a_late_beat_cannot_hide_that_it_was_late(arbiter: ControlArbiter, clock) -> None:
     arbiter.beat(1, 1)
     clock.now += 0.31
     arbiter.beat(1, 1)  # nobody asked in between
     assert not arbiter.request().engaged
 
 
-def test_a_page_whose_beats_are_all_late_has_let_go(arbiter: ControlArbiter, clock: Clock) -> None:
+def test_a_page_whose_beats_are_all_late_has_let_go(arbiter: ControlArbiter, clock) -> None:
     delay = 0.0
 
     def beats(press: int, count: int = 20) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import sys
 import threading
 import time
@@ -47,14 +46,6 @@ class Arm:
         if self.fault is not None:
             raise self.fault
         return {f"{name}.pos": value for name, value in self.degrees.items()}
-
-
-@pytest.fixture
-def no_terminal() -> Iterator[int]:
-    read, write = os.pipe()
-    yield read
-    os.close(read)
-    os.close(write)
 
 
 @pytest.fixture

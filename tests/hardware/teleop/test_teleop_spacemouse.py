@@ -71,14 +71,6 @@ def hid() -> Hid:
 
 
 @pytest.fixture
-def no_terminal() -> Iterator[int]:
-    read, write = os.pipe()
-    yield read
-    os.close(read)
-    os.close(write)
-
-
-@pytest.fixture
 def mouse(interface: Interface, hid: Hid, clock, no_terminal: int) -> Iterator[SpaceMouse]:
     device = SpaceMouse(interface, PANDA, hid=hid, clock=clock, fd=no_terminal, out=io.StringIO())
     device.open()
