@@ -26,12 +26,7 @@ SUFFIXES = (".pdf", ".png")
 
 @dataclass(frozen=True)
 class Board:
-    """A board.
-
-    Attributes:
-      columns, rows: squares.
-      square: edge of a square [m].
-      marker: edge of a marker [m].
+    """A board of `columns` × `rows` squares, with the edges of a square and of a marker [m].
 
     Raises:
       BadInput: fewer than 3 squares a side, more markers than there are, or markers that do not fit their squares.

@@ -43,13 +43,7 @@ FAR_PX = 5.0  # root mean square of a result that is wrong: another lens, board 
 
 @dataclass(frozen=True)
 class BoardView:
-    """One picture: the arm's measured joints and the camera's view.
-
-    Attributes:
-      flange: (4, 4) pose of the flange in the base.
-      pixels: (n, 2) corners seen.
-      places: (n, 3) the same on the board [m].
-    """
+    """One picture: pose of the flange in the base (4, 4), corners seen (n, 2) [px], and on the board (n, 3) [m]."""
 
     flange: Array
     pixels: Array

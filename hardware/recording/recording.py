@@ -56,11 +56,9 @@ class Recording(Teleoperation):
 
     Args:
       session: what to record.
-      link: to the safety node.
-      observer: of the interface's features.
+      link, observer, clock: see `Teleoperation`.
       storage: where jobs of the writer are done.
       sim_reset: calls the simulated arm's service that begins its next episode.
-      clock: steady time [s].
       wall: time of day [s], of the stamps of rows.
 
     Attributes:
@@ -173,7 +171,7 @@ class Recording(Teleoperation):
         if self._newest is not None:
             row, action = self._newest
             add = partial(self.session.writer.add, intervention=row.intervention, stamps=row.stamps)
-            self._storage.put(lambda: add(row.observation, action, reward))
+            self._storage.put(partial(add, row.observation, action, reward))
             self._newest = None
             self._count += 1
 
@@ -193,7 +191,9 @@ class Recording(Teleoperation):
     # --- episodes --------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        self._forget()
+        self._rows.clear()
+        self._accepted.clear()
+        self._newest, self._goal, self._count = None, None, 0
 
     def store(self) -> None:
         verdict = self.episodes.verdict
@@ -214,18 +214,8 @@ class Recording(Teleoperation):
         self._storage.put(end, ends=True)
 
     def drop(self) -> None:
-        self._forget()
-
-        def discard() -> None:
-            if not self._refused:
-                self.session.writer.discard()
-
-        self._storage.put(discard, ends=True)
-
-    def _forget(self) -> None:
-        self._rows.clear()
-        self._accepted.clear()
-        self._newest, self._goal, self._count = None, None, 0
+        self.begin()
+        self._storage.put(lambda: None if self._refused else self.session.writer.discard(), ends=True)
 
     def _saved(self, error: Outcome) -> None:
         if error is None:

@@ -40,11 +40,11 @@ class ServosLost(RobolearnError):
 
 
 class Reading(NamedTuple):
-    """Positions of the servos."""
+    """(n,) positions of the servos [rad], and when the question was sent and the last answer was there [s]."""
 
-    positions: Array  # (n,) [rad]
-    began: float  # when the question was sent [s]
-    ended: float  # when the last answer was there [s]
+    positions: Array
+    began: float
+    ended: float
 
 
 class ServoBus(Protocol):
@@ -70,8 +70,7 @@ class ServoDriver:
     """Not thread-safe: one thread calls it.
 
     Args:
-      bus: of the servos.
-      joints: their n names.
+      joints: n names.
       lower, upper: (n,) positions that set-points may have [rad].
       max_jump: (n,) how far from where the joint is a set-point may be [rad]; infinite for a gripper, which closes
         until it meets something.
@@ -99,22 +98,15 @@ class ServoDriver:
         self._lower, self._upper = np.asarray(lower) - OUTSIDE_RAD, np.asarray(upper) + OUTSIDE_RAD
         self._max_jump = np.asarray(max_jump, dtype=np.float64)
         self._measured: Array | None = None
-        self._heard = -math.inf  # when the servos last answered
-        self._told = -math.inf  # when a set-point last came
+        self._heard = self._told = -math.inf  # when the servos last answered, when a set-point last came
         self._goal: Array | None = None  # as last written
         self._wanted: Array | None = None  # to be written
-        self._following = False  # set-points come
-        self._refusing = False  # the newest was refused
+        self._following = self._refusing = False  # set-points come, the newest was refused
         self.read = self.lost = self.written = self.refused = 0
         self.ended = False
 
     def begin(self) -> None:
-        """Open the bus, and let the servos hold where they are.
-
-        Raises:
-          BadInput: the bus cannot be opened.
-          ServosLost: they do not answer.
-        """
+        """Open the bus, and let the servos hold where they are; raises `BadInput`, and `ServosLost` if silent."""
         self._bus.open()
         try:
             self._take_hold()
@@ -123,10 +115,7 @@ class ServoDriver:
             raise
 
     def _take_hold(self) -> None:
-        for _ in range(TRIES):
-            if self._read() is not None:
-                break
-        if self._measured is None:
+        if not any(self._read() for _ in range(TRIES)) or self._measured is None:
             raise ServosLost(f"the servos do not answer; {TRIES} reads failed")
         try:
             if self._limp:
@@ -141,12 +130,7 @@ class ServoDriver:
     # --- set-points ------------------------------------------------------------------------------------------
 
     def command(self, values: Sequence[float], others: int = 0) -> bool:
-        """A set-point arrived; true if it will be followed.
-
-        Args:
-          values: (n,) [rad].
-          others: publishers of set-points beside the one.
-        """
+        """A set-point arrived, (n,) [rad], with so many `others` that publish set-points; true if it is followed."""
         reason = self._against(values, others)
         if reason:
             self.refused += 1

@@ -45,12 +45,10 @@ def lerobot_bus(contract: Contract, servos: Servos) -> LeRobotBus:
 
 
 class LeRobotBus(ServoBus):
-    """A `ServoBus`: five joints and the jaw.
+    """A `ServoBus` at a serial port: five joints, and the jaw at so many radians when closed and when open.
 
     Args:
-      port: serial port.
       calibration: LeRobot's ``id``.
-      jaw: its angle when closed and when open [rad].
     """
 
     def __init__(self, port: str, calibration: str, jaw: tuple[float, float]) -> None:

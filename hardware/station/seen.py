@@ -10,12 +10,9 @@ from itertools import pairwise
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A publisher or subscription.
+    """A publisher or subscription: the full name of its node and its type, e.g. ``"sensor_msgs/msg/Image"``.
 
-    Attributes:
-      node: the full name of its node.
-      type: message type, e.g. ``"sensor_msgs/msg/Image"``.
-      key: identifies it among messages; None where the middleware does not report it.
+    Its `key` identifies it among messages; None where the middleware does not report it.
     """
 
     node: str
@@ -25,12 +22,9 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class StationSample:
-    """A message.
+    """A message: the time of day at which the middleware received it, and of its header's stamp, or 0 [s].
 
-    Attributes:
-      arrived: time of day at which the middleware received it [s].
-      stamp: of its header, 0 where there is none [s].
-      sender: key of its publisher, or None.
+    Its `sender` is the key of its publisher, or None.
     """
 
     arrived: float

@@ -157,12 +157,7 @@ class TeleopConfig:
     station: ClassVar[str] = "sim"
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Device:
-        """The device, not yet opened.
-
-        Args:
-          interface: whose action it commands.
-          robot: the arm that it moves.
-          parts: of its constructor: ``clock``, ``out``, and the like.
+        """The device, not yet opened; `parts` of its constructor: ``clock``, ``out``, and the like.
 
         Raises:
           BadInput: it cannot command this kind of action or arm, or an option is out of range.

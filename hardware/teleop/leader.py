@@ -80,7 +80,6 @@ class Leader(OperatedDevice, Device):
 
     Args:
       interface, robot: whose action is commanded (``joint_position``), and the arm, with the joints of an SO-101.
-      config: its options.
       arm: a LeRobot teleoperator to use instead (`connect`, `is_calibrated`, `get_action`, `disconnect`).
       options: see `OperatedDevice`.
     """

@@ -110,13 +110,11 @@ def shortened(a: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def resting_opening(width: float, max_width: float, commanded: float) -> float:
-    """1.0 or 0.0, the command with which a gripper stays as it is.
+    """1.0 or 0.0, the command with which a gripper open by `width` of `max_width` [m] stays as it is.
 
     One that was closed may be held open by what it holds: only one that stands all but fully open has let go.
 
     Args:
-      width: measured [m].
-      max_width: fully open [m].
       commanded: the last command, 0 closed to 1 open.
     """
     return float(width > (0.5 if commanded >= 0.5 else 0.9) * max_width)
@@ -140,8 +138,7 @@ class RobotState:
     """The robot state in one observation (with a world axis of 1, or without).
 
     Attributes:
-      q: (n,) joint positions [rad].
-      width: opening of the gripper [m].
+      q, width: (n,) joint positions [rad] and opening of the gripper [m].
       rot: (3, 3) orientation of the tcp in the base frame.
     """
 

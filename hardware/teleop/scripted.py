@@ -48,11 +48,6 @@ class Scripted(Device):
 
     Where the recording shows its state, the script acts while it records and asks for the next episode while it waits.
     Where nothing is shown, START opens the first episode and each end is followed by a START.
-
-    Args:
-      interface: whose action is commanded.
-      config: with the script.
-      clock: steady seconds.
     """
 
     name = "scripted"

@@ -94,8 +94,7 @@ class SpaceMouse(AxisDevice):
     """A `Device` of a SpaceMouse; a terminal, where there is one, gives the other episode keys.
 
     Args:
-      hid: hidapi's module, or another with its `enumerate` and `device`.
-      options: see `AxisDevice`.
+      hid: hidapi's module, or another with its `enumerate` and `device`; for the other options see `AxisDevice`.
     """
 
     name = "spacemouse"

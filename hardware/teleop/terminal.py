@@ -54,7 +54,6 @@ class Keys:
 
     Args:
       fd: of the terminal; by default standard input.
-      clock: steady seconds.
 
     Attributes:
       gone: the terminal was hung up.
@@ -91,11 +90,8 @@ class Keys:
           BadInput: standard input is no terminal, or the program runs in the background of one.
         """
         if not self.available(self._wanted):
-            got, hint = (
-                "a standard input that is no terminal",
-                "Start the program in a terminal, or choose another device",
-            )
-            raise BadInput("keyboard", got=got, expected="a terminal", hint=hint)
+            hint = "Start the program in a terminal, or choose another device"
+            raise BadInput("keyboard", got="a standard input that is no terminal", expected="a terminal", hint=hint)
         fd = sys.stdin.fileno() if self._wanted is None else self._wanted
         with contextlib.suppress(OSError):  # no controlling terminal: no job control stops us
             if os.tcgetpgrp(fd) != os.getpgrp():

@@ -63,7 +63,6 @@ class Clutch(Wrapped):
     Args:
       device: without a dead-man; its `moving`: the operator moved it, or commanded the gripper, at the last sample.
       rest_s: at rest for so long, it hands back [s].
-      clock: steady seconds.
     """
 
     def __init__(self, device: Device, rest_s: float = REST_S, clock: Clock = time.monotonic) -> None:
@@ -100,7 +99,6 @@ class Reconnecting(Wrapped):
       device: open; `hardware` itself, or what wraps it.
       hardware: its `gone` is the reason of its death, empty while it lives; its `reconnect` looks for it and opens it
         anew, True where it is there. The terminal stays open.
-      clock: steady seconds.
     """
 
     def __init__(self, device: Device, hardware: Any, clock: Clock = time.monotonic) -> None:
@@ -151,12 +149,7 @@ def reconnecting(device: Device, hardware: object) -> Device:
 
 
 class Viewed(Wrapped):
-    """A `Device`: `device`, with everything that it shows on the page of `viewer` as well.
-
-    Args:
-      device: the operator's, open, without a page of its own.
-      viewer: its page, open; closed with the device.
-    """
+    """A `Device`: the operator's, open, with all that it shows on the page of `viewer` too, closed with it."""
 
     def __init__(self, device: Device, viewer: Viewer) -> None:
         super().__init__(device)

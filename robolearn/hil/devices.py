@@ -29,7 +29,6 @@ def opened_device(
     """The device called `name`, open, with a clutch where it has no dead-man, and opened anew where it was unplugged.
 
     Args:
-      options: of the device.
       folder: for the address of its page, which only its owner can read.
       terminal: the device shows the state in the terminal.
 

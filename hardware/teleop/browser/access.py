@@ -120,7 +120,6 @@ class Access:
       tls: whether it uses TLS.
       page: the HTML that is served at ``/``.
       sockets: paths of the websockets.
-      clock: steady seconds.
 
     Attributes:
       token: in the address that the operator opens.

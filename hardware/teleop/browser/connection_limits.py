@@ -27,11 +27,10 @@ import websockets.asyncio.server
 
 
 class ConnectionLimits:
-    """Wraps the protocol of each connection of one server.
+    """Limits of one server.
 
     Args:
-      most: connections at once; one more is closed at once.
-      of_one: of which from one address.
+      most, of_one: connections at once, in all and from one address; one more is closed at once.
       request_s: time for the handshake and the whole request to arrive [s].
     """
 

@@ -58,7 +58,7 @@ class _Client:
         return self.press > self.void
 
     def forget(self) -> None:
-        """What is pressed now does not count."""
+        """Count nothing that is pressed now."""
         self.void = max(self.void, self.press)
 
 
@@ -67,7 +67,6 @@ class ControlArbiter:
 
     Args:
       heartbeat_s: a page silent for longer has let go [s].
-      clock: steady time [s].
 
     Attributes:
       controller: the client that has control, or None.

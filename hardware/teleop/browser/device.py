@@ -39,13 +39,10 @@ KINDS = ("tcp_delta", "joint_position")
 def action_towards(
     kind: str, robot: RobotSpec, q: Array, position: Array, rotation: Array, opening: float
 ) -> NDArray[np.float32]:
-    """One control step from joint positions towards a pose.
+    """One control step from joint positions `q` (n,) [rad] towards a pose, (3,) [m] and (3, 3), of the tcp in the base.
 
     Args:
       kind: of the action, one of `KINDS`.
-      robot: the arm.
-      q: (n,) joint positions that the action is measured from [rad].
-      position, rotation: (3,) [m] and (3, 3), the target of the tcp in the base frame.
       opening: of the gripper, 0 … 1.
 
     Returns:
@@ -67,13 +64,7 @@ SILENT_S = 2.0  # without a status, the recording is busy or stuck
 
 
 class Browser(ServedPage["Page"]):
-    """The device ``browser``.
-
-    Args:
-      interface: whose actions to command: ``tcp_delta`` or ``joint_position``.
-      robot: the arm.
-      config: its options.
-    """
+    """The device ``browser``, for actions of the kinds `KINDS`."""
 
     name = what = "browser"
     update_hz = 20.0

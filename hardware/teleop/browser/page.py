@@ -79,12 +79,7 @@ IMAGE_EVERY = 2  # updates
 
 
 class ArmPage:
-    """The arm, its surroundings and its cameras as a page of viser; `guarded` serves it.
-
-    Args:
-      robot: the arm to draw.
-      width: of the panel, as viser calls it.
-    """
+    """The arm, its surroundings and its cameras as a page of viser, its panel so wide; `guarded` serves it."""
 
     def __init__(self, robot: RobotSpec, width: Literal["small", "medium"] = "medium") -> None:
         self.guarded = GuardedViser()
@@ -94,12 +89,7 @@ class ArmPage:
 
 
 class Page(ArmPage):
-    """Content of the operator's page.
-
-    Args:
-      arbiter: receives what each client asks for.
-      robot: the arm to draw.
-    """
+    """Content of the operator's page; `arbiter` receives what each client asks for."""
 
     def __init__(self, arbiter: ControlArbiter, robot: RobotSpec) -> None:
         super().__init__(robot, "small")
@@ -237,7 +227,6 @@ async def serve_heartbeats(
 
     Args:
       page: the open websocket.
-      arbiter: decides which client has control.
       status: what a page is sent besides the state of its switch.
 
     Raises:

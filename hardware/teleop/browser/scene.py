@@ -72,11 +72,7 @@ def move(handle: viser.SceneNodeHandle, pose: Array) -> None:
 
 
 class SceneView:
-    """Draws a scene under `ROOT` and moves it; draws it anew where other shapes come.
-
-    Args:
-      server: the page.
-    """
+    """Draws a scene under `ROOT` and moves it; draws it anew where other shapes come."""
 
     def __init__(self, server: viser.ViserServer) -> None:
         self._server = server
@@ -104,12 +100,7 @@ class SceneView:
 
 
 class ArmView:
-    """Draws the arm under ``/arm`` and moves it.
-
-    Args:
-      server: the page.
-      robot: the arm.
-    """
+    """Draws the arm under ``/arm`` and moves it."""
 
     def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
         self._server = server
@@ -199,12 +190,7 @@ class Viewpoint:
 
 
 class Stage:
-    """The arm, and what a simulation says is around it.
-
-    Args:
-      server: the page.
-      robot: the arm.
-    """
+    """The arm, and what a simulation says is around it."""
 
     def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
         self.view = Viewpoint.of(robot)

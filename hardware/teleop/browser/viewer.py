@@ -31,7 +31,7 @@ TEXT = {"www-browser", "links", "elinks", "lynx", "w3m"}  # would take the termi
 
 
 def check_window() -> Callable[[str], object]:
-    """What opens an address in a window; raises `BadInput` where there is no display, or no browser."""
+    """The function that opens an address in a window; raises `BadInput` where there is no display, or no browser."""
     displays = ("DISPLAY", "WAYLAND_DISPLAY")
     if sys.platform not in ("darwin", "win32") and not any(os.environ.get(name) for name in displays):
         got = f"no display ({' and '.join(displays)} are not set)"
@@ -61,12 +61,7 @@ PICTURE_EVERY = 2  # updates
 
 
 class Viewer(ServedPage["ViewPage"]):
-    """A page to look at, from `open` to `close`; while no browser has it open it draws nothing.
-
-    Args:
-      robot: the arm to draw.
-      over: what the page says at the end.
-    """
+    """A page to look at, from `open` to `close`; it draws nothing while no browser has it open, and says `over`."""
 
     what, update_hz = "view", 10.0
 

@@ -41,13 +41,7 @@ SHARES = ("success", "intervention_rate")  # shown in per cent
 
 
 class ConsolePage(ArmPage):
-    """The widgets; one set for all pages that are open.
-
-    Args:
-      robot: the arm to draw.
-      schedule: when to help.
-      press: takes the command of a button; called in threads of viser.
-    """
+    """The widgets; one set for all pages that are open. `press` takes the command of a button, in threads of viser."""
 
     def __init__(self, robot: RobotSpec, schedule: HelpSchedule, press: Callable[[OperatorCommand], None]) -> None:
         super().__init__(robot)
@@ -121,13 +115,7 @@ class ConsolePage(ArmPage):
 
 
 async def serve_stop(page: web.WebSocketResponse, stop: Callable[[], None], stopped: Callable[[], bool]) -> None:
-    """Serve one page until it is gone.
-
-    Args:
-      page: the open websocket.
-      stop: called at every press.
-      stopped: true while the arm is stopped.
-    """
+    """Serve the websocket of one page until it is gone: `stop` at every press, `stopped` while the arm is stopped."""
     async with sending(page, lambda: {"stopped": stopped()}):
         async for message in page:
             if parsed(message).get("press") == "stop":

@@ -18,13 +18,7 @@ PLACE = Place(port=8071)
 
 
 class WebConsole(ServedPage["ConsolePage"]):
-    """A `robolearn.hil.operator_console.StatusPage`; within ``with`` it is served.
-
-    Args:
-      robot: the arm.
-      schedule: when to help.
-      place: where.
-    """
+    """A `robolearn.hil.operator_console.StatusPage`; within ``with`` it is served."""
 
     what, update_hz = "console", 10.0  # a press is shown at once
 
