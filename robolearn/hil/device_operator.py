@@ -11,23 +11,40 @@ observation of that step: its motion is in the frame of the tcp *before* the act
 
 The first episode waits for START. A device that went silent while it steered, or was unplugged, ends the episode, as
 the safety filter does on an arm, and the next one waits for START.
+
+`opened_device` and `opened_page` open device and console, with their addresses in files beside the outbox.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.teleop import make_device
+from hardware.teleop.browser import Place
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from hardware.teleop.mapping import RobotState, joint_action, resting_opening
 from hardware.teleop.supervised import TakeOver
-from robolearn.core import Interface, Observation
+from hardware.teleop.wrapped import clutched, reconnecting
+from robolearn.core import BadInput, Interface, Observation
+from robolearn.core.machine import searched_before
 from robolearn.core.scene import Scene
-from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
-from robots import RobotSpec
+from robolearn.hil.console import WebConsole
+from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole, PageConsole
+from robolearn.hil.processes import CONSOLE, TELEOP
+from robolearn.io.atomic import write_private
+from robots import ROBOTS, RobotSpec
+
+log = logging.getLogger(__name__)
 
 COMMANDS = {
     EpisodeEvent.SUCCESS: OperatorCommand.SUCCESS,
@@ -185,17 +202,85 @@ class DeviceOperator:
         assert status is not None
         seen = self._seen
         robot = RobotState(seen, self._robot) if "proprio" in seen else None
-        self._device.show(
-            Status(
-                state=state,
-                message=message,
-                episode=status.episode,
-                episodes=0,  # as many as it takes
-                step=status.step,
-                seconds=status.step / self._interface.control_hz,
-                joints=None if robot is None else robot.q,
-                images={k.removeprefix("images."): v for k, v in seen.items() if k.startswith("images.")},
-                opening=float("nan") if robot is None else robot.width,
-                scene=None if self._scene is None else self._scene(),
-            )
+        many, seconds = 0, status.step / self._interface.control_hz  # 0: as many as it takes
+        shown = Status(
+            *(state, message, status.episode, many, status.step, seconds),
+            joints=None if robot is None else robot.q,
+            images={k.removeprefix("images."): v for k, v in seen.items() if k.startswith("images.")},
+            opening=float("nan") if robot is None else robot.width,
+            scene=None if self._scene is None else self._scene(),
         )
+        self._device.show(shown)
+
+
+@contextlib.contextmanager
+def opened_device(
+    name: str, options: Mapping[str, Any], interface: Interface, robot: RobotSpec, folder: Path, *, terminal: bool
+) -> Iterator[Device]:
+    """The device called `name`, open, with a clutch where it has no dead-man, and opened anew where it was unplugged.
+
+    Args:
+      folder: for the address of its page, which only its owner can read.
+      terminal: the device shows the state in the terminal.
+
+    Raises:
+      BadInput: it is not there, or cannot command this arm.
+    """
+    own = dict(options)
+    with contextlib.ExitStack() as stack:
+        if terminal:
+            own["out"] = stack.enter_context(_screen())
+        stack.enter_context(searched_before())
+        device = make_device(name, interface, robot, **own)
+        device.open()
+        stack.callback(device.close)
+        url, notice = getattr(device, "url", ""), getattr(device, "notice", "")
+        if url:
+            stack.enter_context(_noted(folder / TELEOP, url, "your page"))
+            if sys.stderr.isatty():  # not for logs: it has the token
+                print(notice, file=sys.stderr, flush=True)
+        yield reconnecting(clutched(device), device)
+
+
+@contextlib.contextmanager
+def opened_page(
+    port: int | None,
+    folder: Path,
+    interface: Interface,
+    scene: Callable[[], Scene] | None,
+    ending: Callable[[], bool],
+    *,
+    holds: bool = True,
+) -> Iterator[Any]:
+    """The console's page at `port`, or None without one; see `PageConsole`."""
+    if port is None:
+        yield None
+        return
+    robot = ROBOTS.get(interface.embodiment)
+    if robot is None:
+        raise BadInput("--console", got=f"a world with {interface.embodiment}", available=ROBOTS)
+    with WebConsole(robot, place=Place(port=port)) as console, _noted(folder / CONSOLE, console.url, "the console"):
+        yield PageConsole(console, interface, robot.joints, scene, ending, holds)
+
+
+@contextlib.contextmanager
+def _noted(path: Path, url: str, what: str) -> Iterator[None]:
+    """A file with the address of a page, that only its owner can read, while the page is open."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_private(path, url + "\n")
+    log.info("%s is at the address in %s", what, path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _screen() -> Iterator[Any]:
+    """Standard error where that is a terminal, else the terminal that is read."""
+    if sys.stderr.isatty() or not sys.stdin.isatty():
+        yield sys.stderr
+        return
+    # `hil run` sends the output of its processes to files; the operator looks at the terminal.
+    with open(os.open(os.ttyname(sys.stdin.fileno()), os.O_WRONLY | os.O_NOCTTY), "w") as terminal:
+        yield terminal

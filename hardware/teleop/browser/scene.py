@@ -52,13 +52,9 @@ def draw_mesh(server: viser.ViserServer, name: str, mesh: trimesh.Trimesh, rgba:
     """Put `mesh` into the scene of a page under `name`."""
     # Without it, shading would round the rims of cylinders and the edges of boxes.
     mesh = trimesh.graph.smooth_shade(mesh, angle=_EDGE_RAD)
-    return server.scene.add_mesh_simple(
-        name,
-        np.asarray(mesh.vertices, dtype=np.float32),
-        np.asarray(mesh.faces, dtype=np.uint32),
-        color=rgba[:3],
-        opacity=rgba[3] if rgba[3] < 1 else None,
-    )
+    vertices, faces = np.asarray(mesh.vertices, dtype=np.float32), np.asarray(mesh.faces, dtype=np.uint32)
+    opacity = rgba[3] if rgba[3] < 1 else None
+    return server.scene.add_mesh_simple(name, vertices, faces, color=rgba[:3], opacity=opacity)
 
 
 ROOT = "/scene"
@@ -82,29 +78,24 @@ class SceneView:
     def show(self, scene: Scene) -> None:
         """Show it as it is now."""
         with self._server.atomic():
-            if not self._same(scene):
-                self._draw(scene)
+            pairs = zip(self._shapes, scene.shapes, strict=False)
+            if len(self._shapes) != len(scene.shapes) or not all(a is b or a.same(b) for a, b in pairs):
+                self._draw(scene.shapes)
             for node, pose in zip(self._nodes, scene.poses, strict=True):
                 move(node, pose)
 
-    def _same(self, scene: Scene) -> bool:
-        return len(self._shapes) == len(scene.shapes) and all(
-            a is b or a.same(b) for a, b in zip(self._shapes, scene.shapes, strict=True)
-        )
-
-    def _draw(self, scene: Scene) -> None:
+    def _draw(self, shapes: tuple[Shape, ...]) -> None:
         for node in self._nodes:
             node.remove()
-        self._shapes = scene.shapes
-        self._nodes = [draw_mesh(self._server, f"{ROOT}/{s.name}", mesh_of(s), s.rgba) for s in scene.shapes]
+        self._shapes = shapes
+        self._nodes = [draw_mesh(self._server, f"{ROOT}/{s.name}", mesh_of(s), s.rgba) for s in shapes]
 
 
 class ArmView:
     """Draws the arm under ``/arm`` and moves it."""
 
     def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
-        self._server = server
-        self._robot = robot
+        self._server, self._robot = server, robot
         self._model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
         self._data = mujoco.MjData(self._model)
         self._joints = [int(self._model.joint(name).qposadr[0]) for name in robot.joints]
@@ -221,13 +212,10 @@ def _dress(server: viser.ViserServer, view: Viewpoint) -> viser.GridHandle:
     # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
     server.scene.configure_environment_map(None)
     server.scene.configure_default_lights(False)
-    server.scene.add_light_hemisphere(
-        "/sky", sky_color=(255, 255, 255), ground_color=(170, 165, 160), intensity=1.7, wxyz=(0.7071, 0.7071, 0, 0)
-    )
-    server.scene.add_light_directional(
-        "/sun", intensity=2.2, cast_shadow=True, position=(0.3 * size, -1.2 * size, 2.5 * size)
-    )
-    server.initial_camera.look_at = view.look_at
-    server.initial_camera.position = view.position
-    server.initial_camera.fov = view.fov
+    white, ground, upright = (255, 255, 255), (170, 165, 160), (0.7071, 0.7071, 0, 0)
+    server.scene.add_light_hemisphere("/sky", sky_color=white, ground_color=ground, intensity=1.7, wxyz=upright)
+    sun = 0.3 * size, -1.2 * size, 2.5 * size
+    server.scene.add_light_directional("/sun", intensity=2.2, cast_shadow=True, position=sun)
+    camera = server.initial_camera
+    camera.look_at, camera.position, camera.fov = view.look_at, view.position, view.fov
     return server.scene.add_grid("/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5)

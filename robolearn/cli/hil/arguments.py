@@ -121,8 +121,8 @@ class ActorArguments(WorldArguments):
     """Device of the policy: auto, cpu, cuda or cuda:<i>."""
 
     def opened_device(self, interface: Interface, robot: Any) -> Any:
-        """See `robolearn.hil.devices.opened_device`."""
-        from robolearn.hil.devices import opened_device
+        """See `robolearn.hil.device_operator.opened_device`."""
+        from robolearn.hil.device_operator import opened_device
 
         options = device_options(self.teleop, teleop_values(self))
         return opened_device(self.teleop, options, interface, robot, self.out, terminal=self.screen)

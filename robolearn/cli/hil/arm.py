@@ -71,7 +71,7 @@ def station_of(robot: str, task: str, needed: Interface) -> Contract:
 def people(actor: ActorArguments, contract: Contract, base: ChunkPolicy) -> Iterator[tuple[Any, Any]]:
     """(the person's device, the console or None), open."""
     from robolearn.hil.arm import observed
-    from robolearn.hil.devices import opened_page
+    from robolearn.hil.device_operator import opened_page
 
     page = opened_page(actor.console, actor.out, observed(contract, base), None, lambda: False, holds=False)
     with actor.opened_device(contract.interface, contract.robot) as device, page as console:

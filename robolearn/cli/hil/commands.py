@@ -171,8 +171,7 @@ class HilActor(ActorArguments):
     @contextlib.contextmanager
     def _people(self, env: Any, stop: Callable[[], bool]) -> Iterator[tuple[Any, Any]]:
         """(console, person with a device), each or None."""
-        from robolearn.hil.device_operator import DeviceOperator
-        from robolearn.hil.devices import opened_page
+        from robolearn.hil.device_operator import DeviceOperator, opened_page
         from robots import ROBOTS
 
         with opened_page(self.console, self.out, env.interface, getattr(env, "scene", None), stop) as page:
