@@ -39,11 +39,6 @@ class ConnectionLimits:
         # The socket of a connection → its origin, and the timer that will cut it.
         self._open: dict[object, tuple[str, asyncio.TimerHandle | None]] = {}
 
-    @property
-    def open(self) -> int:
-        """Connections that are counted."""
-        return len(self._open)
-
     def guard(self, protocol: asyncio.Protocol, tls: ssl.SSLContext | None = None) -> asyncio.Protocol:
         """`protocol`, under these limits; for a server that leaves TLS to it."""
         return _Guarded(self, protocol, tls)

@@ -115,11 +115,6 @@ class ArmView:
             for body, frame in self._frames.items():
                 move(frame, np.concatenate([self._data.xpos[body], self._data.xquat[body]]))
 
-    def pose(self, body: str) -> tuple[Array, Array]:
-        """Pose of a drawn body: (3,) [m] and (4,) wxyz."""
-        i = self._model.body(body).id
-        return self._data.xpos[i].copy(), self._data.xquat[i].copy()
-
     def _draw(self, body: int) -> None:
         parts: dict[Rgba, list[trimesh.Trimesh]] = {}
         for geom in visible_geoms(self._model, [body]):
@@ -166,18 +161,6 @@ class Viewpoint:
         far = size * max(1.0, 0.65 / max(aspect, 0.2))
         x, y, z = 0.6 * size, 0.0, 0.5 * size - 0.6 * (far - size)  # a phone's panel covers the lower part
         return Viewpoint(size, (x + 1.6 * far, y - 2.2 * far, z + 1.0 * far), (x, y, z), 0.75, 0.3 * far)
-
-    def project(self, point: Array, window: tuple[int, int]) -> tuple[float, float]:
-        """Pixel of a point (3,) [m] in a window of (width, height) [px]."""
-        eye = np.array(self.position)
-        forward = np.array(self.look_at) - eye
-        forward /= np.linalg.norm(forward)
-        right = np.cross(forward, [0.0, 0.0, 1.0])
-        right /= np.linalg.norm(right)
-        ray = np.asarray(point) - eye
-        # x = w/2 + f r·p / d·p,  y = h/2 − f u·p / d·p,  f = h / (2 tan(fov/2))
-        f = 0.5 * window[1] / np.tan(0.5 * self.fov) / (forward @ ray)
-        return 0.5 * window[0] + f * (right @ ray), 0.5 * window[1] - f * (np.cross(right, forward) @ ray)
 
 
 class Stage:

@@ -342,7 +342,7 @@ class Hands:
         direction = rotation[:, AXES[axis]]
         grasp = position + 0.9 * self.view.gizmo * direction  # the arrow's head; the arcs cross its shaft
         way = [grasp + share * distance * direction for share in np.linspace(0.0, 1.0, steps)]
-        points = [self.view.project(point, self.tab.size) for point in way]
+        points = [project(self.view, point, self.tab.size) for point in way]
         if not all(0 <= x < self.tab.size[0] and 0 <= y < self.tab.size[1] for x, y in points):
             raise RuntimeError(f"the arrow of {axis} is outside the window: {points[0]} to {points[-1]}")
         self.tab.path(points)
@@ -369,3 +369,16 @@ class Hands:
         for axis, distance in zip("xyz", rotation.T @ np.asarray(offset, dtype=np.float64), strict=True):
             if not math.isclose(distance, 0.0, abs_tol=1e-4):
                 self.drag(axis, float(distance))
+
+
+def project(view: Viewpoint, point: np.ndarray, window: tuple[int, int]) -> tuple[float, float]:
+    """Pixel of a point (3,) [m] in a window of (width, height) [px]."""
+    eye = np.array(view.position)
+    forward = np.array(view.look_at) - eye
+    forward /= np.linalg.norm(forward)
+    right = np.cross(forward, [0.0, 0.0, 1.0])
+    right /= np.linalg.norm(right)
+    ray = np.asarray(point) - eye
+    # x = w/2 + f r·p / d·p,  y = h/2 − f u·p / d·p,  f = h / (2 tan(fov/2))
+    f = 0.5 * window[1] / np.tan(0.5 * view.fov) / (forward @ ray)
+    return 0.5 * window[0] + f * (right @ ray), 0.5 * window[1] - f * (np.cross(right, forward) @ ray)

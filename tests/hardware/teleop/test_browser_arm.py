@@ -8,6 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 import viser
+from browser_driver import project
 
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.page import Page, mosaic
@@ -34,7 +35,7 @@ def test_bodies_go_where_the_chain_goes(page: Page, name: str) -> None:
     for _ in range(5):
         q = rng.uniform(robot.lower, robot.upper)
         view.move(q, 0.5)
-        at, wxyz = view.pose(body)
+        at, wxyz = view._data.body(body).xpos, view._data.body(body).xquat
         tcp = at + quat_to_matrix(wxyz) @ site.pos
         assert np.allclose(tcp, robot.chain.forward(q[None])[0][0], atol=1e-9)
     frames = [h for h in view._frames.values() if isinstance(h, viser.FrameHandle)]
@@ -76,14 +77,14 @@ def test_meshes_have_the_size_of_their_geoms() -> None:
 
 def test_projection_agrees_with_a_camera_matrix() -> None:
     view = Viewpoint.of(ROBOTS["panda"])
-    assert view.project(np.array(view.look_at), (800, 600)) == pytest.approx((400, 300))
+    assert project(view, np.array(view.look_at), (800, 600)) == pytest.approx((400, 300))
     # A point a little above the middle of the picture appears fov/2-wise above it, and straight above.
     eye, middle = np.array(view.position), np.array(view.look_at)
     far = np.linalg.norm(middle - eye)
     right = np.cross((middle - eye) / far, [0, 0, 1])
     up = np.cross(right / np.linalg.norm(right), (middle - eye) / far)
     top = middle + up * far * np.tan(0.5 * view.fov)
-    assert view.project(top, (800, 600)) == pytest.approx((400, 0), abs=1e-6)
+    assert project(view, top, (800, 600)) == pytest.approx((400, 0), abs=1e-6)
 
 
 def test_pictures_of_any_size_fit_the_page() -> None:
