@@ -106,7 +106,7 @@ class EpisodeLifecycle:
             return []
         if self.recording and self.wanted <= 0:
             return self.end("nothing left to record")
-        return self._wait("press START")
+        return self._enter(Phase.WAITING, "press START")
 
     def handle(self, event: EpisodeEvent) -> list[EpisodeCommand]:
         """An event of the operator; one that makes no sense now is ignored, with a `message`."""
@@ -132,9 +132,8 @@ class EpisodeLifecycle:
         if self.phase is not Phase.PREPARING:
             return [EpisodeCommand.DISARM]  # the operator has discarded it meanwhile
         if self.placing:
-            self.phase = Phase.READY
-            self.message = "put the arm in its place, then START records" if self.recording else "the arm follows you"
-            return []
+            message = "put the arm in its place, then START records" if self.recording else "the arm follows you"
+            return self._enter(Phase.READY, message)
         return self._begin()
 
     def put_off(self, why: str) -> list[EpisodeCommand]:
@@ -142,16 +141,13 @@ class EpisodeLifecycle:
         if self.phase is not Phase.RECORDING:
             return []
         message = f"{why}. START tries again"
-        if self.placing:
-            self.phase, self.message = Phase.READY, message
-            return []
-        return [EpisodeCommand.DISARM, *self._wait(message)]
+        return self._enter(Phase.READY, message) if self.placing else self._rest(message)
 
     def refused(self, why: str) -> list[EpisodeCommand]:
         """The arm cannot be armed."""
         if self.phase is not Phase.PREPARING:
             return []
-        return [EpisodeCommand.DISARM, *self._wait(f"{why}. START tries again"), *self._vain(why)]
+        return [*self._rest(f"{why}. START tries again"), *self._vain(why)]
 
     def stopped(self, why: str) -> list[EpisodeCommand]:
         """The safety filter stopped the arm, or what the recording observes is not valid any more."""
@@ -160,7 +156,7 @@ class EpisodeLifecycle:
         self._start = False  # asked for before the stop: nothing arms itself again
         drop = self._drop()
         what = f"episode {self.number + 1} dropped: " if drop else ""
-        commands = [*drop, EpisodeCommand.DISARM, *self._wait(f"{what}{why}. START goes on")]
+        commands = [*drop, *self._rest(f"{what}{why}. START goes on")]
         return [*commands, *self._vain(why)] if drop else commands
 
     def judged(self, verdict: OperatorVerdict) -> list[EpisodeCommand]:
@@ -194,9 +190,7 @@ class EpisodeLifecycle:
         """Nothing more is recorded; a running episode is dropped."""
         if self.phase is Phase.ENDED:
             return []
-        drop = self._drop()
-        self.phase, self.message = Phase.ENDED, message
-        return [*drop, EpisodeCommand.DISARM, EpisodeCommand.END]
+        return [*self._drop(), *self._enter(Phase.ENDED, message, EpisodeCommand.DISARM, EpisodeCommand.END)]
 
     # --- ways ------------------------------------------------------------------------------------------------
 
@@ -204,8 +198,7 @@ class EpisodeLifecycle:
         if self.phase in (Phase.WAITING, Phase.READY) and self.saving:
             self._start = True
         elif self.phase is Phase.WAITING:
-            self.phase, self.message = Phase.PREPARING, "preparing"
-            return [EpisodeCommand.PREPARE]
+            return self._enter(Phase.PREPARING, "preparing", EpisodeCommand.PREPARE)
         elif self.phase is Phase.READY and self.recording:
             return self._begin()
         elif self.phase is Phase.RECORDING:
@@ -213,8 +206,7 @@ class EpisodeLifecycle:
         return []
 
     def _begin(self) -> list[EpisodeCommand]:
-        self.phase, self.message = Phase.RECORDING, f"recording episode {self.number + 1}"
-        return [EpisodeCommand.BEGIN]
+        return self._enter(Phase.RECORDING, f"recording episode {self.number + 1}", EpisodeCommand.BEGIN)
 
     def _drop(self) -> list[EpisodeCommand]:
         """Drop the running episode, where there is one."""
@@ -228,25 +220,27 @@ class EpisodeLifecycle:
         if self.phase is Phase.WAITING:
             return []
         drop = self._drop()
-        return [*drop, EpisodeCommand.DISARM, *self._wait("discarded. START begins anew" if drop else "press START")]
+        return [*drop, *self._rest("discarded. START begins anew" if drop else "press START")]
 
     def _redo(self) -> list[EpisodeCommand]:
         drop = self._drop()
         if self.placing:
             return [*drop, *self._between("dropped")]
         self._start = True  # as soon as it is dropped
-        return [*drop, EpisodeCommand.DISARM, *self._wait("once more")]
+        return [*drop, *self._rest("once more")]
 
     def _between(self, word: str) -> list[EpisodeCommand]:
         """After an episode, as armed as the arm stays."""
         if self.placing:
-            self.phase, self.message = Phase.READY, f"{word}. Put everything in its place, then START records"
-            return []
-        return [EpisodeCommand.DISARM, *self._wait(f"{word}. START begins the next")]
+            return self._enter(Phase.READY, f"{word}. Put everything in its place, then START records")
+        return self._rest(f"{word}. START begins the next")
 
-    def _wait(self, message: str) -> list[EpisodeCommand]:
-        self.phase, self.message = Phase.WAITING, message
-        return []
+    def _rest(self, message: str) -> list[EpisodeCommand]:
+        return self._enter(Phase.WAITING, message, EpisodeCommand.DISARM)
+
+    def _enter(self, phase: Phase, message: str, *commands: EpisodeCommand) -> list[EpisodeCommand]:
+        self.phase, self.message = phase, message
+        return [*commands]
 
     def _vain(self, why: str) -> list[EpisodeCommand]:
         self._in_vain += 1
