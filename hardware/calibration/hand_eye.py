@@ -109,7 +109,7 @@ def calibrate(views: Sequence[BoardView], lens: Intrinsics, parent: str) -> Cali
     boards = [_board_in_camera(view, lens) for view in views]
     camera = _closed_form(hands, boards)
     found = np.array([hand @ camera @ seen for hand, seen in zip(hands, boards, strict=True)])
-    board = _pose(_rotation(found).mean(), found[:, :3, 3].mean(0))
+    board = pose_matrix(_rotation(found).mean().as_matrix(), found[:, :3, 3].mean(0))
     camera, board, rms, deviation, _ = _refine(views, hands, lens, camera, board, scaled=False)
     mm, degrees = 1e3 * float(np.linalg.norm(deviation[3:6])), math.degrees(float(np.linalg.norm(deviation[:3])))
     if rms > FAR_PX:
@@ -168,7 +168,7 @@ def _closed_form(hands: Sequence[Array], boards: Sequence[Array]) -> Array:
     a, b = np.linalg.inv(hand[second]) @ hand[first], board[second] @ np.linalg.inv(board[first])
     turn, _ = Rotation.align_vectors(_rotation(a).as_rotvec(), _rotation(b).as_rotvec())
     left, right = a[:, :3, :3] - np.eye(3), turn.apply(b[:, :3, 3]) - a[:, :3, 3]
-    return _pose(turn, np.linalg.lstsq(left.reshape(-1, 3), right.ravel(), rcond=None)[0])
+    return pose_matrix(turn.as_matrix(), np.linalg.lstsq(left.reshape(-1, 3), right.ravel(), rcond=None)[0])
 
 
 def _refine(
@@ -200,15 +200,16 @@ def _refine(
     return _matrix(done.x[:6]), _matrix(done.x[6:12]), rms, np.concatenate([deviation[:6], deviation[12:]]), scale
 
 
-def _pose(rotation: Rotation, place: Array) -> Array:
+def pose_matrix(rotation: Array, place: Array) -> Array:
+    """(4, 4) of a rotation (3, 3) and a position (3,)."""
     out = np.eye(4)
-    out[:3, :3], out[:3, 3] = rotation.as_matrix(), place
+    out[:3, :3], out[:3, 3] = rotation, place
     return out
 
 
 def _matrix(vector: Array) -> Array:
     """(4, 4) of a rotation vector and a position, (6,)."""
-    return _pose(Rotation.from_rotvec(vector[:3]), vector[3:])
+    return pose_matrix(Rotation.from_rotvec(vector[:3]).as_matrix(), vector[3:])
 
 
 def _vector(pose: Array) -> Array:

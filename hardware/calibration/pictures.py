@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError
 
 from hardware.calibration.board import Board
-from hardware.calibration.hand_eye import BoardView
+from hardware.calibration.hand_eye import BoardView, pose_matrix
 from robolearn.core import BadInput
 from robots.spec import RobotSpec
+from robots.stations.values import bad_input
 
 SHOTS = "shots.json"
 
@@ -68,11 +69,8 @@ def read_shots(folder: Path, joints: Sequence[str]) -> list[Shot]:
     try:
         listed = _Shots.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise BadInput(f"{path}: {where}", got=str(first["input"])[:60], expected=first["msg"]) from error
-    missing = [joint for joint in joints if joint not in listed.joints]
-    if missing:
+        raise bad_input(error, str(path)) from error
+    if missing := [joint for joint in joints if joint not in listed.joints]:
         raise BadInput(f"{path}: joints", got=f"no {missing[0]}", available=listed.joints)
     order = [listed.joints.index(joint) for joint in joints]
     shots = []
@@ -100,7 +98,5 @@ def views_of(shots: Sequence[Shot], board: Board, robot: RobotSpec) -> list[Boar
     for shot in shots:
         if (seen := board.detect(shot.picture)) is not None:
             pos, rot = robot.flange_chain.forward(np.array([shot.positions]))
-            flange = np.eye(4)
-            flange[:3, :3], flange[:3, 3] = rot[0], pos[0]
-            views.append(BoardView(flange, *seen))
+            views.append(BoardView(pose_matrix(rot[0], pos[0]), *seen))
     return views

@@ -34,7 +34,6 @@ __all__ = [
     "Sample",
     "Status",
     "TeleopConfig",
-    "find_teleoperator",
     "make_device",
     "people",
     "teleop_flags",
@@ -59,13 +58,6 @@ def teleop_flags() -> dict[str, Flag]:
     return made
 
 
-def find_teleoperator(name: str, what: str = "teleoperation device") -> type[TeleopConfig]:
-    """The config called `name`; raises `BadInput`, about `what`, where there is none."""
-    if name not in TELEOPERATORS:
-        raise BadInput(what, got=name, available=TELEOPERATORS)
-    return TELEOPERATORS[name]
-
-
 def make_device(
     name: str, interface: Interface, robot: RobotSpec, *, log: str | Path | None = None, **options: Any
 ) -> Device:
@@ -78,7 +70,9 @@ def make_device(
     Raises:
       BadInput: there is no such device, or it cannot command this kind of action.
     """
-    config = find_teleoperator(name)
+    config = TELEOPERATORS.get(name)
+    if config is None:
+        raise BadInput("teleoperation device", got=name, available=TELEOPERATORS)
     settings = {one.name: options.pop(one.name) for one in fields(config) if one.name in options}
     device = config(**settings).build(interface, robot, **options)
     return device if log is None else Logged(device, interface, log)

@@ -142,10 +142,9 @@ def _fetch(host: str, port: int, key: str) -> str:
 
 def _qr(url: str) -> str:
     """A QR code of half blocks, or nothing without the library."""
-    try:
-        import segno
-    except ImportError:
-        return ""
     out = io.StringIO()
-    segno.make(url, error="l", micro=False).terminal(out=out, border=2, compact=True)
+    with contextlib.suppress(ImportError):
+        import segno
+
+        segno.make(url, error="l", micro=False).terminal(out=out, border=2, compact=True)
     return out.getvalue()
