@@ -24,9 +24,11 @@ class Writer(Protocol):
     @property
     def add(self) -> Callable[..., None]:
         """Takes one step of the running episode, as `EpisodeWriter.add` does; never waits."""
+        ...
 
     def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
         """Store the running episode; its number."""
+        ...
 
     def discard(self) -> None:
         """Drop the running episode."""
@@ -88,6 +90,7 @@ class Storage(Protocol):
 
     def pending(self) -> int:
         """Jobs that are not begun."""
+        ...
 
 
 def attempt(job: Job, ends: bool) -> list[Outcome]:

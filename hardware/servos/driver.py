@@ -55,6 +55,7 @@ class ServoBus(Protocol):
 
     def read(self) -> Array:
         """(n,) where they are. Raises `OSError`."""
+        ...
 
     def write(self, goal: Array) -> None:
         """Set (n,) goals. Raises `OSError`."""

@@ -29,12 +29,14 @@ class Call(Protocol):
 
     def ready(self) -> bool:
         """True if the service is there."""
+        ...
 
     def send(self) -> None:
         """Send the request."""
 
     def answer(self) -> tuple[bool, str] | None:
         """Success and message of the answer; None before the answer."""
+        ...
 
     def cancel(self) -> None:
         """Its answer is not waited for any more."""
@@ -57,6 +59,7 @@ class Report(Protocol):
     @property
     def arming(self) -> str:
         """Number of this arming, empty unless armed."""
+        ...
 
 
 class ArmLink(Protocol):
@@ -64,6 +67,7 @@ class ArmLink(Protocol):
 
     def connected(self) -> bool:
         """True if its services are there and it receives the dead-man's switch."""
+        ...
 
     def send_target(self, positions: NDArray[np.float64], stamp_ns: int) -> None:
         """One set-point per joint [rad] and the gripper's opening [m]."""
@@ -73,6 +77,7 @@ class ArmLink(Protocol):
 
     def observed_ns(self) -> int:
         """Stamp of the newest joint state [ns]."""
+        ...
 
     def arm(self) -> Call: ...
 

@@ -121,6 +121,7 @@ class Device(Protocol):
         Args:
           observation: feature → (…) of the one arm, without a world axis; None before the first one.
         """
+        ...
 
     def prepared(self) -> None:
         """The arm was put in its place and armed: what the device has stored of it may not hold any more.

@@ -152,7 +152,8 @@ class SpaceMouse(AxisDevice):
 
     def _read(self) -> tuple[dict[str, float], int, int]:
         """Axes in [-1, 1], and how often the left and the right button went down since the last call."""
-        axes, downs = dict.fromkeys(MOTIONS, 0.0), [0, 0]
+        axes: dict[str, float] = dict.fromkeys(MOTIONS, 0.0)
+        downs = [0, 0]
         if self._mouse is None or self._handle is None or not self._watchdog.alive(must_speak=False):
             return axes, 0, 0
         try:
