@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hardware.teleop.device import TeleopConfig, flag
 from robolearn.core.errors import BadInput
@@ -16,7 +16,7 @@ from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
     from hardware.teleop.browser.device import Browser
-    from hardware.teleop.browser.guarded_viser import GuardedViser
+    from hardware.teleop.browser.page import ArmPage
     from robots import RobotSpec
 
 log = logging.getLogger(__name__)
@@ -70,13 +70,7 @@ class BrowserConfig(TeleopConfig, Place):
         return Browser(interface, robot, self)
 
 
-class GuardedPage(Protocol):
-    """Content of a page; `guarded` serves it."""
-
-    guarded: GuardedViser
-
-
-P = TypeVar("P", bound=GuardedPage)
+P = TypeVar("P", bound="ArmPage")
 
 
 class ServedPage(Generic[P]):

@@ -34,24 +34,6 @@ LARGE_CELL = (480, 640)  # and at most, where a page shows it large
 ORDER = 100.0  # on the panel
 
 
-class Pictures:
-    """One image with all of them on the panel of `server`."""
-
-    def __init__(self, server: viser.ViserServer) -> None:
-        self._server = server
-        self._handle: viser.GuiImageHandle | None = None
-
-    def show(self, images: Mapping[str, NDArray[np.uint8]], *, large: bool = False) -> None:
-        """Show (H, W, 3) pictures; `large`: as they were taken."""
-        if not images:
-            return
-        label, picture = " · ".join(images), mosaic(list(images.values()), large=large)
-        if self._handle is None:
-            self._handle = self._server.gui.add_image(picture, label=label, format="jpeg", order=ORDER)
-        else:
-            self._handle.label, self._handle.image = label, picture
-
-
 def mosaic(images: Sequence[NDArray[np.uint8]], *, large: bool = False) -> NDArray[np.uint8]:
     """(H, W, 3) pictures of any size, one or two in a row, each as large as its cell allows.
 
@@ -85,7 +67,18 @@ class ArmPage:
         self.guarded = GuardedViser()
         self._server, self._robot = self.guarded.server, robot
         self._server.gui.configure_theme(show_logo=False, show_share_button=False, control_width=width)
-        self._stage, self._pictures = Stage(self._server, robot), Pictures(self._server)
+        self._stage = Stage(self._server, robot)
+        self._picture: viser.GuiImageHandle | None = None
+
+    def _show_pictures(self, images: Mapping[str, NDArray[np.uint8]], *, large: bool = False) -> None:
+        """Show (H, W, 3) pictures, all in one image on the panel; `large`: as they were taken."""
+        if not images:
+            return
+        label, picture = " · ".join(images), mosaic(list(images.values()), large=large)
+        if self._picture is None:
+            self._picture = self._server.gui.add_image(picture, label=label, format="jpeg", order=ORDER)
+        else:
+            self._picture.label, self._picture.image = label, picture
 
 
 class Page(ArmPage):
@@ -118,7 +111,7 @@ class Page(ArmPage):
         for client in clients:
             client.update(client.id == self._arbiter.controller, target, opening, moves)
         if status is not None and self._updates % IMAGE_EVERY == 0:
-            self._pictures.show(status.images, large=self._arbiter.enlarged)
+            self._show_pictures(status.images, large=self._arbiter.enlarged)
         self._updates += 1
 
     # ---------------------------------------------------------------------------------------------------------
@@ -194,7 +187,7 @@ class ViewPage(ArmPage):
             self._stage.show(status.joints, status.opening, status.scene)
         self._line.content = line(status)
         if pictures:
-            self._pictures.show(status.images, large=True)
+            self._show_pictures(status.images, large=True)
 
 
 def line(status: Status) -> str:

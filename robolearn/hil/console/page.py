@@ -74,7 +74,7 @@ class ConsolePage(ArmPage):
             return
         if status.joints is not None:
             self._stage.show(status.joints, status.opening, status.scene)
-        self._pictures.show(status.images, large=True)
+        self._show_pictures(status.images, large=True)
         if status.metrics is not None and self._curves.add(status.metrics):
             self._draw_curves()
 
