@@ -78,8 +78,7 @@ class Recording(Teleoperation):
     ) -> None:
         give_up = GIVE_UP if session.judged else 0
         episodes = EpisodeLifecycle(session.episodes, session.first, placing=not session.simulated, give_up=give_up)
-        features = tuple(session.interface.observation)
-        super().__init__(session.contract, features, session.device, episodes, link, observer, clock=clock)
+        super().__init__(session.device, episodes, link, observer, clock)
         self.session = session
         self.store_s: list[float] = []
         self._storage, self._sim_reset, self._wall = storage, sim_reset, wall

@@ -92,7 +92,7 @@ class TeleopNode(Node):
         contract = self.station()
         self.device = self._make_device(contract, self.value("device"))
         observer = Observer(contract, ("proprio",))
-        return Teleoperation(contract, ("proprio",), self.device, EpisodeLifecycle(0, recording=False), self, observer)
+        return Teleoperation(self.device, EpisodeLifecycle(0, recording=False), self, observer)
 
     @property
     def report(self) -> SafetyReport | None:

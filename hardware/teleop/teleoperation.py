@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Generator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ from hardware.safety.states import SafetyState
 from hardware.teleop.arm_link import ArmLink, ArmRefused, Call, Report, Steps, finished
 from hardware.teleop.device import RECORDING, WAITING, Clock, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError
-from robots.stations import Contract
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +39,10 @@ class Teleoperation:
     """An operator moves the arm. One thread calls it, but for `shown`.
 
     Args:
-      contract: the station.
-      features: to observe.
       device: open.
       episodes: to lead it through.
       link: to the safety node.
-      observer: of the features; fed by whoever receives messages.
-      clock: steady time [s].
+      observer: of the station's features; fed by whoever receives messages.
 
     Attributes:
       report: the newest of the safety node, or None.
@@ -60,12 +56,17 @@ class Teleoperation:
     """
 
     def __init__(
-        self, contract: Contract, features: Collection[str], device: Device, episodes: EpisodeLifecycle,
-        link: ArmLink, observer: Observer, *, clock: Clock = time.monotonic,
-    ) -> None:  # fmt: skip
-        self.contract, self.features, self.clock = contract, tuple(features), clock
+        self,
+        device: Device,
+        episodes: EpisodeLifecycle,
+        link: ArmLink,
+        observer: Observer,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self.contract, self.features = observer.contract, observer.features
         self.device, self.episodes, self.link, self.observer = device, episodes, link, observer
-        self.set_points = SetPoints(contract)
+        self.clock = clock
+        self.set_points = SetPoints(self.contract)
         self.report: Report | None = None
         self.sample = Sample(None, False, (), 0.0)
         self.problem = "nothing heard yet"  # with what is observed
@@ -74,7 +75,7 @@ class Teleoperation:
         self.error: RobolearnError | None = None
         self.on_change: Callable[[], None] = lambda: None
         self.shown = self._seen = ""  # _seen: what was shown when START was pressed
-        self._period = 1.0 / contract.control_hz
+        self._period = 1.0 / self.contract.control_hz
         self._due = self._begun = 0.0  # the next control step, the episode
         self._silence, self._silent = Silence(clock), ""  # of the safety node, and in words
         self._arming = ""  # which arming this session has asked for

@@ -187,9 +187,8 @@ class RecordingRig:
                 session, self, self.observer, self.shelf, sim_reset=self._never, clock=clock, wall=wall
             )
         else:
-            features = tuple(CONTRACT.interface.observation)
             episodes = EpisodeLifecycle(0, recording=False)
-            self.logic = Teleoperation(CONTRACT, features, self.hand, episodes, self, self.observer, clock=clock)
+            self.logic = Teleoperation(self.hand, episodes, self, self.observer, clock)
 
     # --- the link ----------------------------------------------------------------------------------------------
 
