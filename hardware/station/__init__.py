@@ -4,12 +4,5 @@ from hardware.station.findings import check_station
 from hardware.station.seen import Endpoint, Finding, JointSample, LensSample, PictureSample, SeenStation, SeenTopic
 
 __all__ = [
-    "Endpoint",
-    "Finding",
-    "JointSample",
-    "LensSample",
-    "PictureSample",
-    "SeenStation",
-    "SeenTopic",
-    "check_station",
-]
+    "Endpoint", "Finding", "JointSample", "LensSample", "PictureSample", "SeenStation", "SeenTopic", "check_station",
+]  # fmt: skip

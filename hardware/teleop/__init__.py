@@ -28,16 +28,9 @@ SORTS = (KeyboardConfig, GamepadConfig, SpaceMouseConfig, BrowserConfig, LeaderC
 TELEOPERATORS: dict[str, type[TeleopConfig]] = {config.name: config for config in SORTS}
 
 __all__ = [
-    "TELEOPERATORS",
-    "Device",
-    "EpisodeEvent",
-    "Sample",
-    "Status",
-    "TeleopConfig",
-    "make_device",
-    "people",
+    "TELEOPERATORS", "Device", "EpisodeEvent", "Sample", "Status", "TeleopConfig", "make_device", "people",
     "teleop_flags",
-]
+]  # fmt: skip
 
 
 def people() -> tuple[str, ...]:

@@ -44,13 +44,9 @@ HELP = (
 )
 
 # Sticks are positive to the right and towards the operator; the base's x is forward, y left, z up.
-STICKS = {
-    "x": Axis("left_y", -1.0),
-    "y": Axis("left_x", -1.0),
-    "z": Axis("right_y", -1.0),
-    "yaw": Axis("right_x", -1.0),
-}
-CONFIG = MappingConfig(axes=STICKS | {"pitch": Axis("dpad_y", -0.5), "roll": Axis("dpad_x", 0.5)})
+STICKS = {"x": "left_y", "y": "left_x", "z": "right_y", "yaw": "right_x"}
+PAD = {"pitch": Axis("dpad_y", -0.5), "roll": Axis("dpad_x", 0.5)}
+CONFIG = MappingConfig(axes={motion: Axis(stick, -1.0) for motion, stick in STICKS.items()} | PAD)
 
 # A thumb that holds a stick trembles, and every tremble is an event. A stick against its end, or the pad held down, may
 # be silent although a person holds it: then the arm rests until something on the pad moves.

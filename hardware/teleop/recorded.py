@@ -33,13 +33,8 @@ VERSION = 1
 
 
 def _header(device: str, interface: Interface) -> dict[str, Any]:
-    return {
-        "robolearn_device_log": VERSION,
-        "device": device,
-        "embodiment": interface.embodiment,
-        "action_kind": interface.action_kind,
-        "action": interface.action.size,
-    }
+    action = {"action_kind": interface.action_kind, "action": interface.action.size}
+    return {"robolearn_device_log": VERSION, "device": device, "embodiment": interface.embodiment, **action}
 
 
 class Logged(Wrapped):

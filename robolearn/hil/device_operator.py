@@ -47,12 +47,10 @@ from robots import ROBOTS, RobotSpec
 log = logging.getLogger(__name__)
 
 COMMANDS = {
-    EpisodeEvent.SUCCESS: OperatorCommand.SUCCESS,
-    EpisodeEvent.FAILURE: OperatorCommand.FAILURE,
-    EpisodeEvent.DISCARD: OperatorCommand.RETURN,
-    EpisodeEvent.REDO: OperatorCommand.RETURN,
+    EpisodeEvent.SUCCESS: OperatorCommand.SUCCESS, EpisodeEvent.FAILURE: OperatorCommand.FAILURE,
+    EpisodeEvent.DISCARD: OperatorCommand.RETURN, EpisodeEvent.REDO: OperatorCommand.RETURN,
     EpisodeEvent.QUIT: OperatorCommand.QUIT,
-}
+}  # fmt: skip
 POLL_S = 0.05  # between two samples of a device while START is awaited
 SHOW_EVERY = 2  # control steps between two displays: 10 Hz
 WATCHING = "the policy moves the arm"
@@ -142,8 +140,6 @@ class DeviceOperator:
             return commands
         self._message, self._waits = sample.note or "the device was lost", True
         return [*commands, OperatorCommand.RETURN]
-
-    # ------------------------------------------------------------------------------------------------------------
 
     @property
     def _gone(self) -> str:

@@ -23,13 +23,14 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp import WSMsgType, web
 
+from hardware.teleop.browser import Place
 from hardware.teleop.browser.access import SERVER, Access, is_loopback, response
 from hardware.teleop.browser.connection_limits import HEADER, ConnectionLimits
 from robolearn.core.errors import BadInput
 
 log = logging.getLogger(__name__)
 
-Talk = Callable[[web.WebSocketResponse], Awaitable[None]]
+Talks = Mapping[str, Callable[[web.WebSocketResponse], Awaitable[None]]]
 
 LONGEST = 1 << 20  # [bytes] of a message from a browser; viser's own are a few hundred
 LINE = 8192  # [bytes] of the request line, and of one header
@@ -46,7 +47,7 @@ class AuthProxy:
     Args:
       page: the HTML of the page.
       behind: host, port and key of viser.
-      host, port: where to listen; port 0 takes any that is free.
+      place: where to listen.
       tls: None on loopback alone.
       sockets: path → server of an open websocket there, in the proxy's thread; all others are viser's.
 
@@ -58,20 +59,14 @@ class AuthProxy:
     """
 
     def __init__(
-        self,
-        page: str,
-        behind: tuple[str, int, str],
-        *,
-        host: str,
-        port: int,
-        tls: ssl.SSLContext | None,
-        sockets: Mapping[str, Talk],
+        self, page: str, behind: tuple[str, int, str], place: Place, tls: ssl.SSLContext | None, sockets: Talks
     ) -> None:
-        if tls is None and not is_loopback(host):
-            raise BadInput("page", got=f"host {host} without TLS", expected="TLS wherever others can reach it")
-        self.access = Access(host, tls=tls is not None, page=page.encode(), sockets=("/", *sockets))
+        self._host, self.port = place.host, place.port
+        if tls is None and not is_loopback(place.host):
+            raise BadInput("page", got=f"host {place.host} without TLS", expected="TLS wherever others can reach it")
+        self.access = Access(place.host, tls=tls is not None, page=page.encode(), sockets=("/", *sockets))
         self._limits = ConnectionLimits(CONNECTIONS, OF_ONE, PATIENCE_S)
-        self._behind, self._host, self.port, self._tls, self._talks = behind, host, port, tls, dict(sockets)
+        self._behind, self._tls, self._talks = behind, tls, dict(sockets)
         self._sockets: set[web.WebSocketResponse] = set()
         self._thread: threading.Thread | None = None
         self._stop: Callable[[], object] = lambda: None
@@ -145,13 +140,9 @@ class AuthProxy:
     async def _talk(self, request: web.BaseRequest) -> web.WebSocketResponse:
         """Serve a websocket until either side ends it."""
         offered = ",".join(request.headers.getall("Sec-WebSocket-Protocol", [])).split(",")
-        socket = web.WebSocketResponse(
-            protocols=[name.strip() for name in offered if name.strip().startswith("viser-v")],
-            timeout=1.0,
-            heartbeat=PING_S,
-            compress=False,
-            max_msg_size=LONGEST,
-        )
+        protocols = [name.strip() for name in offered if name.strip().startswith("viser-v")]
+        options: dict[str, Any] = {"timeout": 1.0, "heartbeat": PING_S, "compress": False, "max_msg_size": LONGEST}
+        socket = web.WebSocketResponse(protocols=protocols, **options)
         socket.headers.update(SERVER)
         await socket.prepare(request)
         path = urlsplit(request.raw_path).path

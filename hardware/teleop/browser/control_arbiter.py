@@ -246,8 +246,6 @@ class ControlArbiter:
         with self._lock:
             return self._target, self._opening, self._moved
 
-    # -----------------------------------------------------------------------------------------------------------
-
     def _hand_to(self, client: int) -> None:
         self.controller, self._note = client, "the dead-man is off"
         self._clients[client].forget()

@@ -122,8 +122,6 @@ class Browser(ServedPage["Page"]):
         if before is None or (before.state, before.episode) != (status.state, status.episode):
             self._moved_away = True  # an episode that begins anew must not be drawn to where the last one went
 
-    # ---------------------------------------------------------------------------------------------------------
-
     def _observe(self, observation: Mapping[str, NDArray] | None) -> NDArray[np.float64] | None:
         """(n,) joint positions [rad], and the target moved to where the arm is."""
         if observation is None or "proprio" not in observation:

@@ -12,7 +12,7 @@ import io
 import json
 import logging
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from types import MappingProxyType
 
@@ -22,7 +22,7 @@ from aiohttp import web
 
 from hardware.teleop.browser import Place
 from hardware.teleop.browser.access import is_loopback
-from hardware.teleop.browser.auth_proxy import AuthProxy, Talk, overlay, with_overlays
+from hardware.teleop.browser.auth_proxy import AuthProxy, Talks, overlay, with_overlays
 from hardware.teleop.browser.certificate import addresses, fingerprint, own_certificate, server_context
 from hardware.teleop.browser.connection_limits import HEADER, behind
 
@@ -66,7 +66,7 @@ class GuardedViser:
         *,
         risk: str,
         own: str = "",
-        sockets: Mapping[str, Talk] = MappingProxyType({}),
+        sockets: Talks = MappingProxyType({}),
         over: str = "The recording is over.",
     ) -> None:
         """Let in requests with the token.
@@ -87,7 +87,7 @@ class GuardedViser:
         shared = (overlay("hardware.teleop.browser", f"{name}.html") for name in ("pictures", "session_end"))
         sockets = {**sockets, END: lambda socket: serve_end(socket, over)}
         html = with_overlays(_fetch(*self.address), own, *shared)
-        proxy = AuthProxy(html, self.address, host=place.host, port=place.port, tls=tls, sockets=sockets)
+        proxy = AuthProxy(html, self.address, place, tls, sockets)
         proxy.open()
         self._proxy, access = proxy, proxy.access
         everywhere = place.host in ("", "0.0.0.0", "::")

@@ -114,8 +114,6 @@ class Page(ArmPage):
             self._show_pictures(status.images, large=self._arbiter.enlarged)
         self._updates += 1
 
-    # ---------------------------------------------------------------------------------------------------------
-
     async def _join(self, handle: viser.ClientHandle) -> None:
         view = Viewpoint.of(self._robot, handle.camera.aspect)
         if view != self._view:

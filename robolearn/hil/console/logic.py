@@ -119,8 +119,6 @@ class Latches:
                 headline = f"STOPPED: {status.stopped}" if status.stopped else _NAMES[status.in_control]
             return ConsoleView(headline, stopped, self._buttons())
 
-    # -----------------------------------------------------------------------------------------------------------
-
     def _stopped(self) -> bool:
         return self._stop or (self._status is not None and bool(self._status.stopped))
 

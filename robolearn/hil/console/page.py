@@ -22,21 +22,13 @@ from robots import RobotSpec
 STOP_PATH = "/stop"
 BLUE, GREEN, ORANGE, GREY = (23, 92, 211), (6, 118, 71), (181, 71, 8), (71, 84, 103)
 COLOURS = {  # from top to bottom, below a banner whose height does not change
-    OperatorCommand.TAKE_OVER: BLUE,
-    OperatorCommand.HAND_BACK: BLUE,
-    OperatorCommand.SUCCESS: GREEN,
-    OperatorCommand.FAILURE: ORANGE,
-    OperatorCommand.RETURN: GREY,
-    OperatorCommand.RELEASE: GREY,
-}
+    OperatorCommand.TAKE_OVER: BLUE, OperatorCommand.HAND_BACK: BLUE, OperatorCommand.SUCCESS: GREEN,
+    OperatorCommand.FAILURE: ORANGE, OperatorCommand.RETURN: GREY, OperatorCommand.RELEASE: GREY,
+}  # fmt: skip
 TITLES = {
-    "success": ("Success without help", "%"),
-    "intervention_rate": ("Steps by the person", "%"),
-    "cycle_s": ("Cycle time", "s"),
-    "q": ("Q", ""),
-    "utd": ("UTD", ""),
-    "latency_ms": ("Latency p99", "ms"),
-}
+    "success": ("Success without help", "%"), "intervention_rate": ("Steps by the person", "%"),
+    "cycle_s": ("Cycle time", "s"), "q": ("Q", ""), "utd": ("UTD", ""), "latency_ms": ("Latency p99", "ms"),
+}  # fmt: skip
 SHARES = ("success", "intervention_rate")  # shown in per cent
 
 
@@ -77,8 +69,6 @@ class ConsolePage(ArmPage):
         self._show_pictures(status.images, large=True)
         if status.metrics is not None and self._curves.add(status.metrics):
             self._draw_curves()
-
-    # ---------------------------------------------------------------------------------------------------------
 
     def _banner_of(self, status: HilStatus | None, view: ConsoleView) -> str:
         red, green, grey = "#d92d20", "#067647", "#475467"

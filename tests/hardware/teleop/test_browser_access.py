@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from browser_rig import interface_of
 from page_client import VISER, cookies, device, get, knock, port_of, socket_to
 
-from hardware.teleop.browser import BrowserConfig
+from hardware.teleop.browser import BrowserConfig, Place
 from hardware.teleop.browser.access import COOKIE, is_loopback
 from hardware.teleop.browser.auth_proxy import AuthProxy, with_overlays
 from hardware.teleop.browser.certificate import fingerprint, own_certificate, server_context
@@ -147,6 +147,6 @@ def test_addresses_that_cannot_be_listened_on(open_page: Browser) -> None:
             host="127.0.0.1.example.invalid", certificate=own_certificate(Path(open_page.config.folder or "/tmp"))
         ).open()
     with pytest.raises(BadInput, match="without TLS"):
-        AuthProxy("", ("127.0.0.1", 1, "key"), host="0.0.0.0", port=0, tls=None, sockets={})
+        AuthProxy("", ("127.0.0.1", 1, "key"), Place("0.0.0.0"), None, {})
     with pytest.raises(BadInput, match="viser's page"):
         with_overlays("<html>", "overlay")

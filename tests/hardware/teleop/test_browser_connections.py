@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 sys.path.insert(0, str(Path(__file__).parent))
 from page_client import session, trusting
 
-from hardware.teleop.browser import auth_proxy
+from hardware.teleop.browser import Place, auth_proxy
 from hardware.teleop.browser.access import RareLog
 from hardware.teleop.browser.auth_proxy import AuthProxy
 from hardware.teleop.browser.certificate import own_certificate, server_context
@@ -64,7 +64,7 @@ def impatient(
     def start(*, tls: bool = False) -> AuthProxy:
         context = server_context(own_certificate(tmp_path / "robolearn")) if tls else None
         sockets = {BEAT: lambda socket: serve_heartbeats(socket, arbiter, dict)}
-        proxy = AuthProxy("", ("127.0.0.1", 1, "key"), host="127.0.0.1", port=0, tls=context, sockets=sockets)
+        proxy = AuthProxy("", ("127.0.0.1", 1, "key"), Place("127.0.0.1"), context, sockets)
         proxy.open()
         opened.append(proxy)
         return proxy
