@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.servos.driver import ServoBus
-from robolearn.core import BadInput
+from robolearn.core.errors import BadInput, first_line
 from robolearn.io.json_files import read_json
 from robots import SO101
 from robots.stations import Contract, Servos
@@ -79,7 +79,7 @@ class LeRobotBus(ServoBus):
             raise
         except (OSError, RuntimeError) as error:
             self.close()
-            got, hint = _first_line(error), "robolearn doctor lists the serial ports"
+            got, hint = first_line(error), "robolearn doctor lists the serial ports"
             raise BadInput(self._where, got=got, hint=hint) from error
 
     def _make(self) -> Any:
@@ -97,7 +97,7 @@ class LeRobotBus(ServoBus):
         try:
             calibration = {name: motors.MotorCalibration(**stored[name]) for name in names}
         except TypeError as error:
-            got, expected = _first_line(error), "what lerobot-calibrate writes"
+            got, expected = first_line(error), "what lerobot-calibrate writes"
             raise BadInput(f"calibration {found[0]}", got=got, expected=expected, hint=self._run) from error
         modes = dict.fromkeys(names, motors.MotorNormMode.DEGREES) | {names[-1]: motors.MotorNormMode.RANGE_0_100}
         made = {name: motors.Motor(calibration[name].id, MODEL, modes[name]) for name in names}
@@ -163,8 +163,4 @@ def _as_os_error() -> Iterator[None]:
     except (OSError, ImportError, BadInput):
         raise
     except Exception as error:  # termios.error, and what a servo library makes of half a packet
-        raise OSError(_first_line(error)) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise OSError(first_line(error)) from error

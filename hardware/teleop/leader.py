@@ -25,7 +25,7 @@ from hardware.teleop.mapping import RobotState, check_action, joint_action
 from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from hardware.teleop.terminal import EPISODE_HELP
 from hardware.teleop.wrapped import reopened
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, first_line
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Leader(OperatedDevice, Device):
         except ImportError as error:
             raise BadInput("leader", got=f"no servo library ({error})", hint=INSTALL) from error
         except (OSError, RuntimeError) as error:
-            raise BadInput(where, got=_first_line(error), hint="robolearn doctor lists the serial ports") from error
+            raise BadInput(where, got=first_line(error), hint="robolearn doctor lists the serial ports") from error
         if not arm.is_calibrated:
             arm.disconnect()
             command = f"lerobot-calibrate --teleop.type={KINDS[kind]} --teleop.port={port} --teleop.id={calibration}"
@@ -213,12 +213,8 @@ class Leader(OperatedDevice, Device):
                 if not np.isfinite([*q, width]).all():
                     raise ValueError("a position that is not finite")
             except Exception as error:  # one lost packet is nothing; if it lasts, the watchdog fails
-                self._error = _first_line(error)
+                self._error = first_line(error)
             else:
                 self._newest, self._error = (q, float(width)), ""
                 self._watchdog.report()
             self._stop.wait(READ_S)
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

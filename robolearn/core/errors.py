@@ -51,3 +51,8 @@ class BadInput(RobolearnError):
 
 class NonFinite(RobolearnError):
     """A number that must be finite is NaN or infinite."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what a library says of its error, or the error's type."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

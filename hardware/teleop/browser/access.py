@@ -116,10 +116,8 @@ class Access:
     """The checks of one server.
 
     Args:
-      host: where it listens.
-      tls: whether it uses TLS.
-      page: the HTML that is served at ``/``.
-      sockets: paths of the websockets.
+      host, tls: where it listens, and whether with TLS.
+      page, sockets: the HTML that is served at ``/``, and the paths of the websockets.
 
     Attributes:
       token: in the address that the operator opens.

@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, first_line
 from robolearn.io import certificates
 from robolearn.io.atomic import write_private
 
@@ -47,7 +47,13 @@ def own_certificate(folder: Path | None = None) -> Path:
             return path
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _make(path)
+        key, host = certificates.new_key(), socket.gethostname()
+        name = certificates.common_name(f"robolearn teleoperation on {host}")
+        hosts = dict.fromkeys(("localhost", host, f"{host}.local", "127.0.0.1", "::1", *addresses()))
+        names = [certificates.host_name(one) for one in hosts]
+        extensions = certificates.server_or_client(names, ExtendedKeyUsageOID.SERVER_AUTH)
+        certificate = certificates.signed(name, name, key.public_key(), key, DAYS - 1, extensions)
+        write_private(path, certificates.pem(certificate) + certificates.key_pem(key))
     except OSError as error:
         raise BadInput(f"folder for the page's certificate {folder}", got=error.strerror) from error
     return path
@@ -96,14 +102,4 @@ def _read(certificate: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(certificate.read_bytes())
     except (OSError, ValueError) as error:
-        raise BadInput(f"certificate {certificate}", got=str(error).splitlines()[0]) from error
-
-
-def _make(path: Path) -> None:
-    key, host = certificates.new_key(), socket.gethostname()
-    name = certificates.common_name(f"robolearn teleoperation on {host}")
-    hosts = dict.fromkeys(("localhost", host, f"{host}.local", "127.0.0.1", "::1", *addresses()))
-    names = [certificates.host_name(one) for one in hosts]
-    extensions = certificates.server_or_client(names, ExtendedKeyUsageOID.SERVER_AUTH)
-    certificate = certificates.signed(name, name, key.public_key(), key, DAYS - 1, extensions)
-    write_private(path, certificates.pem(certificate) + certificates.key_pem(key))
+        raise BadInput(f"certificate {certificate}", got=first_line(error)) from error

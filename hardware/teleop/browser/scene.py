@@ -167,11 +167,18 @@ class Stage:
     """The arm, and what a simulation says is around it."""
 
     def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
-        self.view = Viewpoint.of(robot)
-        self._robot = robot
-        self._floor = _dress(server, self.view)
-        self._arm = ArmView(server, robot)
-        self._around = SceneView(server)
+        self._robot, self.view = robot, Viewpoint.of(robot)
+        self._arm, self._around = ArmView(server, robot), SceneView(server)
+        size, camera = self.view.size, server.initial_camera
+        camera.look_at, camera.position, camera.fov = self.view.look_at, self.view.position, self.view.fov
+        # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
+        server.scene.configure_environment_map(None)
+        server.scene.configure_default_lights(False)
+        white, ground, upright = (255, 255, 255), (170, 165, 160), (0.7071, 0.7071, 0, 0)
+        server.scene.add_light_hemisphere("/sky", sky_color=white, ground_color=ground, intensity=1.7, wxyz=upright)
+        sun = 0.3 * size, -1.2 * size, 2.5 * size
+        server.scene.add_light_directional("/sun", intensity=2.2, cast_shadow=True, position=sun)
+        self._floor = server.scene.add_grid("/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5)
 
     def show(self, joints: Array, opening: float, scene: Scene | None, *, otherwise: float = 1.0) -> None:
         """Show it as it is now.
@@ -187,18 +194,3 @@ class Stage:
         if scene is not None:
             self._floor.visible = False  # the task has one of its own
             self._around.show(scene)
-
-
-def _dress(server: viser.ViserServer, view: Viewpoint) -> viser.GridHandle:
-    """Camera, lights and a floor; the floor."""
-    size = view.size
-    # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
-    server.scene.configure_environment_map(None)
-    server.scene.configure_default_lights(False)
-    white, ground, upright = (255, 255, 255), (170, 165, 160), (0.7071, 0.7071, 0, 0)
-    server.scene.add_light_hemisphere("/sky", sky_color=white, ground_color=ground, intensity=1.7, wxyz=upright)
-    sun = 0.3 * size, -1.2 * size, 2.5 * size
-    server.scene.add_light_directional("/sun", intensity=2.2, cast_shadow=True, position=sun)
-    camera = server.initial_camera
-    camera.look_at, camera.position, camera.fov = view.look_at, view.position, view.fov
-    return server.scene.add_grid("/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5)
