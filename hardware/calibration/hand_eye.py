@@ -144,12 +144,10 @@ def _check_motion(hands: Sequence[Array]) -> None:
     spread = np.linalg.svd(turns, compute_uv=False) / math.sqrt(len(turns))
     if spread[1] < TURNED:
         largest, second = (math.degrees(value) for value in spread[:2])
-        raise BadInput(
-            "motion between the pictures",
-            got=f"turned by {largest:.0f}° about one axis and {second:.1f}° about others",
-            expected=f"{math.degrees(TURNED):.0f}° about two axes at least",
-            hint="Tilt the hand to several sides between pictures",
-        )
+        got = f"turned by {largest:.0f}° about one axis and {second:.1f}° about others"
+        expected = f"{math.degrees(TURNED):.0f}° about two axes at least"
+        hint = "Tilt the hand to several sides between pictures"
+        raise BadInput("motion between the pictures", got=got, expected=expected, hint=hint)
 
 
 def _board_in_camera(view: BoardView, lens: Intrinsics) -> Array:

@@ -57,8 +57,7 @@ class EpisodeLifecycle:
     """The episodes of one session.
 
     Args:
-      wanted: how many to record.
-      first: number of the first one, from 0.
+      wanted, first: how many to record, and the number of the first one, from 0.
       placing: whether the operator puts the arm in its place before each episode.
       recording: False: the arm is moved, and never recorded.
       give_up: end after so many episodes in a row that were dropped or could not begin, as no operator is there to see
@@ -68,8 +67,7 @@ class EpisodeLifecycle:
       phase: where the session stands.
       message: one line for the operator.
       verdict: on the last episode that ended.
-      saving: an episode is being stored or dropped.
-      storing: it is being stored.
+      saving, storing: an episode is being stored or dropped, stored.
       recorded, successes, dropped: so far.
       gave_up: why, after `give_up` episodes.
     """

@@ -44,8 +44,7 @@ class Session:
       interface: what a row is; the station offers it.
       writer: where episodes go.
       task: in words.
-      episodes: how many to record.
-      first: number of the first.
+      episodes, first: how many to record, and the number of the first.
       limit_s: longest episode [s].
       start_s: how long everything may take to be there [s].
       simulated: the arm is `sim_arm`, which puts everything in its place.

@@ -15,7 +15,7 @@ from hardware.safety.states import SafetyState
 from robolearn.core import RobolearnError
 
 Steps = Iterator[None]
-"""Work that takes time: each step is made at one tick."""
+"""Work that takes time: each step is made at one tick; `next(work, work)` is the work itself where none is left."""
 
 
 class ArmRefused(RobolearnError):
@@ -40,11 +40,6 @@ class Call(Protocol):
 
     def cancel(self) -> None:
         """Its answer is not waited for any more."""
-
-
-def finished(work: Steps) -> bool:
-    """Make one step; true if it was the last."""
-    return next(work, work) is work
 
 
 class Report(Protocol):

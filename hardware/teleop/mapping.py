@@ -193,8 +193,7 @@ class AxisMotion:
         if observation is None:
             return None
         state = RobotState(observation, self.robot)
-        opening = self._grip(state, toggles, squeeze)
-        twist = np.array([self._share(axes, motion) for motion in MOTIONS])
+        opening, twist = self._grip(state, toggles, squeeze), np.array([self._share(axes, m) for m in MOTIONS])
         if self.config.frame == "base":
             twist = np.concatenate([state.rot.T @ twist[:3], state.rot.T @ twist[3:]])
         twist = np.concatenate([shortened(twist[:3]), shortened(twist[3:])])

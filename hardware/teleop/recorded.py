@@ -80,15 +80,12 @@ class Logged(Wrapped):
             "engaged": sample.engaged,
             "events": [str(event) for event in sample.events],
         }
-        if sample.note:
-            line["note"] = sample.note
-        self._write(line)
+        self._write(line | ({"note": sample.note} if sample.note else {}))
         return sample
 
     def _write(self, value: dict[str, Any]) -> None:
-        if self._file is not None:
-            self._file.write(json.dumps(value) + "\n")
-            self._file.flush()  # the lines before a crash are those that are needed
+        if self._file is not None:  # flushed, for the lines before a crash are those that are needed
+            print(json.dumps(value), file=self._file, flush=True)
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,11 @@ class Scripted(Device):
             return Sample(None, True, (), now)
         if not self._running:
             if self._state is not None and self._state != RECORDING:
-                return Sample(None, True, self._start(now), now)
-            self._begin()
+                asks = self._state == WAITING and now - self._asked >= ASK_AGAIN_S
+                self._asked = now if asks else self._asked
+                return Sample(None, True, (EpisodeEvent.START,) if asks else (), now)
+            self._teleoperator.reset(np.ones(1, dtype=bool))
+            self._running, self._steps = True, 0
             if self._state is None:
                 return Sample(self._act(observation), True, (EpisodeEvent.START,), now)
         if self._succeeded():
@@ -92,16 +95,6 @@ class Scripted(Device):
             self._running = False  # begun anew, or ended from elsewhere
             self._asked = -np.inf
         self._state = status.state
-
-    def _start(self, now: float) -> tuple[EpisodeEvent, ...]:
-        if self._state != WAITING or now - self._asked < ASK_AGAIN_S:
-            return ()
-        self._asked = now
-        return (EpisodeEvent.START,)
-
-    def _begin(self) -> None:
-        self._teleoperator.reset(np.ones(1, dtype=bool))
-        self._running, self._steps = True, 0
 
     def _end(self, event: EpisodeEvent) -> tuple[EpisodeEvent, ...]:
         self._running = False

@@ -22,7 +22,7 @@ from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies, Silence
 from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, Phase
 from hardware.safety.states import SafetyState
-from hardware.teleop.arm_link import ArmLink, ArmRefused, Call, Report, Steps, finished
+from hardware.teleop.arm_link import ArmLink, ArmRefused, Call, Report, Steps
 from hardware.teleop.device import RECORDING, WAITING, Clock, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError
 
@@ -280,7 +280,7 @@ class Teleoperation:
 
     def _go_on(self) -> None:
         """One step of everything that takes time."""
-        self._work = [work for work in self._work if not finished(work)]
+        self._work = [work for work in self._work if next(work, work) is not work]
         preparing = self._preparing
         if preparing is None:
             return
@@ -289,7 +289,7 @@ class Teleoperation:
             self.do(self.episodes.refused(self._silent))
             return
         try:
-            if finished(preparing) and self._preparing is preparing:
+            if next(preparing, preparing) is preparing and self._preparing is preparing:
                 self._preparing = None
                 self.device.prepared()  # here, and not on its screen: the first row is made before that is drawn
                 self.do(self.episodes.prepared())

@@ -137,7 +137,6 @@ class Keys:
         """The reports since the last call, in order: the key, and whether this is a new press. Never blocks.
 
         A second press soon after the first is reported twice: at once as no new press, and as one when that is sure.
-
         Keys are named by their character in lower case, or ``enter``, ``space``, ``backspace``, ``escape``, ``up``, ….
         """
         if self._fd is None or self.gone:

@@ -59,7 +59,7 @@ BACK = "START when it is back"
 START_KEY = "press START when you are at the device"
 
 
-class DeviceOperator:
+class DeviceOperator(OperatorConsole):
     """A `robolearn.hil.agent.Operator` and an `OperatorConsole`: a person with a teleoperation device.
 
     Args:
@@ -112,7 +112,6 @@ class DeviceOperator:
     # --- OperatorConsole ----------------------------------------------------------------------------------------
 
     def show(self, status: ActorStatus) -> None:
-        """See `OperatorConsole.show`."""
         self._status = status
         if self._console is not None:
             self._console.show(status)

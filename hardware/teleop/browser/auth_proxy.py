@@ -25,7 +25,7 @@ from aiohttp import WSMsgType, web
 
 from hardware.teleop.browser import Place
 from hardware.teleop.browser.access import SERVER, Access, is_loopback, response
-from hardware.teleop.browser.connection_limits import HEADER, ConnectionLimits
+from hardware.teleop.browser.connection_limits import HEADER, ConnectionLimits, Guarded
 from robolearn.core.errors import BadInput
 
 log = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ class AuthProxy:
         options: dict[str, Any] = {"access_log": None, "logger": quiet, "lingering_time": 0.0}
         options |= {"max_line_size": LINE, "max_field_size": LINE, "max_headers": HEADERS}
         listener = await loop.create_server(
-            lambda: self._limits.guard(_Connection(server, loop=loop, **options), self._tls), self._host, self.port
+            lambda: Guarded(self._limits, _Connection(server, loop=loop, **options), self._tls), self._host, self.port
         )
         async with listener, aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._client:
             listening.set_result(listener.sockets[0].getsockname()[1])

@@ -39,10 +39,6 @@ class ConnectionLimits:
         # The socket of a connection → its origin, and the timer that will cut it.
         self._open: dict[object, tuple[str, asyncio.TimerHandle | None]] = {}
 
-    def guard(self, protocol: asyncio.Protocol, tls: ssl.SSLContext | None = None) -> asyncio.Protocol:
-        """`protocol`, under these limits; for a server that leaves TLS to it."""
-        return _Guarded(self, protocol, tls)
-
     def extend(self, transport: asyncio.BaseTransport | None, seconds: float | None) -> None:
         """The request has arrived: the connection may last `seconds` from now, or without a limit (None)."""
         if transport is not None and (socket := _socket(transport)) in self._open:
@@ -74,8 +70,8 @@ class ConnectionLimits:
         self._open[socket] = address, timer
 
 
-class _Guarded(asyncio.Protocol):
-    """Passes every event on to the protocol behind it, from an admitted connection."""
+class Guarded(asyncio.Protocol):
+    """Passes every event on to `inner`, from a connection that the limits admit; its server leaves TLS to it."""
 
     def __init__(self, limits: ConnectionLimits, inner: asyncio.Protocol, tls: ssl.SSLContext | None) -> None:
         self._limits, self._inner, self._tls = limits, inner, tls

@@ -86,10 +86,8 @@ class Page(ArmPage):
 
     def __init__(self, arbiter: ControlArbiter, robot: RobotSpec) -> None:
         super().__init__(robot, "small")
-        self._arbiter = arbiter
-        self._lock = threading.Lock()
+        self._arbiter, self._updates, self._lock = arbiter, 0, threading.Lock()
         self._clients: dict[int, _Client] = {}
-        self._updates = 0
         tcp_pos, tcp_rot = (array[0] for array in robot.chain.forward(np.array([robot.home])))
         self._home, self._view = (tcp_pos, tcp_rot), self._stage.view
         self._marker = self._server.scene.add_icosphere(

@@ -111,12 +111,10 @@ class Latches:
         """The view of now."""
         with self._lock:
             status, stopped = self._status, self._stopped()
-            if self._stop:
-                headline = "STOPPED: somebody pressed Stop on this page"
-            elif status is None:
-                headline = "Waiting for the loop"
-            else:
-                headline = f"STOPPED: {status.stopped}" if status.stopped else _NAMES[status.in_control]
+            headline = "Waiting for the loop" if status is None else _NAMES[status.in_control]
+            if stopped:
+                why = "somebody pressed Stop on this page" if self._stop or status is None else status.stopped
+                headline = f"STOPPED: {why}"
             return ConsoleView(headline, stopped, self._buttons())
 
     def _stopped(self) -> bool:
@@ -165,7 +163,7 @@ class Curves:
     def add(self, metrics: HilMetrics) -> bool:
         """Add a point; true where it is new. Robot time only grows: an earlier point is ignored."""
         last = self._newest
-        if metrics is last or (last is not None and not metrics.robot_minutes > last.robot_minutes):
+        if last is not None and not metrics.robot_minutes > last.robot_minutes:
             return False
         self._newest = metrics
         if self._passing:

@@ -73,8 +73,7 @@ class ConsolePage(ArmPage):
     def _banner_of(self, status: HilStatus | None, view: ConsoleView) -> str:
         red, green, grey = "#d92d20", "#067647", "#475467"
         colour = red if view.stopped else green if status is not None else grey
-        clock = help_ = message = ""
-        in_control = "nobody"
+        clock, help_, message, in_control = "", "", "", "nobody"
         if status is not None:
             in_control = status.in_control.value
             clock = f"episode {status.episode + 1} · {status.seconds:.0f} s · robot {status.robot_minutes:.1f} min"

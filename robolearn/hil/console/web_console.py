@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from hardware.teleop.browser import Place, ServedPage
 from robolearn.hil.console.logic import HelpSchedule, Latches
-from robolearn.hil.operator_console import HilStatus, OperatorCommand
+from robolearn.hil.operator_console import HilStatus, OperatorCommand, StatusPage
 from robots import RobotSpec
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PLACE = Place(port=8071)
 
 
-class WebConsole(ServedPage["ConsolePage"]):
-    """A `robolearn.hil.operator_console.StatusPage`; within ``with`` it is served."""
+class WebConsole(ServedPage["ConsolePage"], StatusPage):
+    """A `StatusPage`; within ``with`` it is served."""
 
     what, update_hz = "console", 10.0  # a press is shown at once
 
@@ -41,12 +41,10 @@ class WebConsole(ServedPage["ConsolePage"]):
         self._open(self._place)
 
     def show(self, status: HilStatus) -> None:
-        """See `StatusPage.show`."""
         self._latches.update(status)
         self._status = status
 
     def poll(self) -> tuple[OperatorCommand, ...]:
-        """See `StatusPage.poll`."""
         return self._latches.poll()
 
     def _make(self) -> tuple[ConsolePage, Callable[[Place], None]]:
