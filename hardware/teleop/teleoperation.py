@@ -56,16 +56,11 @@ class Teleoperation:
     """
 
     def __init__(
-        self,
-        device: Device,
-        episodes: EpisodeLifecycle,
-        link: ArmLink,
-        observer: Observer,
+        self, device: Device, episodes: EpisodeLifecycle, link: ArmLink, observer: Observer,
         clock: Clock = time.monotonic,
-    ) -> None:
-        self.contract, self.features = observer.contract, observer.features
+    ) -> None:  # fmt: skip
+        self.contract, self.features, self.clock = observer.contract, observer.features, clock
         self.device, self.episodes, self.link, self.observer = device, episodes, link, observer
-        self.clock = clock
         self.set_points = SetPoints(self.contract)
         self.report: Report | None = None
         self.sample = Sample(None, False, (), 0.0)
