@@ -87,3 +87,12 @@ def ordinary_threads() -> Iterator[None]:
     """
     with ordinary_priority():
         yield
+
+
+@pytest.fixture
+def no_terminal() -> Iterator[int]:
+    """What a device reads that shall not read the terminal of the tests."""
+    read, write = os.pipe()
+    yield read
+    os.close(read)
+    os.close(write)

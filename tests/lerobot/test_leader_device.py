@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,14 +60,6 @@ def make(port: str, name: str, no_terminal: int) -> Leader:
     return Leader(
         interface, SO101, LeaderConfig(port=port, calibration=name, silence_s=1.0), fd=no_terminal, out=io.StringIO()
     )
-
-
-@pytest.fixture
-def no_terminal() -> Iterator[int]:
-    read, write = os.pipe()
-    yield read
-    os.close(read)
-    os.close(write)
 
 
 def test_the_servos_move_the_joints_of_our_arm(servos, calibrated: None, no_terminal: int) -> None:

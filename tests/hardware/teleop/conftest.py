@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,14 +38,6 @@ def interface_of(robot: RobotSpec, kind: str) -> Interface:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@pytest.fixture
-def no_terminal() -> Iterator[int]:
-    read, write = os.pipe()
-    yield read
-    os.close(read)
-    os.close(write)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from base_frame import in_base
 
 from hardware.teleop import EpisodeEvent, Status
 from hardware.teleop.gamepad import CONFIG, Gamepad
@@ -43,11 +44,6 @@ def gamepad(interface: Interface, pad, clock) -> Iterator[Gamepad]:
     device.open()
     yield device
     device.close()
-
-
-def in_base(action) -> np.ndarray:
-    _, rot = PANDA.chain.forward(np.asarray(PANDA.home)[None])
-    return np.concatenate([rot[0] @ action[:3], rot[0] @ action[3:6]])
 
 
 def test_nothing_moves_unless_the_dead_man_is_held(gamepad: Gamepad, pad, observe) -> None:

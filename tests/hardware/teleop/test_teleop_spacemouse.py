@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from base_frame import in_base
 
 from hardware.teleop import EpisodeEvent, Status
 from hardware.teleop.spacemouse import CONFIG, SILENCE_S, SpaceMouse, found
@@ -76,11 +77,6 @@ def mouse(interface: Interface, hid: Hid, clock, no_terminal: int) -> Iterator[S
     device.open()
     yield device
     device.close()
-
-
-def in_base(action) -> np.ndarray:
-    _, rot = PANDA.chain.forward(np.asarray(PANDA.home)[None])
-    return np.concatenate([rot[0] @ action[:3], rot[0] @ action[3:6]])
 
 
 def half() -> float:
