@@ -62,7 +62,8 @@ class Board:
           (n, 2) pixels and (n, 3) places on the board [m], in the frame with its origin at the upper left corner, x
           along the columns, y along the rows; None: fewer than six, or all on one line.
         """
-        corners, ids, _, _ = cv2.aruco.CharucoDetector(self._board).detectBoard(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))
+        detector: Any = cv2.aruco.CharucoDetector(self._board)
+        corners, ids, _, _ = detector.detectBoard(cv2.cvtColor(rgb, cv2.COLOR_RGB2GRAY))
         if ids is None or len(ids) < LEAST_CORNERS:
             return None
         places = np.asarray(self._board.getChessboardCorners(), dtype=np.float64)[ids.ravel()]

@@ -104,7 +104,7 @@ def calibrate(views: Sequence[BoardView], lens: Intrinsics, parent: str) -> Cali
     """
     if len(views) < LEAST:
         raise BadInput("pictures of the board", got=len(views), expected=f"at least {LEAST}")
-    hands = [view.flange if parent == "flange" else np.linalg.inv(view.flange) for view in views]
+    hands: list[Array] = [v.flange if parent == "flange" else np.linalg.inv(v.flange).astype(float) for v in views]
     _check_motion(hands)
     boards = [_board_in_camera(view, lens) for view in views]
     camera = _closed_form(hands, boards)
@@ -164,7 +164,7 @@ def _closed_form(hands: Sequence[Array], boards: Sequence[Array]) -> Array:
     first, second = map(list, zip(*combinations(range(len(hands)), 2), strict=True))
     hand, board = np.array(hands), np.array(boards)
     a, b = np.linalg.inv(hand[second]) @ hand[first], board[second] @ np.linalg.inv(board[first])
-    turn, _ = Rotation.align_vectors(_rotation(a).as_rotvec(), _rotation(b).as_rotvec())
+    turn = Rotation.align_vectors(_rotation(a).as_rotvec(), _rotation(b).as_rotvec())[0]
     left, right = a[:, :3, :3] - np.eye(3), turn.apply(b[:, :3, 3]) - a[:, :3, 3]
     return pose_matrix(turn.as_matrix(), np.linalg.lstsq(left.reshape(-1, 3), right.ravel(), rcond=None)[0])
 

@@ -63,7 +63,7 @@ class Keys:
         self._wanted, self._clock = fd, clock
         self._fd: int | None = None
         self._saved: list[Any] = []
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[Any] | None = None
         self._guard_pipe = -1
         self._reset()
 
