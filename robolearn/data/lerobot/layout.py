@@ -65,6 +65,11 @@ def file_of(info: Mapping[str, Any], row: Mapping[str, Any], video: str = "") ->
     return str(info.get(key) or usual).format(video_key=video, **place)
 
 
+def row_files(root: Path) -> list[str]:
+    """The files of ``meta/episodes`` of the data set `root`, in order."""
+    return sorted(str(path.relative_to(root)) for path in root.glob("meta/episodes/*/*.parquet"))
+
+
 def lock(root: Path) -> Lock:
     """Hold the data set `root` for writing.
 

@@ -111,10 +111,7 @@ def stacked_stats(episodes: pa.Table, features: Sequence[str]) -> Stats:
 
 
 def _matrix(column: pa.ChunkedArray) -> NDArray:
-    values = column.combine_chunks()
-    while _is_list(values.type):
-        values = values.flatten()
-    flat = values.to_numpy(zero_copy_only=False)
+    flat = flat_values(column).to_numpy(zero_copy_only=False)
     return flat.astype(np.int64 if flat.dtype == np.int64 else np.float64).reshape(len(column), -1)
 
 
@@ -154,9 +151,7 @@ def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, wha
       BadInput: a row with another number of components, or a null.
     """
     length = len(column)
-    flat = column.combine_chunks()
-    while _is_list(flat.type):
-        flat = flat.flatten()
+    flat = flat_values(column)
     if not any(kind(flat.type) for kind in (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)):
         raise BadInput(what, got=f"a column of type {flat.type}", expected=dtype)
     if flat.null_count and not pa.types.is_floating(flat.type):
@@ -167,8 +162,12 @@ def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, wha
     return np.array(flat.to_numpy(zero_copy_only=False), dtype=dtype).reshape(length, *shape)
 
 
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+def flat_values(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column of lists, nested lists or plain values, one after the other."""
+    flat = column.combine_chunks()
+    while any(kind(flat.type) for kind in (pa.types.is_list, pa.types.is_fixed_size_list, pa.types.is_large_list)):
+        flat = flat.flatten()
+    return flat
 
 
 def frame_columns(

@@ -126,7 +126,10 @@ def neighbours(values: Array, episode: NDArray[np.int64], k: int = NEIGHBOURS, l
             others = np.unique(owner).size - 1
             # Long rests fill the candidates with frames of one episode: such frames need more.
             done = (found >= min(k, others)) | (wanted >= len(chosen))
-            _fill(index, distance, rows[done], chosen[near[done]], far[done], good[done], k)
+            kept = np.argsort(~good[done], axis=1, kind="stable")[:, :k]
+            there, width = np.take_along_axis(good[done], kept, axis=1), kept.shape[1]
+            index[rows[done], :width] = np.where(there, np.take_along_axis(chosen[near[done]], kept, axis=1), -1)
+            distance[rows[done], :width] = np.where(there, np.take_along_axis(far[done], kept, axis=1), np.inf)
             rows, wanted = rows[~done], min(wanted * 4, len(chosen))
     unit = math.sqrt(2 * float(z.var(axis=0).sum())) or 1.0
     for k_th in range(k):  # the components that the search left out count, too
@@ -152,22 +155,6 @@ def _one_each(owner: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.bo
     out = np.empty_like(first)
     np.put_along_axis(out, order, first, axis=1)
     return out & (owner != own[:, None])
-
-
-def _fill(
-    index: NDArray[np.int64],
-    distance: Array,
-    rows: NDArray[np.int64],
-    near: NDArray[np.int64],
-    far: Array,
-    good: NDArray[np.bool_],
-    k: int,
-) -> None:
-    order = np.argsort(~good, axis=1, kind="stable")[:, :k]
-    kept = np.take_along_axis(good, order, axis=1)
-    width = order.shape[1]
-    index[rows, :width] = np.where(kept, np.take_along_axis(near, order, axis=1), -1)
-    distance[rows, :width] = np.where(kept, np.take_along_axis(far, order, axis=1), np.inf)
 
 
 STILL = 1e-3  # of the largest standard deviation: a component of the action that varies less is not commanded at all

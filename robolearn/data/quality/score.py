@@ -130,15 +130,6 @@ def severity(rule: Rule, values: Array, sound: NDArray[np.bool_]) -> Array:
     return np.clip(found, 0.0, 1.0)
 
 
-def points_lost(measures: dict[str, Array], sound: NDArray[np.bool_]) -> dict[str, Array]:
-    """Rule → (E,) points, for the rules whose measure there is."""
-    return {
-        name: rule.points * severity(rule, np.asarray(measures[name], np.float64), sound)
-        for name, rule in RULES.items()
-        if name in measures
-    }
-
-
 REPORTED = 2.0  # points; smaller losses are counted, but give no reason
 
 
@@ -205,7 +196,8 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> QualityReport:
     if d.success is None:
         measures["low_return"] = 1.0 - tq
     sound = ~failed & (copy_of < 0)
-    lost = points_lost(measures, sound)
+    rules = {name: rule for name, rule in RULES.items() if name in measures}
+    lost = {name: rule.points * severity(rule, measures[name], sound) for name, rule in rules.items()}
     own = alone(d, near)
     rare = (own > 1 - SHARED) & (d.episodes > 1)
     faulty = failed | (copy_of >= 0) | (measures.get("low_return", np.zeros(d.episodes)) >= 1.0)

@@ -155,8 +155,7 @@ def episode_files(
             yield name, table
             rows, number = rows + table.num_rows, number + 1
     else:
-        for path in sorted(root.glob("meta/episodes/*/*.parquet")):
-            name = str(path.relative_to(root))
+        for name in layout.row_files(root):
             yield name, layout.read_parquet(root, name, columns)
 
 

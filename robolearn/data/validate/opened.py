@@ -16,7 +16,7 @@ from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import INTERFACE_KEY, NUMBERS
 from robolearn.data.lerobot.layout import check_version
-from robolearn.data.lerobot.tables import tasks_of
+from robolearn.data.lerobot.tables import flat_values, tasks_of
 from robolearn.data.writing.uncommitted import is_torn
 from robolearn.io.locks import is_locked
 
@@ -176,8 +176,7 @@ def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
 
 def _rows(root: Path, count: int, ours: bool, findings: list[Defect]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for path in sorted(root.glob("meta/episodes/*/*.parquet")):
-        name = str(path.relative_to(root))
+    for name in layout.row_files(root):
         try:
             table = layout.read_parquet(root, name)
         except BadInput as error:
@@ -237,9 +236,7 @@ def _tables(
 
 def _numbers(column: pa.ChunkedArray) -> NDArray | None:
     """(N,) or (N, D), or None for what is neither or has rows of different lengths."""
-    flat, size = column.combine_chunks(), len(column)
-    while kinds.is_list(flat.type) or kinds.is_fixed_size_list(flat.type) or kinds.is_large_list(flat.type):
-        flat = flat.flatten()
+    flat, size = flat_values(column), len(column)
     if not (kinds.is_integer(flat.type) or kinds.is_floating(flat.type) or kinds.is_boolean(flat.type)):
         return None
     if size and len(flat) % size:

@@ -45,7 +45,7 @@ from robolearn.data.lerobot.tables import (
 )
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, check_encodable
 from robolearn.data.writing.steps import unfinished_steps
-from robolearn.data.writing.uncommitted import AppendFile, Uncommitted, clean_up, find_uncommitted, unfinished_folder
+from robolearn.data.writing.uncommitted import AppendFile, clean_up, find_uncommitted, unfinished_folder
 from robolearn.io.atomic import move, sync_folder
 
 log = logging.getLogger(__name__)
@@ -266,13 +266,16 @@ class LockedDataset:
             got = f"{info['total_episodes'] + len(more.lengths)} episodes in its files"
             expected = f"{info['total_episodes']}, as {layout.INFO_PATH} says"
             raise BadInput(what, got=got, expected=expected, hint="`robolearn dataset repair` counts all of them")
-        self._count(info, more)
+        self.episodes, self.frames = info["total_episodes"], info["total_frames"]
+        for length in more.lengths:  # the finished episodes that it does not count
+            self.adopted.append((self.episodes, length))
+            self.episodes, self.frames = self.episodes + 1, self.frames + length
         self._set_aside()
         if not self.episodes:
             self._clean_up(torn=more.torn)
             (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
             return
-        names = sorted(str(p.relative_to(self.root)) for p in self.root.glob("meta/episodes/*/*.parquet"))
+        names = layout.row_files(self.root)
         if not names:
             raise BadInput(what, got="no meta/episodes/*/*.parquet", expected=f"{self.episodes} episodes")
         rows = pa.concat_tables([self._read(name, self._rows) for name in names])
@@ -314,13 +317,6 @@ class LockedDataset:
         commit.stage(layout.INFO_PATH, layout.json_bytes(info, indent=4))
         commit.publish()
         (self.root / layout.INFO_TMP_PATH).unlink(missing_ok=True)
-
-    def _count(self, info: Mapping[str, Any], more: Uncommitted) -> None:
-        """The episodes of `info`, and the finished ones that it does not count."""
-        self.episodes, self.frames = info["total_episodes"], info["total_frames"]
-        for length in more.lengths:
-            self.adopted.append((self.episodes, length))
-            self.episodes, self.frames = self.episodes + 1, self.frames + length
 
     def _take_features(self, stored: dict[str, dict[str, Any]], what: str) -> None:
         """Go on with the features that the set has; they must hold what this writer is given."""

@@ -205,10 +205,10 @@ def rebuild_rows(root: Path, info: Mapping[str, Any]) -> list[int]:
     if count:
         commit.publish()
     # Only now: until here whoever is killed finds the rows that were there, some of them twice.
-    kept = {root / layout.numbered(layout.EPISODES_PATH, number) for number in range(count)}
-    for path in root.glob("meta/episodes/*/*.parquet"):
-        if path not in kept:
-            path.unlink()
+    kept = {layout.numbered(layout.EPISODES_PATH, number) for number in range(count)}
+    for name in layout.row_files(root):
+        if name not in kept:
+            (root / name).unlink()
     return lacking
 
 
@@ -216,8 +216,7 @@ def _found(root: Path, schema: pa.Schema) -> tuple[dict[int, pa.Table], bool]:
     """Episode → its row, of those that can be read; and whether a file of rows is damaged or rows are there twice."""
     found: dict[int, pa.Table] = {}
     damaged = False
-    for path in sorted(root.glob("meta/episodes/*/*.parquet")):
-        name = str(path.relative_to(root))
+    for name in layout.row_files(root):
         try:
             table = conformed(layout.read_parquet(root, name), schema, what=f"data set {root}: {name}")
         except BadInput:

@@ -58,9 +58,9 @@ def find_uncommitted(root: Path, info: Mapping[str, Any]) -> Uncommitted:
     cameras = [name for name, feature in info["features"].items() if feature.get("dtype") == "video"]
     columns = _COLUMNS + [f"videos/{name}/{key}" for name in cameras for key in ("chunk_index", "file_index")]
     rows: dict[int, dict[str, Any]] = {}
-    for path in sorted(root.glob("meta/episodes/*/*.parquet")):
+    for name in layout.row_files(root):
         try:
-            table = layout.read_parquet(root, str(path.relative_to(root)), columns)
+            table = layout.read_parquet(root, name, columns)
         except BadInput:
             continue  # where counted episodes are in it, reading them raises
         if "episode_index" in table.column_names and pa.types.is_integer(table["episode_index"].type):
