@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import av
 import numpy as np
@@ -156,6 +157,16 @@ class VideoReader(FrameReader):
         return [repr(float(number)) for number in (self.begins[episode], self.hz, TOLERANCE_S)]
 
 
+def picture_in(cell: Any) -> NDArray[np.uint8] | None:
+    """The RGB picture (H, W, 3) in a table's cell, which holds an encoded file; None where there is none."""
+    import cv2
+
+    content = cell.get("bytes") if isinstance(cell, dict) else cell
+    whole = isinstance(content, bytes) and len(content) > 0
+    picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR) if whole else None
+    return None if picture is None else picture[..., ::-1].astype(np.uint8, copy=False)  # of blue, green, red
+
+
 @dataclass(frozen=True)
 class PictureReader(FrameReader):
     """PNG files in column `column` of tables, from row `rows` (E,) on."""
@@ -165,8 +176,6 @@ class PictureReader(FrameReader):
     _newest: dict[str, pa.ChunkedArray] = field(default_factory=dict, repr=False, compare=False)
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
-        import cv2
-
         path = self.paths[episode]
         column = self._newest.get(path)
         if column is None:
@@ -177,12 +186,11 @@ class PictureReader(FrameReader):
         frames = np.empty((count, *self.shape), np.uint8)
         for t, cell in enumerate(column.slice(int(self.rows[episode]) + first, count)):
             what = f"{self.root}: {path} (episode {episode}, frame {first + t}), {self.column}"
-            content = (cell.as_py() or {}).get("bytes")
-            picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR) if content else None
+            picture = picture_in(cell.as_py())
             if picture is None or picture.shape != self.shape:
                 got = "no readable picture" if picture is None else f"shape {picture.shape}"
                 raise BadInput(what, got=got, expected=f"a picture of {self.shape}")
-            frames[t] = picture[..., ::-1]  # OpenCV's order is blue, green, red
+            frames[t] = picture
         return frames
 
     def packed(self, episode: int) -> Iterator[bytes]:

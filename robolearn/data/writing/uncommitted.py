@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
-from robolearn.data.video.container import video_stream
+from robolearn.data.video.container import UNREADABLE, pictures_of, state_of
 from robolearn.io.atomic import move, remove
 from robolearn.io.locks import is_locked
 
@@ -108,16 +108,10 @@ def _whole(root: Path, row: Mapping[str, Any], first: int, cameras: list[str]) -
 
 def _frames(root: Path, row: Mapping[str, Any], name: str) -> int:
     """Of the video of feature `name`, by its index; 0 where there is none."""
-    import av
-    from av.error import FFmpegError
-
-    where = {key: row.get(f"videos/{name}/{key}") for key in ("chunk_index", "file_index")}
-    if None in where.values():
-        return 0
     try:
-        with av.open(str(root / layout.VIDEO_PATH.format(video_key=name, **where))) as container:
-            return sum(packet.pts is not None for packet in container.demux(video_stream(container)))
-    except (FFmpegError, OSError, IndexError, ValueError):
+        path = root / layout.file_of({}, row, name)
+        return len(pictures_of(path, *state_of(path)).ticks)
+    except (*UNREADABLE, KeyError, TypeError):
         return 0
 
 

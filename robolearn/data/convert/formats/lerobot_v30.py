@@ -6,7 +6,6 @@ lie in the table as PNG.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from robolearn.data.lerobot.features import SUCCESS, interface_of, observed, sta
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import array_of, tasks_of
 from robolearn.data.reading.loading import episode_files
+from robolearn.data.video.readers import picture_in
 from robolearn.data.video.segments import Images
 
 
@@ -156,18 +156,9 @@ def _task(tasks: Mapping[int, str], index: int, what: str) -> str:
 
 
 def _picture(cell: Any, what: str) -> NDArray[np.uint8]:
-    """An image that a parquet cell holds as an encoded file."""
-    import av
-    from av.error import FFmpegError
-
-    content = cell.get("bytes") if isinstance(cell, dict) else cell
-    if not isinstance(content, bytes):
-        raise BadInput(what, got="no image bytes in the table", expected="an encoded image")
-    try:
-        with av.open(io.BytesIO(content), "r") as container:
-            return next(container.decode(video=0)).to_ndarray(format="rgb24").astype(np.uint8, copy=False)
-    except (FFmpegError, StopIteration, IndexError) as error:
-        raise BadInput(what, got=f"an image that does not decode ({error})") from None
+    if (picture := picture_in(cell)) is None:
+        raise BadInput(what, got="no image in the table that decodes", expected="an encoded image")
+    return picture
 
 
 def here(path: Path) -> bool:
