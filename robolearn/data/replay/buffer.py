@@ -176,18 +176,10 @@ class ReplayBuffer:
         discount = torch.where(w["ends"], 0.0, gamma ** reach.float())
         now, after = start % self._held, (start + reach) % self._held
         after = torch.where(w["ends"], now, after)  # what follows the end is never looked at
-        return ReplayBatch(
-            observation=self._observations(now),
-            action=action.to(self._device),
-            executed=executed.to(self._device),
-            plan=self._rows["action"][ahead].to(self._device),
-            planned=planned.to(self._device),
-            reward=reward.to(self._device),
-            discount=discount.to(self._device),
-            next_observation=self._observations(after),
-            intervention=w["intervention"].to(self._device),
-            merit=w["merit"].to(self._device),
-        )
+        rest = {"action": action, "executed": executed, "plan": self._rows["action"][ahead], "planned": planned}
+        rest |= {"reward": reward, "discount": discount, "intervention": w["intervention"], "merit": w["merit"]}
+        rest = {name: value.to(self._device) for name, value in rest.items()}
+        return ReplayBatch(observation=self._observations(now), next_observation=self._observations(after), **rest)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """All rows and windows: tensors, and counters."""

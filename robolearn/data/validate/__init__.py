@@ -10,21 +10,7 @@ from robolearn.data.validate.opened import Defect, Tolerances, opened
 
 __all__ = ["CHECKS", "Defect", "Tolerances", "validate"]
 
-CHECKS = (
-    tables.counts,
-    tables.order,
-    tables.tasks,
-    tables.duplicates,
-    tables.unfinished,
-    tables.weights,
-    tables.finite,
-    tables.bounded,
-    tables.grid,
-    tables.sources,
-    tables.whole,
-    tables.by_episode,
-    videos.videos,
-)
+CHECKS = (*tables.CHECKS, videos.videos)
 
 
 def validate(

@@ -310,3 +310,6 @@ def _pixels(name: str, part: Mapping[str, Any]) -> Iterator[Defect]:
             yield Defect("stats", f"{name}: {key} has the shape {stored.shape}, expected (3, 1, 1)", FILE)
         elif not (np.isfinite(stored).all() and stored.min() >= 0 and stored.max() <= 1 + 1e-6):
             yield Defect("stats", f"{name}: {key} is not in [0, 1]", FILE)
+
+
+CHECKS = (counts, order, tasks, duplicates, unfinished, weights, finite, bounded, grid, sources, whole, by_episode)
