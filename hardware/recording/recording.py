@@ -89,9 +89,7 @@ class Recording(Teleoperation):
         self._reported = (math.nan, 0.0)  # the device's newest report: by the steady clock, and time of day [s]
         self._count = 0  # of rows handed over
         self._refused = False  # the writer could not store something; what to keep of it is its own business
-        self._up_by = clock() + session.start_s
-        self._blind_since = clock()
-        self._sim_episode = -1
+        self._up_by, self._blind_since, self._sim_episode = clock() + session.start_s, clock(), -1
         self._outcome: dict[str, Any] | None = None
 
     # --- what arrives ----------------------------------------------------------------------------------------

@@ -52,9 +52,7 @@ class Report(Protocol):
     def reason(self) -> str: ...
 
     @property
-    def arming(self) -> str:
-        """Number of this arming, empty unless armed."""
-        ...
+    def arming(self) -> str: ...  # the number of this arming, empty unless armed
 
 
 class ArmLink(Protocol):

@@ -60,9 +60,8 @@ class Keys:
     """
 
     def __init__(self, fd: int | None = None, clock: Clock = time.monotonic) -> None:
-        self._wanted, self._clock = fd, clock
+        self._wanted, self._clock, self._saved = fd, clock, list[Any]()
         self._fd: int | None = None
-        self._saved: list[Any] = []
         self._guard: subprocess.Popen[Any] | None = None
         self._guard_pipe = -1
         self._reset()

@@ -25,18 +25,15 @@ DAYS = 397  # browsers refuse certificates that are valid for longer than 398
 RENEW_DAYS = 30
 
 
-def settings_folder() -> Path:
-    """``~/.config/robolearn``, or its counterpart under ``XDG_CONFIG_HOME``."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "robolearn"
-
-
 def own_certificate(folder: Path | None = None) -> Path:
     """The file under `folder` with the certificate and its key; made anew where missing or about to expire.
+
+    By default the folder is ``~/.config/robolearn``, or its counterpart under ``XDG_CONFIG_HOME``.
 
     Raises:
       BadInput: it can be read by others, or it cannot be written.
     """
-    folder = folder or settings_folder()
+    folder = folder or Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "robolearn"
     path = folder / "teleop.pem"
     if path.exists():
         mode = path.stat().st_mode & 0o777

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.browser import BrowserConfig, Place, ServedPage
 from hardware.teleop.browser.control_arbiter import ControlArbiter
-from hardware.teleop.device import Sample, Status
+from hardware.teleop.device import RECORDING, WAITING, Sample, Status
 from hardware.teleop.mapping import RobotState, joint_action, resting_opening, shortened
 from robolearn.core.errors import BadInput
 from robolearn.core.se3 import matrix_to_rotvec
@@ -126,14 +126,12 @@ class Browser(ServedPage["Page"]):
         """(n,) joint positions [rad], and the target moved to where the arm is."""
         if observation is None or "proprio" not in observation:
             return None
-        state = RobotState(observation, self._robot)
+        state, most = RobotState(observation, self._robot), self._robot.gripper.max_width
         q, width = state.q, state.width
         if not np.isfinite(q).all():
             return None
         pos, rot = (array[0] for array in self._robot.chain.forward(q[None]))
-        most = self._robot.gripper.max_width
-        status = self._status
-        driven = status is not None and status.state not in ("waiting", "recording")
+        driven = self._status is not None and self._status.state not in (WAITING, RECORDING)
         elsewhere = self._moved_away or self._prepared or driven
         self.arbiter.place(pos, rot, width / most if most > 0 else 0.0, always=elsewhere)
         if self._prepared:
