@@ -120,7 +120,7 @@ class LearnerRun(LearnerConfig, Budget, LearnerOptions):
 
     @property
     def shared(self) -> LearnerConfig:
-        """What actors share of it."""
+        """The part of it that actors share."""
         return LearnerConfig(**{field.name: getattr(self, field.name) for field in fields(LearnerConfig)})
 
 

@@ -116,7 +116,7 @@ class PictureIndex:
 
 
 def state_of(path: Path | RemotePath) -> tuple[int | str, ...]:
-    """What stays the same for as long as the file `path` stays as it is; raises `OSError`."""
+    """A value that stays the same as long as the file `path` does; raises `OSError`."""
     if isinstance(path, RemotePath):
         return (path.identity(),)
     found = os.stat(path)

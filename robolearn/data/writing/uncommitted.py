@@ -1,4 +1,4 @@
-"""What killed processes left: files of a set beyond the counts of ``meta/info.json``, and hidden copies.
+"""Remains of killed processes: files of a set beyond the counts of ``meta/info.json``, and hidden copies.
 
 A commit renames ``meta/info.json`` last. Where one was killed on its way, ``meta/info.json.tmp`` is still there with
 the number of episodes that there would have been; those were never finished. Without it they are finished ones, and
