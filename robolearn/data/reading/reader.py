@@ -289,7 +289,7 @@ class Dataset:
             made = {key: self._maker(key, index, rows) for key in self.readers}
             observation = LazyObservation(observation, made)
         tasks = [self.tasks[index] for index in self.task_index[rows]]
-        ends = (bool(flags[index]) for flags in (self.success, self.terminated, self.truncated))
+        ends = bool(self.success[index]), bool(self.terminated[index]), bool(self.truncated[index])
         stamps = {name: times[rows] for name, times in self.stamps.items()}
         rest = (tasks[0], self.intervention[rows], stamps, tuple(tasks) if len(set(tasks)) > 1 else ())
         return Episode(observation, self.action[rows], self.reward[rows], *ends, *rest)

@@ -23,8 +23,8 @@ INFO = "meta/info.json"
 def _column(data: Opened, name: str) -> Iterator[tuple[Rows, NDArray]]:
     """Each episode that has rows of column `name`, with their values."""
     for rows in data.episodes.values():
-        if len(values := rows.columns.get(name, ())):
-            yield rows, values
+        if name in rows.columns and len(rows.columns[name]):
+            yield rows, rows.columns[name]
 
 
 def counts(data: Opened, limits: Tolerances) -> Iterator[Defect]:

@@ -162,8 +162,9 @@ def picture_in(cell: Any) -> NDArray[np.uint8] | None:
     import cv2
 
     content = cell.get("bytes") if isinstance(cell, dict) else cell
-    whole = isinstance(content, bytes) and len(content) > 0
-    picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR) if whole else None
+    if not isinstance(content, bytes) or not content:
+        return None
+    picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
     return None if picture is None else picture[..., ::-1].astype(np.uint8, copy=False)  # of blue, green, red
 
 
