@@ -70,32 +70,22 @@ PRESETS: dict[str, Preset] = {
 }
 
 
+REINFLOW_PAPER = {
+    "algo": "reinflow", "initial-noise": 1, "noise-steps": "all", "sigma-min": 0.08, "sigma-max": 0.14,
+    "noise-within": 3, "clip-means": True, "exponent": "mean", "clip": 0.01, "lr-schedule": "cosine",
+    "actor-lr": 4.5e-5, "critic-lr": 6.5e-4, "lr-end": 0.444, "epochs": 5, "critic-epochs": 5, "entropy": 0.01,
+    "gamma": 0.999, "lam": 0.95, "time-limit": "infinite", "average": 0,
+}  # fmt: skip
+RLPD_PAPER = {
+    "algo": "rlpd", "utd": 20, "actor-every": 20, "temperature": 1, "critics": 10, "width": 256, "depth": 3,
+    "batch": 256,
+}  # fmt: skip
+
 NAMED: dict[str, Named] = {
     "reinflow-paper": Named(
         "finetune",
         "ReinFlow as in its paper: every denoising step is noised, by a given range, with its learning rates and clip",
-        {
-            "algo": "reinflow",
-            "initial-noise": 1,
-            "noise-steps": "all",
-            "sigma-min": 0.08,
-            "sigma-max": 0.14,
-            "noise-within": 3,
-            "clip-means": True,
-            "exponent": "mean",
-            "clip": 0.01,
-            "lr-schedule": "cosine",
-            "actor-lr": 4.5e-5,
-            "critic-lr": 6.5e-4,
-            "lr-end": 0.444,
-            "epochs": 5,
-            "critic-epochs": 5,
-            "entropy": 0.01,
-            "gamma": 0.999,
-            "lam": 0.95,
-            "time-limit": "infinite",
-            "average": 0,
-        },
+        REINFLOW_PAPER,
         also=("quickstart", "benchmark rl"),
     ),
     "diffusion": Named(
@@ -107,16 +97,7 @@ NAMED: dict[str, Named] = {
     "rlpd-paper": Named(
         "hil learner",
         "RLPD as in its paper for sparse rewards: twenty updates a control step, temperature 1, wider critics",
-        {
-            "algo": "rlpd",
-            "utd": 20,
-            "actor-every": 20,
-            "temperature": 1,
-            "critics": 10,
-            "width": 256,
-            "depth": 3,
-            "batch": 256,
-        },
+        RLPD_PAPER,
         also=("hil run", "benchmark hil"),
     ),
     "groups": Named("finetune", "group-relative: episodes from equal starts, no critic", {"algo": "grpo"}),

@@ -8,15 +8,18 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
 from robolearn.bench.lerobot import lerobot_environment, lerobot_failed, lerobot_program, lerobot_python
+from robolearn.bench.measuring import in_turn, rate
+from robolearn.core import BadInput, RobolearnError
 from robolearn.core.switches import switch
-from robolearn.runs.command import Command
+from robolearn.runs.command import Command, print_table
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +55,6 @@ class BenchmarkData(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.bench.memory import beyond_memory
-        from robolearn.core import BadInput
         from robolearn.runs.threads import torch_threads
 
         if not self.scales or min(self.scales) < 1 or not self.seconds > 0:
@@ -64,7 +66,6 @@ class BenchmarkData(Command):
         work = Path(tempfile.mkdtemp(prefix="robolearn-benchmark-data-", dir=self.folder))
         try:
             frames = _pictures(work / "frames.npy")
-            theirs: dict[str, Any] | None = None
             ours = {}
             for scale in self.scales:
                 log.info("recording %d episodes", EPISODES * scale)
@@ -72,33 +73,28 @@ class BenchmarkData(Command):
             with torch_threads(1):
                 for name, read in _read({name: work / f"ours-{name}" for name in ours}, self.seconds).items():
                     ours[name] |= read
-            beyond = None
-            if self.beyond_memory:
-                log.info("training in memory and beyond it")
-                beyond = beyond_memory(work / f"ours-{max(self.scales)}", 3 * self.seconds)
-            if python is not None:
-                theirs = _measure_lerobot(python, work, self.scales, self.seconds)
+            largest = work / f"ours-{max(self.scales)}"
+            beyond = beyond_memory(largest, 3 * self.seconds) if self.beyond_memory else None
+            theirs = _measure_lerobot(python, work, self.scales, self.seconds) if python is not None else None
         finally:
             shutil.rmtree(work, ignore_errors=True)
         return _result(ours, theirs) | {"beyond_memory": beyond, "wall_s": {"total": time.perf_counter() - begun}}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from rich.table import Table
-
-        table = Table("", *(f"ours x{scale}" for scale in result["ours"]), "LeRobot", "LeRobot, streaming")
-        rival = result["lerobot"] or {}
-        for name, key, theirs, streaming in (
-            ("recording, frames/s", "write_frames_per_s", "write_frames_per_s", "write_streaming_frames_per_s"),
-            ("end of episode, median s", "episode_end_s", "episode_end_s", "episode_end_streaming_s"),
-            ("size, bytes/frame", "bytes_per_frame", "bytes_per_frame", "bytes_per_frame_streaming"),
-            ("windows/s as LeRobot gives them", "read_samples_per_s", "read_samples_per_s", ""),
-            ("windows/s as uint8", "read_uint8_samples_per_s", "", ""),
-            ("frame cache, built once, s", "cache_s", "", ""),
-            ("frame cache, bytes", "cache_bytes", "", ""),
+        rows, rival = [], result["lerobot"] or {}
+        for name, key, streaming in (
+            ("recording, frames/s", "write_frames_per_s", "write_streaming_frames_per_s"),
+            ("end of episode, median s", "episode_end_s", "episode_end_streaming_s"),
+            ("size, bytes/frame", "bytes_per_frame", "bytes_per_frame_streaming"),
+            ("windows/s as LeRobot gives them", "read_samples_per_s", ""),
+            ("windows/s as uint8", "read_uint8_samples_per_s", ""),
+            ("frame cache, built once, s", "cache_s", ""),
+            ("frame cache, bytes", "cache_bytes", ""),
         ):
-            cells = [own[key] for own in result["ours"].values()] + [rival.get(theirs), rival.get(streaming)]
-            table.add_row(name, *("–" if cell is None else f"{cell:,.3g}" for cell in cells))
-        console.print(table)
+            cells = [own[key] for own in result["ours"].values()] + [rival.get(key), rival.get(streaming)]
+            rows.append((name, *("–" if cell is None else f"{cell:,.3g}" for cell in cells)))
+        ours = (f"ours x{scale}" for scale in result["ours"])
+        print_table(console, ("", *ours, "LeRobot", "LeRobot, streaming"), rows)
         for key in ("read_ratio", "write_ratio", "write_ratio_streaming", "size_ratio", "read_cost_growth"):
             value = result[key]
             console.print(f"{key}: {'–' if value is None else f'{value:.3g}'}")
@@ -184,7 +180,7 @@ def _read(roots: Mapping[str, Path], seconds: float) -> dict[str, dict[str, Any]
     from robolearn.data import Dataset, Windows
 
     read: dict[str, dict[str, Any]] = {}
-    streams = {}
+    measures: dict[tuple[str, str], Callable[[], float]] = {}
     for name, root in roots.items():
         begun = time.perf_counter()
         dataset = Dataset.open(root, cache="beside")
@@ -193,28 +189,20 @@ def _read(roots: Mapping[str, Path], seconds: float) -> dict[str, dict[str, Any]
         built = time.perf_counter()
         size = sum(path.stat().st_size for path in (root / ".cache/frames").rglob("*") if path.is_file())
         read[name] = {"open_s": opened - begun, "cache_s": built - opened, "cache_bytes": size}
-        streams[name] = Windows(dataset, OBSERVED, PREDICTED).stream(BATCH, seed=0)
-    rates: dict[tuple[str, str], list[float]] = {}
-    # In turn, so that a machine whose speed drifts treats all alike; the first round warms up.
-    for turn in range(ROUNDS + 1):
-        for name, stream in streams.items():
-            for key in ("read_samples_per_s", "read_uint8_samples_per_s"):
-                rate = _windows_per_s(stream, seconds / ROUNDS, floats=key == "read_samples_per_s")
-                if turn:
-                    rates.setdefault((name, key), []).append(rate)
-    for (name, key), values in rates.items():
+        stream = Windows(dataset, OBSERVED, PREDICTED).stream(BATCH, seed=0)
+        for key, floats in (("read_samples_per_s", True), ("read_uint8_samples_per_s", False)):
+            measures[name, key] = partial(rate, partial(_take, stream, floats), seconds / ROUNDS)
+    for (name, key), values in in_turn(measures, ROUNDS).items():
         read[name][key] = median(values)
     return read
 
 
-def _windows_per_s(stream: Iterator[Any], seconds: float, *, floats: bool) -> float:
-    begun, count = time.perf_counter(), 0
-    while (taken := time.perf_counter() - begun) < seconds:
-        batch = next(stream)
-        for image in (value for value in batch.observation.values() if floats and value.ndim == 5):
-            image.movedim(-1, -3).float().div_(255.0)
-        count += len(batch)
-    return count / taken
+def _take(stream: Iterator[Any], floats: bool) -> int:
+    """Windows of the next batch."""
+    batch = next(stream)
+    for image in (value for value in batch.observation.values() if floats and value.ndim == 5):
+        image.movedim(-1, -3).float().div_(255.0)
+    return len(batch)
 
 
 def _measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: float) -> dict[str, Any]:
@@ -223,22 +211,12 @@ def _measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: 
     Raises:
       RobolearnError: it failed; the end of its output is in the message.
     """
-    from robolearn.core import RobolearnError
-
     log.info("LeRobot does the same")
     task = {
-        "work": str(work),
-        "episodes": EPISODES,
-        "steps": STEPS,
-        "size": SIZE,
-        "hz": HZ,
-        "cameras": CAMERAS,
-        "observed": OBSERVED,
-        "predicted": PREDICTED,
-        "batch": BATCH,
-        "seconds": seconds,
+        "work": str(work), "episodes": EPISODES, "steps": STEPS, "size": SIZE, "hz": HZ, "cameras": CAMERAS,
+        "observed": OBSERVED, "predicted": PREDICTED, "batch": BATCH, "seconds": seconds,
         "sets": {str(scale): str(work / f"ours-{scale}") for scale in scales if scale != 1},
-    }
+    }  # fmt: skip
     done = subprocess.run(
         lerobot_program(python, "lerobot_data.py", task),
         cwd=work, env=lerobot_environment(work), capture_output=True, text=True, check=False,

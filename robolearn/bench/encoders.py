@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from policies.networks.encoder_settings import EncoderConfig
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, at_least
+from robolearn.runs.command import Command, at_least, print_table
 from robolearn.train.settings import ImitationConfig
 
 if TYPE_CHECKING:
@@ -114,12 +114,10 @@ class BenchmarkEncoders(Command):
         return {"encoder_parameters": parameters, "trained_ms": median(taken[1:]), "clock_ms": median(passed[1:])}
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
-        from rich.table import Table
-
-        heads = ("trained [ms]", "by the clock [ms]", "frozen [ms]", "frozen, cached [ms]")
-        table = Table("encoder", "parameters", *heads, title=f"a step of {result['batch']} windows")
+        heads = ("encoder", "parameters", "trained [ms]", "by the clock [ms]", "frozen [ms]", "frozen, cached [ms]")
         names = ("trained_ms", "clock_ms", "frozen_ms", "cached_ms")
-        for kind, row in result["encoders"].items():
-            columns = [f"{row[name]:.1f}" if name in row else "" for name in names]
-            table.add_row(kind, f"{row['encoder_parameters']:,}", *columns)
-        console.print(table)
+        rows = [
+            (kind, f"{row['encoder_parameters']:,}", *(f"{row[name]:.1f}" if name in row else "" for name in names))
+            for kind, row in result["encoders"].items()
+        ]
+        print_table(console, heads, rows, title=f"a step of {result['batch']} windows")

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +20,7 @@ from robolearn.hil.settings import CurriculumConfig
 from robolearn.presets import preset
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
-from robolearn.runs.command import PROGRAM, Command, at_least, words_of
+from robolearn.runs.command import PROGRAM, Command, at_least, print_table, words_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,17 +94,14 @@ class BenchmarkHil(Command):
         return {"rows": [summary(runs, *which) for which in dict.fromkeys(_which(run) for run in runs)], "runs": runs}
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
-        from rich.table import Table
-
-        table = Table("task", "arm", "algorithm", "imitation", "success", "cycle", "operator", "UTD", "α₀",
-                      title="median seed (95% over seeds); cycle time over imitation's")  # fmt: skip
-        for row in result["rows"]:
-            seeds = row["over_seeds"]
-            known = (_text(row[key], "{:.2f}") for key in ("cycle_ratio", "intervention_rate_end", "utd"))
-            temperature = _text(row["initial_temperature"], "{:g}")
-            table.add_row(row["task"], row["arm"], row["algo"], _seeds_text(seeds["bc"]), _seeds_text(seeds["success"]),
-                          *known, temperature)  # fmt: skip
-        console.print(table)
+        heads = ("task", "arm", "algorithm", "imitation", "success", "cycle", "operator", "UTD", "α₀")
+        rows = [
+            (row["task"], row["arm"], row["algo"], *(_seeds_text(row["over_seeds"][key]) for key in ("bc", "success")),
+             *(_text(row[key], "{:.2f}") for key in ("cycle_ratio", "intervention_rate_end", "utd")),
+             _text(row["initial_temperature"], "{:g}"))
+            for row in result["rows"]
+        ]  # fmt: skip
+        print_table(console, heads, rows, title="median seed (95% over seeds); cycle time over imitation's")
 
     @property
     def delay(self) -> int:
@@ -196,8 +194,7 @@ def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[
 
     torch.set_num_threads(1)
     policy = open_policy(folder)
-    env = WorldConfig(task, threads=1).matching(policy.interface).build(episodes)
-    try:
+    with closing(WorldConfig(task, threads=1).matching(policy.interface).build(episodes)) as env:
         bind_policy(policy, env.interface, what=f"policy {folder} in {task}")
         alone = evaluate(env, policy, episodes, STARTS)
         helped = measure_help(env, policy, make_operator(task, env.interface, episodes, 0), WATCHED)
@@ -206,8 +203,6 @@ def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[
         if isinstance(policy, BestOfNPolicy):
             signs, failures = predict_failures(env, policy, DOUBTED, within=WITHIN)
             doubts = {"failures": failures, "within_steps": WITHIN} | {key: asdict(one) for key, one in signs.items()}
-    finally:
-        env.close()
     found, order = alone.to_json(), np.argsort(alone.world)
     starts = zip(alone.succeeded[order], alone.cycle_time_s[order].tolist(), strict=True)
     return {

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from robolearn.bench.lerobot import lerobot_environment, lerobot_failed, lerobot_program, lerobot_python
+from robolearn.bench.measuring import MeasuringProcess, in_turn, rate
 from robolearn.core import BadInput
 from robolearn.rl.off_policy_settings import RlpdConfig
 from robolearn.runs.command import Command, at_least
@@ -61,16 +61,12 @@ class BenchmarkHilUpdates(Command):
             if python is not None:
                 for name, compiled in (("lerobot", True), ("lerobot_eager", False)):
                     log.info("%s gets ready", name)
-                    rival = stack.enter_context(_Rival(python, work, self.settings, compiled=compiled))
-                    sides[name], version = (lambda rival=rival: rival.measure(self.seconds)), rival.version
-                    parameters[name] = rival.parameters
+                    rival = stack.enter_context(_rival(python, work, self.settings, compiled=compiled))
+                    ready, sides[name] = rival.answer(), partial(rival.measure, self.seconds)
+                    parameters[name], version = ready["parameters"], ready["ready"]
             update, parameters["ours"] = _ours(self.settings)
-            sides["ours"] = lambda: _rate(update, self.seconds)
-            rates: dict[str, list[float]] = {name: [] for name in sides}
-            for turn in range(self.rounds):
-                for name, measure in sides.items():
-                    rates[name].append(measure())
-                log.info("turn %d: %s", turn + 1, {name: round(found[-1], 1) for name, found in rates.items()})
+            sides["ours"] = lambda: rate(update, self.seconds)
+            rates = in_turn(sides, self.rounds, warm=0)
         found = {name: median(values) for name, values in rates.items()}
         best = max((rate for name, rate in found.items() if name != "ours"), default=None)
         return {
@@ -86,15 +82,7 @@ class BenchmarkHilUpdates(Command):
         super().show({key: value for key, value in result.items() if key != "rounds"}, console)
 
 
-def _rate(update: Callable[[], object], seconds: float) -> float:
-    count, begun = 0, time.perf_counter()
-    while time.perf_counter() - begun < seconds:
-        update()
-        count += 1
-    return count / (time.perf_counter() - begun)
-
-
-def _ours(settings: RlpdConfig) -> tuple[Callable[[], object], int]:
+def _ours(settings: RlpdConfig) -> tuple[Callable[[], float], int]:
     """One update of the learner: a batch from both buffers, the update, the sums of its metrics. And the
     number of the critics' parameters."""
     import numpy as np
@@ -130,56 +118,22 @@ def _ours(settings: RlpdConfig) -> tuple[Callable[[], object], int]:
         experience.online.add(episode())
     draws, sums = torch.Generator().manual_seed(0), {}
 
-    def update() -> None:
+    def update() -> float:
         for name, value in algorithm.update(experience.sample(draws)).items():
             sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
+        return 1
 
     for _ in range(WARM):
         update()
     return update, sum(p.numel() for p in algorithm.critic.net.parameters())
 
 
-class _Rival:
-    """LeRobot's learner in a process of its own, which measures when it is told to."""
-
-    def __init__(self, python: str, work: Path, settings: RlpdConfig, *, compiled: bool) -> None:
-        task = {
-            "features": FEATURES, "actions": COMPONENTS * CHUNK, "transitions": TRANSITIONS, "batch": settings.batch,
-            "width": settings.width, "depth": settings.depth, "critics": settings.critics, "subset": settings.subset,
-            "compile": compiled,
-        }  # fmt: skip
-        self._said = (work / f"said-{compiled}").open("w+")
-        self._process = subprocess.Popen(
-            lerobot_program(python, "lerobot_sac.py", task), cwd=work, env=lerobot_environment(work), text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
-        )  # fmt: skip
-        self._python = python
-
-    def __enter__(self) -> _Rival:
-        try:
-            ready = self._hear()
-            self.version, self.parameters = str(ready["ready"]), int(ready["parameters"])
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._said.close()
-
-    def measure(self, seconds: float) -> float:
-        """Updates per second."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{seconds}\n")
-        self._process.stdin.flush()
-        return float(self._hear()["updates_per_s"])
-
-    def _hear(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith("{"):
-                return json.loads(line)
-        self._said.seek(0)
-        raise lerobot_failed(self._python, self._said.read())
+def _rival(python: str, work: Path, settings: RlpdConfig, *, compiled: bool) -> MeasuringProcess:
+    """LeRobot's learner in a process of its own."""
+    task = {
+        "features": FEATURES, "actions": COMPONENTS * CHUNK, "transitions": TRANSITIONS, "batch": settings.batch,
+        "width": settings.width, "depth": settings.depth, "critics": settings.critics, "subset": settings.subset,
+        "compile": compiled,
+    }  # fmt: skip
+    words = lerobot_program(python, "lerobot_sac.py", task)
+    return MeasuringProcess(words, partial(lerobot_failed, python), cwd=work, env=lerobot_environment(work))

@@ -7,15 +7,19 @@ functions that start the processes, and, run as ``python -m robolearn.bench.memo
 
 from __future__ import annotations
 
+import itertools
+import json
 import logging
 import os
 import resource
-import subprocess
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from robolearn.bench.measuring import MeasuringProcess, in_turn, rate
+from robolearn.core import RobolearnError
 
 log = logging.getLogger(__name__)
 
@@ -54,21 +58,13 @@ def beyond_memory(root: Path, seconds: float) -> dict[str, Any] | None:
         what = "no training beyond memory: to compare with, %.1f GB of pictures have to fit into half of %.1f GB"
         log.info(what, size / 1e9, free / 1e9)
         return None
-    processes = {"cached": _Trained(root, 0), "limited": _Trained(root, limit)}
-    rates: dict[str, list[float]] = {name: [] for name in processes}
-    try:
+    log.info("training in memory and beyond it")
+    with _trained(root, 0) as in_memory, _trained(root, limit) as on_disk:
+        processes = {"cached": in_memory, "limited": on_disk}
         for process in processes.values():
-            process.next()  # that it is ready
-        # In turn, so that a machine whose speed drifts treats both alike; the first round warms up.
-        for turn in range(ROUNDS + 1):
-            for name, process in processes.items():
-                rate = process.measure(seconds / ROUNDS)
-                if turn:
-                    rates[name].append(rate)
-    finally:
-        for process in processes.values():
-            process.close()
-    cached, limited = median(rates["cached"]), median(rates["limited"])
+            process.answer()  # that it is ready
+        turns = {name: partial(process.measure, seconds / ROUNDS) for name, process in processes.items()}
+        cached, limited = map(median, in_turn(turns, ROUNDS).values())
     return {
         "ratio": limited / cached,
         "cached_windows_per_s": cached,
@@ -78,37 +74,15 @@ def beyond_memory(root: Path, seconds: float) -> dict[str, Any] | None:
     }
 
 
-class _Trained:
+def _trained(root: Path, limit: int) -> MeasuringProcess:
     """A process that trains on the set `root` with so many bytes of memory (0: no limit) when it is asked to."""
+    words = [sys.executable, "-P", "-m", "robolearn.bench.memory", str(root), str(limit), str(BATCH)]
+    # Arrow's own allocator reserves 1 GiB at once, which a limit counts as taken.
+    return MeasuringProcess(words, _failed, env=os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"})
 
-    def __init__(self, root: Path, limit: int) -> None:
-        words = [sys.executable, "-P", "-m", "robolearn.bench.memory", str(root), str(limit), str(BATCH)]
-        # Arrow's own allocator reserves 1 GiB at once, which a limit counts as taken.
-        environment = os.environ | {"ARROW_DEFAULT_MEMORY_POOL": "system"}
-        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-        self._process: subprocess.Popen[str] = subprocess.Popen(words, env=environment, text=True, **pipes)
 
-    def measure(self, seconds: float) -> float:
-        """Windows per second over this time."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{seconds}\n")
-        self._process.stdin.flush()
-        return float(self.next())
-
-    def next(self) -> str:
-        """The next line that it prints."""
-        from robolearn.core import RobolearnError
-
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            said = self._process.communicate()[1].strip().splitlines()[-3:]
-            raise RobolearnError(f"training beyond memory failed: {' | '.join(said)}")
-        return line
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+def _failed(said: str) -> RobolearnError:
+    return RobolearnError(f"training beyond memory failed: {' | '.join(said.strip().splitlines()[-3:])}")
 
 
 def main(root: Path, limit: int, batch: int) -> None:
@@ -131,16 +105,17 @@ def main(root: Path, limit: int, batch: int) -> None:
         sys.exit(
             f"cameras in memory: got {in_memory}, expected {'none' if limit else 'all'}; too little memory is free"
         )
-    done = 0
-    print("ready", flush=True)
+    done = itertools.count()
+
+    def step() -> float:
+        trainer.iterate(next(done))
+        return batch
+
+    print("{}", flush=True)
     for line in sys.stdin:
         if limit:
             _forget(root)
-        begun, first = time.perf_counter(), done
-        while (taken := time.perf_counter() - begun) < float(line):
-            trainer.iterate(done)
-            done += 1
-        print((done - first) * batch / taken, flush=True)
+        print(json.dumps({"windows_per_s": rate(step, float(line))}), flush=True)
 
 
 def _forget(root: Path) -> None:

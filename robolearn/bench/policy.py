@@ -13,7 +13,7 @@ from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from policies.storage.backends import BACKENDS, check_backend
 from robolearn.core import BadInput
 from robolearn.core.specs import ArraySpec, Interface
-from robolearn.runs.command import Command, at_least
+from robolearn.runs.command import Command, at_least, print_table
 
 if TYPE_CHECKING:
     from policies.policy import TorchPolicy
@@ -102,17 +102,10 @@ class BenchmarkPolicy(Command):
                     started = time.perf_counter()
                     use_backend(policy, backend, precision)
                     difference = abs(_first(policy, observation) - reference).max()
-                    rows.append(
-                        {
-                            "network": name,
-                            "steps": steps,
-                            "cameras": sum(key.startswith("images.") for key in observation),
-                            "backend": backend,
-                            "precision": precision,
-                            "start_s": time.perf_counter() - started,
-                            "max_difference": float(difference),
-                        }
-                    )
+                    start_s = time.perf_counter() - started
+                    cameras = sum(key.startswith("images.") for key in observation)
+                    row = {"network": name, "steps": steps, "cameras": cameras, "backend": backend}
+                    rows.append(row | {"precision": precision, "start_s": start_s, "max_difference": float(difference)})
                     decide.append(lambda policy=policy, observation=observation: policy.act(observation))
         return rows, decide
 
@@ -129,15 +122,13 @@ class BenchmarkPolicy(Command):
         return [(str(path), lambda: load_policy(path), steps)]
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from rich.table import Table
-
         heads = ("network", "backend", "precision", "p50, ms", "p99, ms", "start, s")
-        table = Table(*heads, title="one decision for one world on one core")
-        for row in result["latencies"]:
-            latency = row["latency_ms"]
-            figures = (f"{latency['p50']:.3f}", f"{latency['p99']:.3f}", f"{row['start_s']:.1f}")
-            table.add_row(row["network"], row["backend"], row["precision"], *figures)
-        console.print(table)
+        rows = [
+            (row["network"], row["backend"], row["precision"], *(f"{row['latency_ms'][p]:.3f}" for p in ("p50", "p99")),
+             f"{row['start_s']:.1f}")
+            for row in result["latencies"]
+        ]  # fmt: skip
+        print_table(console, heads, rows, title="one decision for one world on one core")
 
 
 def _untrained(name: str) -> TorchPolicy:

@@ -10,6 +10,7 @@ All three are trained alike on the observed vectors of one data set; they differ
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 SEEDS_APART = 1000  # the starts of the evaluation are not those of the demonstrations
@@ -20,11 +21,8 @@ def check_task(task: str, dataset: Any) -> None:
     from robolearn.core import check_compatible
     from sim.registry import WorldConfig
 
-    env = WorldConfig(task).matching(dataset.interface).build(1)
-    try:
+    with closing(WorldConfig(task).matching(dataset.interface).build(1)) as env:
         check_compatible(dataset.interface, env.interface, what=f"--prove {task}")
-    finally:
-        env.close()
 
 
 def prove(
@@ -54,8 +52,7 @@ def prove(
         draws["dropped"] = [float(weight > 0) for weight in weights]
     config = ImitationConfig(steps=steps, seed=seed)
     found = {}
-    env = WorldConfig(task).matching(dataset.interface).build(WORLDS)
-    try:
+    with closing(WorldConfig(task).matching(dataset.interface).build(WORLDS)) as env:
         for name, drawn in draws.items():
             trainer = ImitationTrainer.of_dataset(config, dataset, weights=drawn)
             with Progress(f"training {name}", total=config.iterations, unit="iterations", quiet=quiet) as progress:
@@ -66,19 +63,10 @@ def prove(
                 found[name] = evaluate(
                     env, trainer.policy(), episodes, SEEDS_APART + seed, progress=lambda done, _, p=progress: p(done)
                 )
-    finally:
-        env.close()
+    others = {name: result for name, result in found.items() if name != "alike"}
+    verdicts = [compare(found["alike"], result, names=("all alike", name)) for name, result in others.items()]
     return {
         "task": task,
         "policies": [{"name": name, "success": result.to_json()["success"]} for name, result in found.items()],
-        "verdicts": [
-            verdict.to_json()
-            for verdict in corrected(
-                [
-                    compare(found["alike"], result, names=("all alike", name))
-                    for name, result in found.items()
-                    if name != "alike"
-                ]
-            )
-        ],
+        "verdicts": [verdict.to_json() for verdict in corrected(verdicts)],
     }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated, Any
 
+from robolearn.bench.measuring import in_turn, rate
+from robolearn.core import BadInput
 from robolearn.core.switches import switch
-from robolearn.runs.command import Command, at_least
+from robolearn.runs.command import Command, at_least, print_table
 from sim.registry import WorldConfig
 
 
@@ -32,7 +33,6 @@ class BenchmarkSim(Command):
     """Measure robosuite's Lift as well (needs the robosuite extra)."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.core import BadInput
         from sim.registry import task_names
 
         at_least(1, worlds=self.worlds)
@@ -49,41 +49,32 @@ class BenchmarkSim(Command):
             measures[f"env_{n}"] = lambda env=env: _chunks(env, self.seconds)
             measures[f"bound_{n}"] = lambda env=env: _physics(env, self.seconds)
         if self.robosuite:
-            from sim.adapters import make_robosuite
-
-            rival = make_robosuite("robosuite:Lift", len(threads), workers=len(threads))
-            rival.reset(seed=0)
+            envs[0] = rival = _robosuite(len(threads))
             measures["robosuite"] = lambda: _chunks(rival, self.seconds)
-            envs[0] = rival
         if self.world.cameras:
             measures |= self._seeing(envs, threads)
         try:
-            # In turn, so that a machine whose speed drifts treats all alike.
-            samples: dict[str, list[float]] = {name: [] for name in measures}
-            for _ in range(self.repeats + 1):
-                for name, measure in measures.items():
-                    samples[name].append(measure())
+            found = {name: median(values) for name, values in in_turn(measures, self.repeats).items()}
         finally:
             for env in envs.values():
                 env.close()
-        rate = {name: median(values[1:]) for name, values in samples.items()}  # the first round warms up
         most = threads[-1]
         result: dict[str, Any] = {
             "task": self.world.task,
             "worlds": self.worlds,
-            "env_steps_per_s": {str(n): rate[f"env_{n}"] for n in threads},
-            "bound_steps_per_s": {str(n): rate[f"bound_{n}"] for n in threads},
-            "ratio_bound": rate[f"env_{most}"] / rate[f"bound_{most}"],
+            "env_steps_per_s": {str(n): found[f"env_{n}"] for n in threads},
+            "bound_steps_per_s": {str(n): found[f"bound_{n}"] for n in threads},
+            "ratio_bound": found[f"env_{most}"] / found[f"bound_{most}"],
         }
         if self.robosuite:
-            result["robosuite_steps_per_s"] = {str(most): rate["robosuite"]}
-            result["ratio_robosuite"] = rate[f"env_{most}"] / rate["robosuite"]
+            result["robosuite_steps_per_s"] = {str(most): found["robosuite"]}
+            result["ratio_robosuite"] = found[f"env_{most}"] / found["robosuite"]
         if self.world.cameras:
             result |= {"cameras": list(self.world.cameras), "image_size": self.world.image_size}
-            result["frames_per_s"] = {str(n): rate[f"frames_{n}"] for n in threads}
+            result["frames_per_s"] = {str(n): found[f"frames_{n}"] for n in threads}
             if self.robosuite:
-                result["robosuite_frames_per_s"] = {str(most): rate["robosuite_frames"]}
-                result["ratio_robosuite_frames"] = rate[f"frames_{most}"] / rate["robosuite_frames"]
+                result["robosuite_frames_per_s"] = {str(most): found["robosuite_frames"]}
+                result["ratio_robosuite_frames"] = found[f"frames_{most}"] / found["robosuite_frames"]
         return result
 
     def _seeing(self, envs: dict[int, Any], threads: list[int]) -> dict[str, Callable[[], float]]:
@@ -95,75 +86,71 @@ class BenchmarkSim(Command):
             measures[f"frames_{n}"] = lambda env=env: _frames(env, self.seconds)
             envs[-n] = env
         if self.robosuite:
-            from sim.adapters import make_robosuite
-
-            rival = make_robosuite("robosuite:Lift", len(threads), workers=len(threads), cameras=("agentview",),
-                                   image_size=self.world.image_size)  # fmt: skip
-            rival.reset(seed=0)
+            envs[-9] = rival = _robosuite(len(threads), cameras=("agentview",), image_size=self.world.image_size)
             measures["robosuite_frames"] = lambda: _frames(rival, self.seconds)
-            envs[-9] = rival
         return measures
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from rich.table import Table
+        def rows(names: Mapping[str, str]) -> list[tuple[str, str, str]]:
+            return [(name, n, f"{x:,.0f}") for key, name in names.items() for n, x in result.get(key, {}).items()]
 
-        table = Table("", "threads", "env-steps/s", title=f"{result['task']}, {result['worlds']} worlds, 20 Hz control")
-        for n, value in result["env_steps_per_s"].items():
-            table.add_row(f"robolearn {result['task']}", n, f"{value:,.0f}")
-        for n, value in result["bound_steps_per_s"].items():
-            table.add_row("its bare physics", n, f"{value:,.0f}")
-        for n, value in result.get("robosuite_steps_per_s", {}).items():
-            table.add_row("robosuite Lift (processes)", n, f"{value:,.0f}")
-        console.print(table)
+        own = f"robolearn {result['task']}"
+        speeds = {"env_steps_per_s": own, "bound_steps_per_s": "its bare physics",
+                  "robosuite_steps_per_s": "robosuite Lift (processes)"}  # fmt: skip
+        title = f"{result['task']}, {result['worlds']} worlds, 20 Hz control"
+        print_table(console, ("", "threads", "env-steps/s"), rows(speeds), title=title)
         if "frames_per_s" in result:
-            table = Table(
-                "", "threads", "frames/s", title=f"{result['image_size']} px, a picture of every control step"
-            )
-            for n, value in result["frames_per_s"].items():
-                table.add_row(f"robolearn {result['task']}, {' and '.join(result['cameras'])}", n, f"{value:,.0f}")
-            for n, value in result.get("robosuite_frames_per_s", {}).items():
-                table.add_row("robosuite Lift, agentview (processes)", n, f"{value:,.0f}")
-            console.print(table)
+            seen = {"frames_per_s": f"{own}, {' and '.join(result['cameras'])}",
+                    "robosuite_frames_per_s": "robosuite Lift, agentview (processes)"}  # fmt: skip
+            title = f"{result['image_size']} px, a picture of every control step"
+            print_table(console, ("", "threads", "frames/s"), rows(seen), title=title)
         console.print(f"{result['ratio_bound']:.0%} of the physics bound", highlight=False)
         if "ratio_robosuite" in result:
             console.print(f"{result['ratio_robosuite']:.0f} times robosuite's Lift on the same cores", highlight=False)
 
 
+def _robosuite(workers: int, **options: Any) -> Any:
+    """Robosuite's Lift, reset, a process for each world."""
+    from sim.adapters import make_robosuite
+
+    env = make_robosuite("robosuite:Lift", workers, workers=workers, **options)
+    env.reset(seed=0)
+    return env
+
+
 def _chunks(env: Any, seconds: float) -> float:
     """Control steps a second with small random actions, in chunks of 4, resets included."""
-    import numpy as np
-
-    rng = np.random.default_rng(0)
-    shape = (env.num_envs, 4, env.interface.action.size)
-    steps, begun = 0, time.perf_counter()
-    while not steps or time.perf_counter() - begun < seconds:
-        actions = rng.uniform(-0.5, 0.5, shape).astype(np.float32)
-        steps += int(env.step_chunk(actions)[4]["steps"].sum())
-    return steps / (time.perf_counter() - begun)
+    draw = _draws(env.num_envs, 4, env.interface.action.size)
+    return rate(lambda: int(env.step_chunk(draw())[4]["steps"].sum()), seconds)
 
 
 def _frames(env: Any, seconds: float) -> float:
     """Pictures a second where every control step is looked at, physics and resets included."""
+    draw = _draws(env.num_envs, env.interface.action.size)
+    frames = env.num_envs * sum(k.startswith("images.") for k in env.interface.observation)
+
+    def step() -> int:
+        env.step(draw())
+        return frames
+
+    return rate(step, seconds)
+
+
+def _draws(*shape: int) -> Callable[[], Any]:
+    """Draws small random actions of this shape."""
     import numpy as np
 
     rng = np.random.default_rng(0)
-    shape, cameras = (
-        (env.num_envs, env.interface.action.size),
-        sum(k.startswith("images.") for k in env.interface.observation),
-    )
-    frames, begun = 0, time.perf_counter()
-    while not frames or time.perf_counter() - begun < seconds:
-        env.step(rng.uniform(-0.5, 0.5, shape).astype(np.float32))
-        frames += env.num_envs * cameras
-    return frames / (time.perf_counter() - begun)
+    return lambda: rng.uniform(-0.5, 0.5, shape).astype(np.float32)
 
 
 def _physics(env: Any, seconds: float) -> float:
     """The same worlds with constant set-points: nothing but `Batch.step`, from the states they are in."""
-    steps, begun = 0, time.perf_counter()
-    while not steps or time.perf_counter() - begun < seconds:
+
+    def step() -> int:
         env.physics_step()
-        steps += env.num_envs
-    rate = steps / (time.perf_counter() - begun)
+        return env.num_envs
+
+    found = rate(step, seconds)
     env.reset()
-    return rate
+    return found

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from policies.settings import denoising_kinds
-from robolearn.cli.choices import DemoQuality, DenoisingKind, OnPolicyAlgorithm, SimRobot
+from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm, SimRobot
 from robolearn.core import BadInput
 from robolearn.presets import algorithm_preset, preset
 from robolearn.rl.algorithms import OnPolicyConfig, algorithm
@@ -58,8 +58,7 @@ class BenchmarkRl(Command):
     algo: OnPolicyAlgorithm = "reinflow"
     """The algorithm."""
     settings: OnPolicyConfig = field(default_factory=ReinFlowConfig)
-    device: str = "auto"
-    """Device of the networks: auto, cpu, cuda or cuda:<i>."""
+    device: Device = "auto"
     out: Path = Path("runs/benchmark-rl")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""
 
@@ -161,25 +160,17 @@ class BenchmarkRl(Command):
                         "all, s", "sim."):  # fmt: skip
             table.add_column(heading, justify="right")
         for row in result["settings"]:
+            which = (row["task"], row["flow"], str(row["denoise_steps"]))
             for run in row["runs"]:
                 table.add_row(
-                    row["task"],
-                    row["flow"],
-                    str(row["denoise_steps"]),
-                    str(run["seed"]),
-                    _percent(run["bc"]),
-                    f"{_percent(run['chosen'])} at {run['chosen_initial_noise']:g}",
-                    _percent(run["rl"]),
-                    str(run["rl"]["episodes"]),
-                    f"{run['env_steps']:,}",
-                    f"{run['finetune_s']:.0f}",
-                    "-" if run["total_s"] is None else f"{run['total_s']:.0f}",
-                    f"{run['simulation_share']:.0%}",
-                )
+                    *which, str(run["seed"]), _percent(run["bc"]),
+                    f"{_percent(run['chosen'])} at {run['chosen_initial_noise']:g}", _percent(run["rl"]),
+                    str(run["rl"]["episodes"]), f"{run['env_steps']:,}", f"{run['finetune_s']:.0f}",
+                    "-" if run["total_s"] is None else f"{run['total_s']:.0f}", f"{run['simulation_share']:.0%}",
+                )  # fmt: skip
             if len(row["runs"]) > 1:
-                over = row["over_seeds"]
-                rates = (_over(over["bc"]), _over(over["chosen"]), _over(over["rl"]))
-                table.add_row(row["task"], row["flow"], str(row["denoise_steps"]), f"{row['seeds']} seeds", *rates)
+                rates = (_over(row["over_seeds"][key]) for key in ("bc", "chosen", "rl"))
+                table.add_row(*which, f"{row['seeds']} seeds", *rates)
             table.add_section()
         console.print(table)
         console.print("Of several seeds: the mean, with Student's t interval over the seeds; the median")
@@ -187,12 +178,8 @@ class BenchmarkRl(Command):
 
 def _changed(settings: OnPolicyConfig) -> dict[str, Any]:
     """Settings that differ from the defaults of the algorithm, and so were asked for."""
-    default = type(settings)()
-    return {
-        f.name: getattr(settings, f.name)
-        for f in fields(settings)
-        if getattr(settings, f.name) != getattr(default, f.name)
-    }
+    values, usual = ({f.name: getattr(one, f.name) for f in fields(one)} for one in (settings, type(settings)()))
+    return {name: value for name, value in values.items() if value != usual[name]}
 
 
 def _percent(rate: dict[str, Any]) -> str:

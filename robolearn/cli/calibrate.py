@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robolearn.cli.choices import Station
+from robolearn.cli.choices import Domain, Station
+from robolearn.core import BadInput
 from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
@@ -51,13 +52,11 @@ class Calibrate(Command):
     """Source of the intrinsics: contract, or pictures: estimated from the same pictures (10 at least)."""
     write: bool = False
     """Write the result into the contract; otherwise it is shown for you to copy."""
-    domain: int | None = None
-    """ROS domain; by default ROS_DOMAIN_ID, or 0."""
+    domain: Domain = None
 
     def run(self) -> dict[str, Any]:
         """Of a board ``{"board", "page_mm"}``, else pose, lens and residuals with their units in the names."""
         from hardware.calibration import Board
-        from robolearn.core import BadInput
 
         board = Board(self.columns, self.rows, self.square, self.marker)
         if self.board is not None:
@@ -77,7 +76,6 @@ class Calibrate(Command):
         from hardware.calibration.contract_text import snippet, write_into
         from hardware.calibration.hand_eye import estimate_lens
         from hardware.calibration.pictures import views_of
-        from robolearn.core import BadInput
         from robots.stations import CONTRACTS, load_contract
 
         contract = load_contract(self.robot)
@@ -92,17 +90,15 @@ class Calibrate(Command):
         shots = self._shots(contract, camera, board)
         views = views_of(shots, board, contract.robot)
         if not views:
-            raise BadInput(
-                "board", got=f"seen in none of {len(shots)} pictures", expected=f"{board.columns}×{board.rows}"
-            )
+            got = f"seen in none of {len(shots)} pictures"
+            raise BadInput("board", got=got, expected=f"{board.columns}×{board.rows}")
         size = shots[0].picture.shape[:2]
         if self.lens == "pictures":
             lens = estimate_lens(views, (size[0], size[1]))
         assert lens is not None
         if tuple(lens.size) != tuple(size):
-            raise BadInput(
-                "size of the pictures", got=tuple(size), expected=f"{tuple(lens.size)}, as intrinsics have it"
-            )
+            expected = f"{tuple(lens.size)}, as intrinsics have it"
+            raise BadInput("size of the pictures", got=tuple(size), expected=expected)
         found = calibrate(views, lens, self.mounted)
         lines = snippet(found)
         if self.lens == "contract":
@@ -124,7 +120,6 @@ class Calibrate(Command):
         }
 
     def _camera_of(self, contract: Contract) -> str:
-        from robolearn.core import BadInput
 
         names = tuple(contract.cameras)
         if not self.camera and len(names) == 1:
@@ -137,7 +132,6 @@ class Calibrate(Command):
 
     def _shots(self, contract: Contract, camera: str, board: Any) -> list[Any]:
         from hardware.calibration import read_shots, write_shots
-        from robolearn.core import BadInput
         from robolearn.deploy.processes import check_domain
 
         if self.data is not None:

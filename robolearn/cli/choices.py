@@ -1,127 +1,72 @@
-"""Flags whose values come from a registry: their help lists what is there."""
+"""Flags that several commands have: their help, and the values that a registry has for them, listed there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Annotated, Any, Literal
+
+import tyro
 
 from robolearn.core.switches import available
 
 
-def _contracts() -> Iterable[str]:
-    from robots.stations import contract_names
-
-    return (*contract_names(), "<path>.yaml")
-
-
-def _robots() -> Iterable[str]:
-    from robots import ROBOTS
-
-    return ROBOTS
+def _of(module: str, names: Callable[[Any], Iterable[str]]) -> object:
+    """The annotation of a flag whose values `names` takes from `module`, which is imported when help is printed."""
+    return available(lambda: names(import_module(module)))
 
 
-def _arms() -> Iterable[str]:
-    from sim.registry import robot_names
-
-    return robot_names()
+def _algorithms(kind: str) -> object:
+    return _of("robolearn.rl.algorithms", lambda m: m.algorithms(getattr(m, kind)))
 
 
-def _qualities() -> Iterable[str]:
-    from sim.experts import QUALITIES
+Domain = Annotated[int | None, tyro.conf.arg(help="ROS domain; by default ROS_DOMAIN_ID, or 0.")]
+"""A ROS domain."""
 
-    return QUALITIES
+Device = Annotated[str, tyro.conf.arg(help="Device of the networks: auto, cpu, cuda or cuda:<i>.")]
+"""A device of torch."""
 
+_TRACKER = "Tracker of the metrics besides the run folder (metrics.jsonl, TensorBoard), where it is installed."
+Tracker = Annotated[Literal["none", "wandb", "trackio", "mlflow"], tyro.conf.arg(help=_TRACKER)]
+"""A tracker of the metrics of a training."""
 
-def _tasks() -> Iterable[str]:
-    from sim.tasks import TASKS
-
-    return TASKS
-
-
-def _policy_kinds() -> Iterable[str]:
-    from policies.settings import POLICIES
-
-    return POLICIES
-
-
-def _denoising_kinds() -> Iterable[str]:
-    from policies.settings import denoising_kinds
-
-    return denoising_kinds()
-
-
-def _on_policy() -> Iterable[str]:
-    from robolearn.rl.algorithms import OnPolicyConfig, algorithms
-
-    return algorithms(OnPolicyConfig)
-
-
-def _off_policy() -> Iterable[str]:
-    from robolearn.rl.algorithms import OffPolicyConfig, algorithms
-
-    return algorithms(OffPolicyConfig)
-
-
-def _people() -> Iterable[str]:
-    from hardware.teleop import people
-
-    return people()
-
-
-def _teleoperators() -> Iterable[str]:
-    from hardware.teleop import TELEOPERATORS
-
-    return (name for name, config in TELEOPERATORS.items() if config.has_flags)
-
-
-Teleop = Annotated[str, available(_teleoperators)]
+Teleop = Annotated[str, _of("hardware.teleop", lambda m: (k for k, v in m.TELEOPERATORS.items() if v.has_flags))]
 """A teleoperator: a device that a person holds, or the script."""
 
-PersonTeleop = Annotated[str, available(_people)]
+PersonTeleop = Annotated[str, _of("hardware.teleop", lambda m: m.people())]
 """A device that a person holds."""
 
+_FORMATS = "robolearn.data.convert.formats"
 
-def _read_formats() -> Iterable[str]:
-    from robolearn.data.convert.formats import FORMATS
-
-    return ("auto", *(form.title for form in FORMATS.values() if form.read))
-
-
-def _written_formats() -> Iterable[str]:
-    from robolearn.data.convert.formats import FORMATS
-
-    return (form.title for form in FORMATS.values() if form.write)
-
-
-ImportFormat = Annotated[str, available(_read_formats)]
+ImportFormat = Annotated[str, _of(_FORMATS, lambda m: ("auto", *(f.title for f in m.FORMATS.values() if f.read)))]
 """A format of demonstrations that is read."""
 
-ExportFormat = Annotated[str, available(_written_formats)]
+ExportFormat = Annotated[str, _of(_FORMATS, lambda m: (f.title for f in m.FORMATS.values() if f.write))]
 """A format of demonstrations that is written."""
 
-Station = Annotated[str, available(_contracts)]
+Station = Annotated[str, _of("robots.stations", lambda m: (*m.contract_names(), "<path>.yaml"))]
 """A robot contract, by its name or as a file."""
 
-Robot = Annotated[str, available(_robots)]
+Robot = Annotated[str, _of("robots", lambda m: m.ROBOTS)]
 """An arm."""
 
-SimRobot = Annotated[str, available(_arms)]
+SimRobot = Annotated[str, _of("sim.registry", lambda m: m.robot_names())]
 """An arm that the embedded tasks can be done with."""
 
-DemoQuality = Annotated[str, available(_qualities)]
+DemoQuality = Annotated[str, _of("sim.experts", lambda m: m.QUALITIES)]
 """Quality of a scripted expert's demonstrations."""
 
-SimTask = Annotated[str, available(_tasks)]
+SimTask = Annotated[str, _of("sim.tasks", lambda m: m.TASKS)]
 """A task of the embedded worlds."""
 
-PolicyKind = Annotated[str, available(_policy_kinds)]
+PolicyKind = Annotated[str, _of("policies.settings", lambda m: m.POLICIES)]
 """A kind of policy that imitation trains."""
 
-DenoisingKind = Annotated[str, available(_denoising_kinds)]
+DenoisingKind = Annotated[str, _of("policies.settings", lambda m: m.denoising_kinds())]
 """A kind of policy that RL fine-tunes."""
 
-OnPolicyAlgorithm = Annotated[str, available(_on_policy)]
+OnPolicyAlgorithm = Annotated[str, _algorithms("OnPolicyConfig")]
 """An algorithm that learns from its own last rollout."""
 
-OffPolicyAlgorithm = Annotated[str, available(_off_policy)]
+OffPolicyAlgorithm = Annotated[str, _algorithms("OffPolicyConfig")]
 """An algorithm that learns from replayed windows."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from robolearn.cli.choices import DemoQuality
-from robolearn.cli.view import View
+from robolearn.cli.view import WorkView
 from robolearn.runs.command import Command, at_least, check_seed
 from sim.registry import WorldConfig
 
@@ -30,9 +31,7 @@ class Collect(Command):
     """Of starts and of the expert's mistakes."""
     worlds: int = 50
     """Worlds side by side."""
-    view: View = "none"
-    """View of the acting expert: browser prints the address of a page, window opens it. Shown are
-    whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
+    view: WorkView = "none"
     resume: bool = False
     """Go on until an existing data set has this many episodes."""
 
@@ -53,8 +52,7 @@ class Collect(Command):
         task, share = self.world.task, self.world.start_range
         share = quality.start_range if share is None else share
         world = replace(self.world, start_range=share) if self.world.family.has_start_range else self.world
-        env = watched(world.build(worlds), self.view, "collecting", "The collecting is over.")
-        try:
+        with closing(watched(world.build(worlds), self.view, "collecting", "The collecting is over.")) as env:
             make_expert(task, env.interface, worlds, quality, self.seed)  # an unknown task writes nothing
             with EpisodeWriter(self.out, env.interface, resume=self.resume) as writer:
                 have = writer.episodes
@@ -65,8 +63,6 @@ class Collect(Command):
                               quiet=self.json) as progress:  # fmt: skip
                     collect(env, expert, writer, max(self.episodes - have, 0), seed, progress=progress)
                 total, frames = writer.episodes, writer.frames
-        finally:
-            env.close()
         return {
             "dataset": str(self.out),
             "task": task,

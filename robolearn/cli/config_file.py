@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from robolearn.core import BadInput
 from robolearn.io.atomic import write_text
 from robolearn.presets import NAMED, PRESETS
-from robolearn.runs.command import NOT_THE_WORK, Command, flags, stored, words
+from robolearn.runs.command import NOT_THE_WORK, PLAIN, Command, flags, print_table, stored, words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,13 +134,9 @@ class Presets(Command):
         }
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
-        from rich.table import Table
-
         for heading, rows, begin in (
             ("--task", result["tasks"], ""),
             ("--config", result["configs"], "robolearn {command}: "),
         ):
-            table = Table(heading, "", box=None, pad_edge=False, padding=(0, 3, 0, 0))
-            for row in rows:
-                table.add_row(row["name"], begin.format_map(row) + row["line"])
-            console.print(table)
+            lines = [(row["name"], begin.format_map(row) + row["line"]) for row in rows]
+            print_table(console, (heading, ""), lines, **PLAIN)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from policies.settings import POLICIES
-from robolearn.cli.choices import PolicyKind
+from robolearn.cli.choices import Device, PolicyKind, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, bind_policy
 from robolearn.core.specs import is_instruction
@@ -36,15 +37,13 @@ class Distill(Command):
     """Observation of the student; images.front, images.side and images.wrist are our tasks' cameras."""
     worlds: int = 32
     """Worlds side by side."""
+    device: Device = "auto"
     policy: PolicyKind = "flow"
     """The kind of student."""
     settings: DistillConfig = field(default_factory=DistillConfig)
-    device: str = "auto"
-    """Device of both: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
-    log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
-    """Tracker of the metrics besides the run folder (metrics.jsonl, TensorBoard), where it is installed."""
+    log: Tracker = "none"
     resume: bool = False
     """Go on with the run in --out, exactly."""
 
@@ -86,8 +85,7 @@ class Distill(Command):
         cameras = tuple(name.removeprefix("images.") for name in self.observe if name.startswith("images."))
         task, asked = self.world.task, self.world
         world = replace(asked.matching(teacher.interface), cameras=cameras, image_size=asked.image_size)
-        env = world.build(self.worlds)
-        try:
+        with closing(world.build(self.worlds)) as env:
             bind_policy(teacher, env.interface, what=f"teacher {self.teacher} in {task}")
             stored = {
                 "command": "distill",
@@ -122,8 +120,6 @@ class Distill(Command):
                     "wall_s": {"total": time.perf_counter() - begun, "run": done["wall_s"]},
                 }
                 run.finish(result)
-        finally:
-            env.close()
         return result
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:

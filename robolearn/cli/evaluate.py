@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from policies.storage.backends import BackendName, InferencePrecision
 from policies.wrappers.goals import GoalChoice
-from robolearn.cli.view import View
-from robolearn.runs.command import Command, at_least, check_seed, command_text, rate_text, reported
+from robolearn.cli.choices import Device
+from robolearn.cli.view import WorkView
+from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -51,16 +53,13 @@ class Evaluate(Command):
     """Worlds side by side."""
     seed: int = 1000
     """Of starts and of the policy's noise."""
-    device: str = "auto"
-    """Device of the policies: auto, cpu, cuda or cuda:<i>."""
+    device: Device = "auto"
     backend: BackendName = "torch"
     """Backend that computes the decisions of --policy: torch, compile (torch's compiler) or onnx (onnxruntime, on the
     CPU). --against is computed by torch, so a policy against itself says what a backend costs."""
     precision: InferencePrecision = "float32"
     """Of --policy: float32, bfloat16 (torch, compile) or int8 (onnx)."""
-    view: View = "none"
-    """View of the acting policy: browser prints the address of a page, window opens it. Shown are
-    whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
+    view: WorkView = "none"
     out: Path | None = None
     """Write report.html, with videos of the worst and the best episode, into this folder."""
 
@@ -91,9 +90,8 @@ class Evaluate(Command):
         worlds = min(self.worlds, self.episodes)
         world = self.world.matching(*(policy.interface for policy in policies))
         goals = self._goals(worlds, world)
-        env = watched(world.build(worlds), self.view, "evaluating", "The evaluation is over.")
-        note = noting(env)
-        try:
+        with closing(watched(world.build(worlds), self.view, "evaluating", "The evaluation is over.")) as env:
+            note = noting(env)
             for path, policy in zip(paths, policies, strict=True):
                 bind_policy(policy, env.interface, what=f"policy {path} in {world.task}")
                 set_prompt(policy, self.words, env.prompt, what=f"policy {path}")
@@ -120,31 +118,23 @@ class Evaluate(Command):
                 result["verdict"] = verdict.to_json()
             if self.out is not None:
                 result |= reported(lambda: self._report(env, policies, done, verdict))
-        finally:
-            env.close()
         result["wall_s"] = {**result["wall_s"], "total": time.perf_counter() - begun}
         return result
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from rich.table import Table
-
         rows = [row for row in (result, result.get("against")) if row]
         success = all(row["success"] is not None for row in rows)
         heads = ("success", "cycle time of successes, s") if success else ("mean return",)
-        table = Table("policy", *heads, title=f"{result['task']}, seed {result['seed']}")
-        for row in rows:
-            if success:
-                table.add_row(row["policy"], rate_text(row["success"]), _span(row["cycle_time_s"], "{:.2f}"))
-            else:
-                table.add_row(row["policy"], f"{_span(row['return'], '{:.4g}')}, {row['return']['count']} episodes")
-        console.print(table)
+        lines = [
+            (row["policy"], rate_text(row["success"]), _span(row["cycle_time_s"], "{:.2f}")) if success else
+            (row["policy"], f"{_span(row['return'], '{:.4g}')}, {row['return']['count']} episodes")
+            for row in rows
+        ]  # fmt: skip
+        print_table(console, ("policy", *heads), lines, title=f"{result['task']}, seed {result['seed']}")
         if "verdict" in result:
             console.print(result["verdict"]["sentence"])
         if "report" in result:
             console.print(f"report: {result['report'] or result['report_error']}")
-
-    def exit_code(self, result: Mapping[str, Any]) -> int:
-        return 1 if result.get("report_error") else 0
 
     def _report(self, env: Any, policies: list[Any], done: list[Any], verdict: Any) -> Path:
         from robolearn.eval.report import write_report

@@ -134,13 +134,9 @@ class CameraDrawer:
         import cv2
 
         height = max(image.shape[0] for image in seen.images.values())
-        return np.concatenate(
-            [
-                cv2.resize(image, (round(image.shape[1] * height / image.shape[0]), height))
-                for image in seen.images.values()
-            ],
-            axis=1,
-        )
+        widths = [round(image.shape[1] * height / image.shape[0]) for image in seen.images.values()]
+        images = zip(seen.images.values(), widths, strict=True)
+        return np.concatenate([cv2.resize(image, (width, height)) for image, width in images], axis=1)
 
     def close(self) -> None:
         pass

@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from robolearn.cli.choices import OnPolicyAlgorithm
+from robolearn.cli.choices import Device, OnPolicyAlgorithm, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
-from robolearn.cli.view import View
+from robolearn.cli.view import WorkView
 from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
 from robolearn.rl.algorithms import OnPolicyConfig, algorithm, algorithm_name
 from robolearn.rl.settings import ReinFlowConfig
@@ -44,15 +45,11 @@ class Finetune(Command):
     """Budget of control steps, the calibration of the noise included."""
     seed: int = 0
     """Of starts, noise and everything else."""
-    device: str = "auto"
-    """Device of policy and critic: auto, cpu, cuda or cuda:<i>."""
+    device: Device = "auto"
     checkpoint_every: int = 5
     """Iterations between two saved states; more for gym: and robosuite: worlds, whose episodes end there."""
-    log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
-    """Tracker of the metrics besides the run folder (metrics.jsonl, TensorBoard), where it is installed."""
-    view: View = "none"
-    """View of it: browser prints the address of a page, window opens it. Shown are
-    whole episodes of the first world, at the arm's own speed; that changes no result (our tasks)."""
+    log: Tracker = "none"
+    view: WorkView = "none"
     resume: bool = False
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
     settings: OnPolicyConfig = field(default_factory=ReinFlowConfig)
@@ -103,10 +100,10 @@ class Finetune(Command):
         shaping = config.gamma ** (1.0 / policy.execute_steps)
         stored |= self.world.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
         world = replace(self.world.matching(policy.interface), shaping_gamma=shaping)
-        env = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
-        note = noting(env)
         evaluator = Evaluator(replace(self.world, reward="sparse"), self.keep.episodes, self.seed, self.json)
-        try:
+        shown = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
+        with closing(shown) as env, closing(evaluator):
+            note = noting(env)
             runner = Runner(policy, env, config, self.env_steps, self.seed, str(self.policy))
             every = runner.iterations_between_states(self.checkpoint_every)
             if env.snapshot() is None:  # to save ends episodes there, so it belongs to what the run is
@@ -142,9 +139,6 @@ class Finetune(Command):
                 if self.keep.episodes:
                     result |= evaluator.outcomes(run, kept)
                 run.finish(result)
-        finally:
-            evaluator.close()
-            env.close()
         return result
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
@@ -171,11 +165,8 @@ class Finetune(Command):
         """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""
         from robolearn.rl.runner import check_budget
 
-        env = self.world.build(1)
-        try:
+        with closing(self.world.build(1)) as env:
             check_budget(self.settings, env.max_episode_steps, execute, self.env_steps)
-        finally:
-            env.close()
 
 
 def standing(iteration: int, row: Mapping[str, Any]) -> str:
@@ -206,10 +197,9 @@ def wall_profile(run: Path, calibration: Any) -> dict[str, float]:
     from robolearn.runs.run import read_metrics
 
     rows = list(read_metrics(run))
-    wall_s: dict[str, float] = {
-        part: sum(row.get(f"wall_{part}_s", 0.0) for row in rows) for part in ("simulation", "inference", "update")
-    }
-    if calibration is None:
-        return {**wall_s, "calibration": 0.0}
-    wall_s["simulation"] += calibration.simulation_s
-    return {**wall_s, "calibration": calibration.wall_s - calibration.simulation_s}
+    parts = ("simulation", "inference", "update")
+    wall_s = {part: sum(row.get(f"wall_{part}_s", 0.0) for row in rows) for part in parts} | {"calibration": 0.0}
+    if calibration is not None:
+        wall_s["simulation"] += calibration.simulation_s
+        wall_s["calibration"] = calibration.wall_s - calibration.simulation_s
+    return wall_s

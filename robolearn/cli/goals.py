@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -65,13 +66,10 @@ class GoalSource:
         world = replace(self.world, cameras=tuple(key.removeprefix("images.") for key in pictures), action_kind="")
         if pictures:
             world = replace(world, image_size=next(iter(pictures.values())).shape[0])
-        env = world.build(len(self.each))
-        try:
+        with closing(world.build(len(self.each))) as env:
             expert = make_expert(world.task, env.interface, len(self.each), EXPERT, self.seed)
             check_goals(interface, env.interface, what=f"--goals {EXPERT} of {world.task}")
             ends, success = goal_states(env, expert, self.each, self.seed, tuple(sources))
-        finally:
-            env.close()
         if success < 1.0:
             log.warning("of the expert's demonstrations, whose ends are the goals, %.0f%% succeed", 100 * success)
         return EpisodeGoals({key: ends[of_goal(key)] for key in goals_of(interface)})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
-from robolearn.cli.choices import DemoQuality, DenoisingKind, OnPolicyAlgorithm
+from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm
 from robolearn.cli.quickstart_report import deploy, deployed
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
@@ -75,8 +76,7 @@ class Quickstart(Command):
     policies observe the simulator's state."""
     distill_steps: int = 2000
     """Gradient steps of the policy that sees."""
-    device: str = "auto"
-    """Device of the networks: auto, cpu, cuda or cuda:<i>."""
+    device: Device = "auto"
     videos: Annotated[bool, switch("videos")] = True
     """Record the worst and the best episode of both policies."""
     deploy_episodes: int = 10
@@ -96,15 +96,9 @@ class Quickstart(Command):
         policy, own = peek(args, "--policy", "flow"), preset(task)
         if policy not in denoising_kinds():
             raise BadInput("--policy", got=policy, available=denoising_kinds())
-        return {
-            "demos": own.quality,
-            "episodes": own.episodes,
-            "train_steps": own.train_steps,
-            "env_steps": own.env_steps,
-            "eval_episodes": own.eval_episodes,
-            "policy_settings": denoising_kinds()[policy](),
-            "settings": algorithm_preset(algo, task),
-        }
+        same = {name: getattr(own, name) for name in ("episodes", "train_steps", "env_steps", "eval_episodes")}
+        settings = {"policy_settings": denoising_kinds()[policy](), "settings": algorithm_preset(algo, task)}
+        return {"demos": own.quality, **same, **settings}
 
     def plan(self) -> Steps:
         """The steps, checked: what cannot work is refused before anything is written."""
@@ -114,7 +108,6 @@ class Quickstart(Command):
         from robolearn.core.machine import resolve_device
         from robolearn.io.json_files import plain
         from robolearn.runs.loop import KeepConfig
-        from robolearn.runs.run import is_run
         from robolearn.train.settings import ImitationConfig
         from sim.experts import named_quality
 
@@ -137,25 +130,19 @@ class Quickstart(Command):
         )
         train = Train(
             data=(str(self.out / "data"),),
-            out=self.out / "bc",
             policy=self.policy,
             settings=ImitationConfig(policy=self.policy_settings, steps=self.train_steps, seed=self.seed),
-            device=self.device,
-            resume=self.resume and is_run(self.out / "bc"),
-            json=self.json,
+            **self._training("bc"),
         )
         finetune = Finetune(
             policy=self.out / "bc",
             world=self.world,
-            out=self.out / "rl",
             algo=self.algo,
             settings=self.settings,
             env_steps=self.env_steps,
             seed=self.seed,
-            device=self.device,
             keep=KeepConfig(episodes=0),  # it is evaluated on its own
-            resume=self.resume and is_run(self.out / "rl"),
-            json=self.json,
+            **self._training("rl"),
         )
         finetune.check_budget(self.policy_settings.execute)
         distill = self._distill() if self.observe == "images" else None
@@ -169,23 +156,22 @@ class Quickstart(Command):
         self._check_out(begun)
         return Steps(collect, train, finetune, distill, begun)
 
+    def _training(self, name: str) -> dict[str, Any]:
+        """Flags that every training has: it goes to the folder `name`."""
+        from robolearn.runs.run import is_run
+
+        out = self.out / name
+        return {"out": out, "device": self.device, "resume": self.resume and is_run(out), "json": self.json}
+
     def _distill(self) -> Distill:
         from robolearn.cli.distill import Distill
-        from robolearn.runs.run import is_run
         from robolearn.train.settings import DistillConfig
 
         usual = DistillConfig()
         imitation = replace(usual.imitation, steps=self.distill_steps, seed=self.seed)
         rounds = min(usual.rounds, imitation.iterations)
-        return Distill(
-            teacher=self.out / "rl",
-            world=self.world,
-            out=self.out / SEEING,
-            settings=replace(usual, imitation=imitation, rounds=rounds),
-            device=self.device,
-            resume=self.resume and is_run(self.out / SEEING),
-            json=self.json,
-        )
+        settings = replace(usual, imitation=imitation, rounds=rounds)
+        return Distill(teacher=self.out / "rl", world=self.world, settings=settings, **self._training(SEEING))
 
     def _check_out(self, begun: dict[str, Any]) -> None:
         """--out is new; or it holds a quickstart that began with the same settings, to be resumed."""
@@ -196,12 +182,8 @@ class Quickstart(Command):
         check_folder(self.out, f"--out {self.out}")
         content = {path.name for path in self.out.iterdir()} if self.out.is_dir() else set()
         if not self.resume and content:
-            raise BadInput(
-                f"--out {self.out}",
-                got="a folder that is not empty",
-                expected="a new folder",
-                hint="--resume goes on with a run",
-            )
+            hint = "--resume goes on with a run"
+            raise BadInput(f"--out {self.out}", got="a folder that is not empty", expected="a new folder", hint=hint)
         if content - {f".{SETTINGS}.tmp"}:  # what a kill before everything else may leave
             stored = read_json(self.out / SETTINGS, what=f"quickstart {self.out}")
             check_same({"robot": "panda", **stored}, begun, f"quickstart {self.out}")  # none is named: the default
@@ -261,9 +243,6 @@ class Quickstart(Command):
         report = result["report"] or result["report_error"]
         console.print(f"report               {report}  ({result['wall_s']['total']:.0f} s in total)")
 
-    def exit_code(self, result: Mapping[str, Any]) -> int:
-        return 1 if result.get("report_error") else 0
-
     def _initial_noise(self) -> float:
         from policies.storage.config_file import CONFIG, policy_folder, read_config
 
@@ -275,13 +254,9 @@ class Quickstart(Command):
         from robolearn.core.machine import resolve_device
 
         policy = load_chunk_policy(self.out / name, resolve_device(self.device))
-        env = self.world.matching(policy.interface).build(self.eval_worlds)
-        try:
-            if initial is not None:
-                policy = policy.with_initial_noise(initial)
+        policy = policy if initial is None else policy.with_initial_noise(initial)
+        with closing(self.world.matching(policy.interface).build(self.eval_worlds)) as env:
             return evaluate_policy(env, policy, self.eval_episodes, 1000 + self.seed, self.json, name)
-        finally:
-            env.close()
 
     def _deploy(self) -> dict[str, Any]:
         name = SEEING if self.observe == "images" else "rl"

@@ -7,13 +7,13 @@ import logging
 import platform
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robolearn.core import RobolearnError
-from robolearn.runs.command import rate_text
+from robolearn.runs.command import PROGRAM, rate_text
 
 if TYPE_CHECKING:
     from robolearn.eval import Evaluation
@@ -33,8 +33,7 @@ def deploy(policy: Path, robot: str, task: str, episodes: int, seed: int) -> dic
         return {"skipped": f"no station has a simulated {robot}"}
     command = ["deploy", "--policy", str(policy), "--robot", station, "--task", task, "--json"]
     command += ["--episodes", str(episodes), "--seed", str(seed)]
-    code = "import sys; from robolearn.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-P", "-c", code, *command], capture_output=True, text=True, check=False)
+    done = subprocess.run([*PROGRAM, *command], capture_output=True, text=True, check=False)
     result = json.loads(done.stdout.splitlines()[-1]) if done.stdout else None
     if done.returncode == 0 and result is not None:
         return result
@@ -104,6 +103,7 @@ def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[st
         note = f"sees {sees}; taught by the policy after RL"
         outcomes.append(Outcome.of("by cameras", bars.seeing, note=note))
     q = quickstart
+    shown = {"task": q.world.task, "robot": q.world.arm, "episodes": q.episodes, "quality": q.demos}
     return write_report(
         q.out / "report.html",
         ReportData(
@@ -119,12 +119,7 @@ def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[st
             videos=_videos(q, bars) if q.videos else [],
             commands=_commands(q),
             settings={
-                "demonstrations": {
-                    "task": q.world.task,
-                    "robot": q.world.arm,
-                    "episodes": q.episodes,
-                    "quality": q.demos,
-                },
+                "demonstrations": shown,
                 "imitation": _config(q.out / "bc")["imitation"],
                 algorithm: _config(q.out / "rl")["settings"],
             },
@@ -170,15 +165,13 @@ def _videos(q: Any, bars: Bars) -> list[Any]:
     videos: list[Any] = []
     for name, title, evaluation in made:
         policy = load_chunk_policy(q.out / name)
-        env = q.world.matching(policy.interface).build(q.eval_worlds)
-        try:
-            videos += record_episodes(env, policy, evaluation, q.out / "videos" / name, title=title)
-        except RobolearnError as error:
-            # A machine that cannot draw still gets its report.
-            log.warning("no videos: %s", error)
-            return []
-        finally:
-            env.close()
+        with closing(q.world.matching(policy.interface).build(q.eval_worlds)) as env:
+            try:
+                videos += record_episodes(env, policy, evaluation, q.out / "videos" / name, title=title)
+            except RobolearnError as error:
+                # A machine that cannot draw still gets its report.
+                log.warning("no videos: %s", error)
+                return []
     return videos
 
 
@@ -195,48 +188,20 @@ def learning_curves(out: Path) -> list[Any]:
         "failures. The evaluation without noise over a fixed number of episodes is the result."
     )
     steps, wall = [row["env_steps"] for row in rl], [row["wall_s"] for row in rl]
+    updates, losses = [row["gradient_steps"] for row in bc], [row["loss"] for row in bc]
+    rollouts, timed = (success_series("rollouts", x, successes, episodes) for x in (steps, wall))
+    success, control = "success [%]", "control steps"
     curves = [
-        Curve(
-            "Success of training rollouts",
-            "control steps",
-            "success [%]",
-            [success_series("rollouts", steps, successes, episodes)],
-            percent=True,
-            caption=caption,
-        ),
-        Curve(
-            "Success against time",
-            "wall time of fine-tuning [s]",
-            "success [%]",
-            [success_series("rollouts", wall, successes, episodes)],
-            percent=True,
-        ),
-        Curve(
-            "Imitation loss",
-            "gradient steps",
-            "loss [-]",
-            [Series("training", [row["gradient_steps"] for row in bc], [row["loss"] for row in bc])],
-        ),
+        Curve("Success of training rollouts", control, success, [rollouts], percent=True, caption=caption),
+        Curve("Success against time", "wall time of fine-tuning [s]", success, [timed], percent=True),
+        Curve("Imitation loss", "gradient steps", "loss [-]", [Series("training", updates, losses)]),
     ]
-    moved = [row for row in rl if row.get("kl") is not None]
-    if moved:
-        curves.append(
-            Curve(
-                "How far an iteration moves the policy",
-                "control steps",
-                "KL divergence [nats]",
-                [Series("policy", [row["env_steps"] for row in moved], [row["kl"] for row in moved])],
-            )
-        )
+    if moved := [row for row in rl if row.get("kl") is not None]:
+        policy = Series("policy", [row["env_steps"] for row in moved], [row["kl"] for row in moved])
+        curves.append(Curve("How far an iteration moves the policy", control, "KL divergence [nats]", [policy]))
     if all("explained_variance" in row for row in rl):
-        curves.append(
-            Curve(
-                "Critic",
-                "control steps",
-                "explained variance [-]",
-                [Series("critic", steps, [row["explained_variance"] for row in rl])],
-            )
-        )
+        critic = Series("critic", steps, [row["explained_variance"] for row in rl])
+        curves.append(Curve("Critic", control, "explained variance [-]", [critic]))
     return curves
 
 

@@ -14,7 +14,7 @@ import tyro
 
 from robolearn.cli.dataset.common import megabytes
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, last_row, rate_text
+from robolearn.runs.command import PLAIN, Command, last_row, print_table, rate_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,40 +43,27 @@ class Runs(Command):
                 return {"runs": []}
             raise BadInput(f"runs folder {self.folder}: {no_such_folder(self.folder)}")
         now = time.time()
+        same = ("status", "step", "done", "unit", "wall_s")
         return {
             "runs": [
-                {
-                    "path": str(info.path),
-                    "status": info.status,
-                    "step": info.step,
-                    "done": info.done,
-                    "unit": info.unit,
-                    "wall_s": info.wall_s,
-                    "age_s": round(max(0.0, now - info.modified), 1),
-                }
+                {"path": str(info.path), **{name: getattr(info, name) for name in same},
+                 "age_s": round(max(0.0, now - info.modified), 1)}
                 for info in find_runs(self.folder)
             ]
-        }
+        }  # fmt: skip
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         """A table of the runs."""
-        from rich.table import Table
-
         if not result["runs"]:
             console.print(f"no runs in {self.folder}")
             return
-        table = Table("run", "status", "done", "worked", "changed", box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        rows = []
         for run in result["runs"]:
             colour = COLOURS[run["status"]]
+            status = f"[{colour}]{run['status']}[/{colour}]"
             done = "–" if run["done"] is None else f"{run['done']:,} {run['unit']}"
-            table.add_row(
-                run["path"],
-                f"[{colour}]{run['status']}[/{colour}]",
-                done,
-                _duration(run["wall_s"]),
-                f"{_duration(run['age_s'])} ago",
-            )
-        console.print(table)
+            rows.append((run["path"], status, done, _duration(run["wall_s"]), f"{_duration(run['age_s'])} ago"))
+        print_table(console, ("run", "status", "done", "worked", "changed"), rows, **PLAIN)
 
 
 def _duration(seconds: float | None) -> str:
@@ -130,16 +117,12 @@ class RunsCompare(Command):
         }
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
-        from rich.table import Table
-
         for part, heading in (("settings", "setting"), ("metrics", "last metrics"), ("results", "result")):
             rows = {k: v for k, v in result[part].items() if part != "results" or _is_outcome(k, v)}
             if not rows:
                 continue
-            table = Table(heading, *result["runs"], box=None, pad_edge=False, padding=(0, 3, 0, 0))
-            for name, values in rows.items():
-                table.add_row(name, *(_text(value) for value in values))
-            console.print(table)
+            lines = [(name, *map(_text, values)) for name, values in rows.items()]
+            print_table(console, (heading, *result["runs"]), lines, **PLAIN)
             console.print()
         if not self.all:
             console.print(f"{result['same_settings']} settings are the same; --all shows them")

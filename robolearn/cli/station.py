@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from robolearn.cli.choices import Station
+from robolearn.cli.choices import Domain, Station
 from robolearn.core import BadInput
 from robolearn.runs.command import Command
 
@@ -36,8 +36,7 @@ class Driver(Command):
     """No torque at the end: hold the arm."""
     realtime_priority: int = 10
     """Of the node (SCHED_FIFO, 1 to 99), where this machine permits it; 0: none."""
-    domain: int | None = None
-    """ROS domain; by default ROS_DOMAIN_ID, or 0."""
+    domain: Domain = None
 
     def run(self) -> dict[str, Any]:
         from rich.console import Console
@@ -109,8 +108,7 @@ class Operate(Command):
 
     robot: Station = ""
     """The robot contract, if it has a namespace: with two arms in one domain, which one."""
-    domain: int | None = None
-    """ROS domain; by default ROS_DOMAIN_ID, or 0."""
+    domain: Domain = None
     wait: float = 20.0
     """For the safety node to appear [s]."""
 
@@ -118,7 +116,6 @@ class Operate(Command):
         from rich.console import Console
 
         from hardware.teleop.terminal import Keys
-        from robolearn.core import BadInput
         from robolearn.deploy.operate import operate_station
         from robolearn.deploy.processes import check_domain
         from robots.stations import load_contract

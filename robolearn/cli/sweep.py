@@ -14,7 +14,7 @@ import tyro
 
 from robolearn.cli.registry import find
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, check_seed, command_text, reported
+from robolearn.runs.command import Command, check_seed, command_text, print_table, reported
 
 if TYPE_CHECKING:
     from robolearn.eval.sweep_report import SweepRun
@@ -95,26 +95,16 @@ class Sweep(Command):
         with Progress("sweep", total=len(lines), unit="runs", quiet=self.json) as progress:
             run_all(lines, str(Path.cwd()), lambda done: progress(done))
 
-    def exit_code(self, result: Mapping[str, Any]) -> int:
-        return 1 if result.get("report_error") else 0
-
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from rich.table import Table
-
         from robolearn.eval.sweep_report import text_of
 
         metrics = list(dict.fromkeys(name for row in result["settings"] for name in row["metrics"]))
-        table = Table(
-            "setting",
-            "seeds",
-            *(name.replace("_", " ") for name in metrics),
-            title="mean over the seeds, with its 95% interval",
-        )
+        heads, rows = ("setting", "seeds", *(name.replace("_", " ") for name in metrics)), []
         for row in result["settings"]:
             values = [(name, row["metrics"].get(name)) for name in metrics]
             cells = ("–" if value is None else text_of(name, value) for name, value in values)
-            table.add_row(row["name"], str(len(row["runs"])), *cells)
-        console.print(table)
+            rows.append((row["name"], str(len(row["runs"])), *cells))
+        print_table(console, heads, rows, title="mean over the seeds, with its 95% interval")
         console.print(f"report: {result['report'] or result['report_error']}")
 
     def plan(self) -> Iterator[SweepRun]:
@@ -156,12 +146,8 @@ class Sweep(Command):
         from robolearn.runs.run import check_same
 
         if not self.resume and self.out.is_dir() and any(self.out.iterdir()):
-            raise BadInput(
-                f"--out {self.out}",
-                got="a folder that is not empty",
-                expected="a new one",
-                hint="--resume goes on with a sweep",
-            )
+            hint = "--resume goes on with a sweep"
+            raise BadInput(f"--out {self.out}", got="a folder that is not empty", expected="a new one", hint=hint)
         if self.resume:
             stored = read_json(self.out / PLAN, what=f"sweep {self.out}")
             check_same(stored, {"command": list(self.command)}, f"sweep {self.out}")

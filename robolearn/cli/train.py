@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from policies.settings import POLICIES
-from robolearn.cli.choices import PolicyKind
+from robolearn.cli.choices import Device, PolicyKind, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
-from robolearn.runs.command import Command, at_least, check_seed, last_row, peek
+from robolearn.runs.command import NOT_THE_WORK, Command, at_least, check_seed, last_row, peek, words_of
 from robolearn.runs.loop import KeepConfig
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import ImitationConfig
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
-
-# Flags of the data: processes that learn together get the same.
-SAME = ("data", "start", "observe", "goal", "images", "mix", "weights", "device", "processes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +70,10 @@ class Train(Command):
     processes: int = 1
     """Processes that take a share of every batch each, with the gradient of the whole: on the CPU, or with --device
     cuda on a GPU each (extra processes)."""
-    device: str = "auto"
-    """Device of the training: auto, cpu, cuda or cuda:<i>."""
+    device: Device = "auto"
     checkpoint_every: int = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
-    log: Literal["none", "wandb", "trackio", "mlflow"] = "none"
-    """Tracker of the metrics besides the run folder (metrics.jsonl, TensorBoard), where it is installed."""
+    log: Tracker = "none"
     resume: bool = False
     """Go on with the run in --out, exactly; with more --steps than it had, also with a finished one."""
 
@@ -259,11 +254,9 @@ class Train(Command):
             yield
 
     def task(self, state: Path) -> dict[str, Any]:
-        """The task of such a process, as JSON values: flags, settings, and where states are."""
-        from robolearn.io.json_files import plain
-
-        flags = {name: plain(getattr(self, name)) for name in SAME}
-        return {"flags": flags, "policy": self.policy, "settings": plain(self.settings), "state": str(state)}
+        """The task of such a process, as JSON values: the words of its command, and where states are."""
+        only = {one.name for one in fields(self)} - NOT_THE_WORK
+        return {"words": ["train", *words_of(replace(self, out=state), only)], "state": str(state)}
 
     def follow(self, rank: int, meeting: Path, state: Path) -> None:
         """Do as the process that leads, whose states are in `state`, but write nothing."""

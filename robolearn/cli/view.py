@@ -6,7 +6,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
 
 from robolearn.cli.teleop_flags import shows_in_terminal
 from robolearn.core import BadInput, ChunkEnv, Env
@@ -14,13 +16,17 @@ from robolearn.core import BadInput, ChunkEnv, Env
 if TYPE_CHECKING:
     from hardware.teleop import Device
     from hardware.teleop.browser.viewer import Viewer
-    from hardware.teleop.device import Status
     from robolearn.rollout.watched_env import Clip
     from robots import RobotSpec
     from sim.registry import WorldConfig
 
 View = Literal["browser", "window", "none"]
 TeleopView = Literal["auto", "browser", "window", "none"]
+_WORK = (
+    "View of the work: browser prints the address of a page, window opens it. Shown are whole episodes of the first "
+    "world, at the arm's own speed; that changes no result (our tasks)."
+)
+WorkView = Annotated[View, tyro.conf.arg(help=_WORK)]
 
 
 def chosen(view: TeleopView, teleop: str) -> View:
@@ -95,17 +101,6 @@ WINDOW_S = 20.0  # for a window to be there: an evaluation may be over in second
 IDLE_S = 0.05
 
 
-class ViewerPage(Protocol):
-    """The page that shows a clip; `hardware.teleop.browser.viewer.Viewer`."""
-
-    @property
-    def watched(self) -> bool: ...
-
-    def show(self, status: Status) -> None: ...
-
-    def close(self) -> None: ...
-
-
 class Player:
     """Plays clips on a page at the control rate, in a thread of its own.
 
@@ -115,7 +110,7 @@ class Player:
       hz: of the frames.
     """
 
-    def __init__(self, page: ViewerPage, state: str, hz: float) -> None:
+    def __init__(self, page: Viewer, state: str, hz: float) -> None:
         self._page, self._state, self._hz = page, state, hz
         self._next: Clip | None = None
         self._end = threading.Event()

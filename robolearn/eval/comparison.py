@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from robolearn.core import BadInput
 from robolearn.eval.evaluation import Evaluation, same_starts
-from robolearn.eval.intervals import bootstrap_difference, bootstrap_mean, wilson
+from robolearn.eval.intervals import bootstrap_difference, bootstrap_mean, mean_difference, wilson
 from robolearn.eval.verdict import Verdict, corrected
 
 ARRANGEMENTS = 9999  # the smallest p is 2 / (ARRANGEMENTS + 1)
@@ -57,19 +57,9 @@ def compare_returns(
         estimate = bootstrap_mean(y - x, level=level, seed=seed)
     else:
         estimate = bootstrap_difference(x, y, level=level, seed=seed)
-    return Verdict(
-        metric="return",
-        names=names,
-        values=(float(x.mean()), float(y.mean())),
-        episodes=(len(x), len(y)),
-        paired=paired,
-        test="sign-flip permutation" if paired else "permutation",
-        p_value=_permutation(x, y, paired, seed),
-        difference=estimate.mean,
-        low=estimate.low,
-        high=estimate.high,
-        level=level,
-    )
+    means, test = (float(x.mean()), float(y.mean())), "sign-flip permutation" if paired else "permutation"
+    p_value, e = _permutation(x, y, paired, seed), estimate
+    return Verdict("return", names, means, (len(x), len(y)), paired, test, p_value, e.mean, e.low, e.high, level)
 
 
 def _permutation(x: np.ndarray, y: np.ndarray, paired: bool, seed: int) -> float:
@@ -83,11 +73,7 @@ def _permutation(x: np.ndarray, y: np.ndarray, paired: bool, seed: int) -> float
     )  # fmt: skip
     if paired:
         return float(test((y - x,), np.mean, permutation_type="samples").pvalue)
-    return float(test((x, y), _mean_difference, permutation_type="independent").pvalue)
-
-
-def _mean_difference(x: np.ndarray, y: np.ndarray, axis: int = -1) -> np.ndarray:
-    return np.mean(y, axis=axis) - np.mean(x, axis=axis)
+    return float(test((x, y), mean_difference, permutation_type="independent").pvalue)
 
 
 EXACT_UP_TO = 250_000  # n_a · n_b, about a second and 100 MB

@@ -105,10 +105,19 @@ class Evaluation:
         }
 
 
+def same_starts(a: Evaluation, b: Evaluation) -> bool:
+    """True where the episodes of `a` and `b` can be compared pair by pair."""
+    return (
+        (a.task, a.seed, a.num_envs, a.episodes) == (b.task, b.seed, b.num_envs, b.episodes)
+        and np.array_equal(a.world, b.world)
+        and np.array_equal(a.index, b.index)
+    )
+
+
 def evaluate(
     env: Env,
     policy: Policy,
-    episodes: int,
+    episodes: int | NDArray[np.int64],
     seed: int,
     *,
     progress: Progress | None = None,
@@ -119,58 +128,28 @@ def evaluate(
     Args:
       env: N worlds; it is reset with `seed` and left wherever the last episode ends.
       policy: is reset with `seed` and asked once every `execute_steps` control steps.
-      episodes: n ≥ 1.
+      episodes: n ≥ 1; or (N,) of each world its first so many: worlds that have run theirs rest.
       seed: of the starts and of the policy.
       progress: told how many episodes are done.
-      watch: see `robolearn.rollout.engine.Watch` and `run_episodes`.
+      watch: see `robolearn.rollout.engine.Watch`. With it chunks are executed one action at a time, so that every
+        control step is seen; the episodes are the same as without.
 
     Raises:
       BadInput: no episodes, or a policy that does not fit the world.
       NonFinite: the policy answered with NaN or infinity.
       RobolearnError: an episode that does not end.
     """
-    if episodes < 1:
+    if np.ndim(episodes) == 0 and int(episodes) < 1:
         raise BadInput("episodes", got=episodes, expected="at least 1")
-    return run_episodes(env, policy, spread(episodes, env.num_envs), seed, progress=progress, watch=watch)
-
-
-def same_starts(a: Evaluation, b: Evaluation) -> bool:
-    """True where the episodes of `a` and `b` can be compared pair by pair."""
-    return (
-        (a.task, a.seed, a.num_envs, a.episodes) == (b.task, b.seed, b.num_envs, b.episodes)
-        and np.array_equal(a.world, b.world)
-        and np.array_equal(a.index, b.index)
-    )
-
-
-def run_episodes(
-    env: Env,
-    policy: Policy,
-    each: NDArray[np.int64],
-    seed: int,
-    *,
-    progress: Progress | None = None,
-    watch: Watch | None = None,
-) -> Evaluation:
-    """Run the first ``each[w]`` episodes of every world w; worlds that have run theirs rest.
-
-    With `watch`, chunks are executed one action at a time, so that every control step is seen; the episodes are
-    the same as without. Errors as in `evaluate`.
-    """
+    each = spread(int(episodes), env.num_envs) if np.ndim(episodes) == 0 else np.asarray(episodes)
     bind_policy(policy, env.interface, what="policy and world")
     begun = time.perf_counter()
     total = int(each.sum())
     first_row = np.cumsum(each) - each  # the row of episode 0 of each world
     worlds = np.repeat(np.arange(env.num_envs), each)
-    result = {
-        "world": worlds,
-        "index": np.arange(total) - first_row[worlds],
-        "succeeded": np.zeros(total, np.bool_),
-        "steps": np.zeros(total, np.int64),
-        "returns": np.zeros(total, np.float64),
-        "terminated": np.zeros(total, np.bool_),
-        "truncated": np.zeros(total, np.bool_),
-    }
+    result = {"world": worlds, "index": np.arange(total) - first_row[worlds]}
+    result |= {name: np.zeros(total, np.bool_) for name in ("succeeded", "terminated", "truncated")}
+    result |= {"steps": np.zeros(total, np.int64), "returns": np.zeros(total, np.float64)}
     engine = Engine(env)
     engine.reset(seed)
     policy.reset(seed)

@@ -81,12 +81,8 @@ class Estimate:
 
     def to_json(self) -> dict[str, float | int | None]:
         """``{"mean", "low", "high", "count"}``; NaN, which JSON does not know, becomes None."""
-        return {
-            "mean": _none_if_nan(self.mean),
-            "low": _none_if_nan(self.low),
-            "high": _none_if_nan(self.high),
-            "count": self.count,
-        }
+        values = {name: getattr(self, name) for name in ("mean", "low", "high")}
+        return {**{name: None if math.isnan(x) else x for name, x in values.items()}, "count": self.count}
 
 
 @dataclass(frozen=True)
@@ -156,18 +152,19 @@ def bootstrap_mean(values: ArrayLike, *, level: float = 0.95, resamples: int = 2
     return _bootstrap((x,), np.mean, level, resamples, seed) if len(x) else Estimate(math.nan, math.nan, math.nan, 0)
 
 
+def mean_difference(x: NDArray[np.float64], y: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
+    """Mean of `y` minus mean of `x`, as the tests of scipy call it."""
+    return np.mean(y, axis=axis) - np.mean(x, axis=axis)
+
+
 def bootstrap_difference(
     a: ArrayLike, b: ArrayLike, *, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Estimate:
     """Mean of `b` (n_b,) minus mean of `a` (n_a,), two independent samples, with its BCa bootstrap interval."""
-
-    def difference(x: NDArray[np.float64], y: NDArray[np.float64], axis: int = -1) -> NDArray[np.float64]:
-        return np.mean(y, axis=axis) - np.mean(x, axis=axis)
-
     x, y = _finite(a, b)
     if not len(x) or not len(y):
         return Estimate(math.nan, math.nan, math.nan, len(x) + len(y))
-    return _bootstrap((x, y), difference, level, resamples, seed)
+    return _bootstrap((x, y), mean_difference, level, resamples, seed)
 
 
 def _bootstrap(
@@ -207,7 +204,3 @@ def _check(successes: int, episodes: int, level: float) -> None:
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
         raise BadInput("confidence level", got=level, expected="between 0 and 1")
-
-
-def _none_if_nan(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -158,19 +158,14 @@ def draw_solved_within(names: Sequence[str], solved_s: Sequence[ArrayLike], epis
       solved_s: per outcome, the cycle times of its successes [s].
       episodes: per outcome, how many episodes there were, failures included.
     """
-    with mpl.rc_context(STYLE):
-        figure, axes = canvas(
-            "Solved within a given time", "cycle time [s]", "episodes solved [%]", percent=True, lines=len(names)
-        )
-        times = [np.sort(np.asarray(values, dtype=np.float64)) for values in solved_s]
-        end = max((float(t[-1]) for t in times if len(t)), default=1.0) * 1.05
-        for name, t, n, colour in zip(names, times, episodes, _cycle(len(names)), strict=True):
-            x = np.concatenate([[0.0], t, [end]])
-            y = np.concatenate([[0.0], np.arange(1, len(t) + 1), [len(t)]]) / n
-            axes.step(x, y, where="post", color=colour, linewidth=1.7, label=_label(name))
-        axes.set_xlim(0, end)
-        legend(axes, len(names))
-    return figure
+    times = [np.sort(np.asarray(values, dtype=np.float64)) for values in solved_s]
+    end = max((float(t[-1]) for t in times if len(t)), default=1.0) * 1.05
+    steps = [
+        (np.r_[0.0, t, end], np.r_[0.0, np.arange(1, len(t) + 1), len(t)] / n)
+        for t, n in zip(times, episodes, strict=True)
+    ]
+    labels = ("Solved within a given time", "cycle time [s]", "episodes solved [%]")
+    return _draw_steps(labels, names, steps, "post", (0, end))
 
 
 def draw_returns(names: Sequence[str], returns: Sequence[ArrayLike]) -> Figure:
@@ -180,20 +175,28 @@ def draw_returns(names: Sequence[str], returns: Sequence[ArrayLike]) -> Figure:
       names: of the outcomes.
       returns: per outcome, the returns of its episodes (n,).
     """
+    values = [np.sort(np.asarray(each, dtype=np.float64)) for each in returns]
+    low = min((float(v[0]) for v in values if len(v)), default=0.0)
+    high = max((float(v[-1]) for v in values if len(v)), default=1.0)
+    margin = 0.05 * (high - low) or 0.5
+    low, high = low - margin, high + margin
+    steps = [
+        (np.r_[low, v, high], np.r_[1.0, np.arange(len(v), 0, -1) / len(v), 0.0]) if len(v) else () for v in values
+    ]
+    labels = ("Reached return", "return [reward]", "episodes that reach it [%]")
+    return _draw_steps(labels, names, steps, "pre", (low, high))
+
+
+def _draw_steps(
+    labels: tuple[str, str, str], names: Sequence[str], steps: Sequence[tuple[Any, ...]], where: Any, limits: Any
+) -> Figure:
+    """A staircase for each outcome; `labels` are those of the picture and its axes."""
     with mpl.rc_context(STYLE):
-        figure, axes = canvas(
-            "Reached return", "return [reward]", "episodes that reach it [%]", percent=True, lines=len(names)
-        )
-        values = [np.sort(np.asarray(each, dtype=np.float64)) for each in returns]
-        low = min((float(v[0]) for v in values if len(v)), default=0.0)
-        high = max((float(v[-1]) for v in values if len(v)), default=1.0)
-        margin = 0.05 * (high - low) or 0.5
-        for name, v, colour in zip(names, values, _cycle(len(names)), strict=True):
-            if len(v):
-                x = np.concatenate([[low - margin], v, [high + margin]])
-                y = np.concatenate([[1.0], np.arange(len(v), 0, -1) / len(v), [0.0]])
-                axes.step(x, y, where="pre", color=colour, linewidth=1.7, label=_label(name))
-        axes.set_xlim(low - margin, high + margin)
+        figure, axes = canvas(*labels, percent=True, lines=len(names))
+        for name, step, colour in zip(names, steps, _cycle(len(names)), strict=True):
+            if step:
+                axes.step(*step, where=where, color=colour, linewidth=1.7, label=_label(name))
+        axes.set_xlim(*limits)
         legend(axes, len(names))
     return figure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -12,10 +13,14 @@ from matplotlib.figure import Figure
 from robolearn.data.quality import RULES, Demonstrations, EpisodeScore, QualityReport
 from robolearn.data.quality.score import LEAST, LOOK
 from robolearn.eval.plots import COLOURS, MUTED, STYLE, canvas, legend
-from robolearn.eval.report import picture, render_page
-from robolearn.io.atomic import write_text
+from robolearn.eval.report import picture, render_page, write_page
 
-VERDICTS = {"keep": COLOURS["--c3"], "look": COLOURS["--c7"], "drop": COLOURS["--c5"]}
+_VARIABLES = {"keep": "--c3", "look": "--c7", "drop": "--c5"}  # verdict → CSS variable
+VERDICTS = {verdict: COLOURS[name] for verdict, name in _VARIABLES.items()}
+MEANINGS = {
+    "action_divergence": "0 = all do the same in the same place, 1 = the place says nothing about the action",
+    "transition_diversity": "0 = a deterministic world; neither good nor bad in itself",
+}
 WORST = 16  # episodes in the picture of what points were lost to
 _BINS = 20
 _CELLS = 26
@@ -138,31 +143,22 @@ _MEASURES = (
     ("novelty", "novelty", "{:.0%}"),
     ("alone", "alone", "{:.0%}"),
 )
-_COLOURS = {"keep": "--c3", "look": "--c7", "drop": "--c5"}
 
 
-def write_quality_report(
-    path: Path, d: Demonstrations, quality: QualityReport, *, title: str, commands: Sequence[str] = ()
-) -> Path:
-    """Write the report at `path`, which appears only when it is whole; returns `path`."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, render_quality(d, quality, title=title, commands=commands))
-    return path
+def write_quality_report(path: Path, d: Demonstrations, quality: QualityReport, **texts: Any) -> Path:
+    """Write the report, with the texts of `render_quality`, at `path`, as `write_page` does."""
+    return write_page(path, render_quality(d, quality, **texts))
 
 
 def render_quality(d: Demonstrations, quality: QualityReport, *, title: str, commands: Sequence[str] = ()) -> str:
     """The HTML of the report."""
     # What failed or was stored twice needs no picture.
-    worst = [j for j in reversed(quality.episodes) if j.lost and not j.lost.keys() & {"failed", "duplicate"}]
-    worst = worst[:WORST]
+    worst = [j for j in reversed(quality.episodes) if j.lost and not j.lost.keys() & {"failed", "duplicate"}][:WORST]
     measures = [m for m in _MEASURES if any(j.measures.get(m[0]) is not None for j in quality.episodes)]
     figures = {
-        "scores": draw_scores(quality),
-        "noise": draw_noise(quality),
-        "progress": draw_progress(d, quality),
+        "scores": draw_scores(quality), "noise": draw_noise(quality), "progress": draw_progress(d, quality),
         "places": draw_places(quality),
-    }
+    }  # fmt: skip
     return render_page(
         "quality.html",
         title=title,
@@ -182,7 +178,7 @@ def render_quality(d: Demonstrations, quality: QualityReport, *, title: str, com
                 "episode": j.episode,
                 "score": j.score,
                 "verdict": j.verdict,
-                "colour": _COLOURS[j.verdict],
+                "colour": _VARIABLES[j.verdict],
                 "cells": [_text(j.measures.get(name), form, "–") for name, _, form in measures],
             }
             for j in quality.episodes
@@ -216,9 +212,8 @@ def _episodes(found: Sequence[EpisodeScore]) -> str:
 
 def listed(found: Sequence[EpisodeScore]) -> str:
     """Their numbers as `dataset edit drop --episodes` reads them, such as 3,7,10-19."""
-    numbers = sorted(j.episode for j in found)
     parts: list[list[int]] = []
-    for number in numbers:
+    for number in sorted(j.episode for j in found):
         if parts and number == parts[-1][1] + 1:
             parts[-1][1] = number
         else:
@@ -231,15 +226,9 @@ def _facts(quality: QualityReport) -> list[tuple[str, str, str]]:
         ("success", _text(quality.success, "{:.1%}"), "of the episodes"),
         ("TQ", _text(quality.tq, "{:.2f}"), "trajectory quality: mean return, 1 = every episode like the best"),
         ("SACo", f"{quality.saco:.2f}", "state-action coverage: 1 = no frame repeats another"),
-        (
-            "action divergence",
-            _text(_mean(quality, "action_divergence"), "{:.2f}"),
-            "0 = all do the same in the same place, 1 = the place says nothing about the action",
-        ),
-        (
-            "transition diversity",
-            _text(_mean(quality, "transition_diversity"), "{:.2f}"),
-            "0 = a deterministic world; neither good nor bad in itself",
+        *(
+            (name.replace("_", " "), _text(_mean(quality, name), "{:.2f}"), meaning)
+            for name, meaning in MEANINGS.items()
         ),
     ]
 
@@ -261,10 +250,7 @@ def _reasons(found: Sequence[EpisodeScore]) -> list[tuple[str, str, str]]:
 
 
 def _rules() -> list[tuple[str, str, str]]:
-    how = {
-        "flag": "where it holds",
-        "relative": "at twice the value of the good quarter, nothing up to that",
-    }
+    how = {"flag": "where it holds", "relative": "at twice the value of the good quarter, nothing up to that"}
     return [
         (name.replace("_", " "), f"{rule.points:g}", how.get(rule.kind, f"at {rule.full:.0%} of the frames"))
         for name, rule in RULES.items()

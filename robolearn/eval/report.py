@@ -29,12 +29,9 @@ from robolearn.io.atomic import write_text
 from robolearn.io.paths import check_folder
 
 _TEMPLATES = Environment(
-    loader=PackageLoader("robolearn.eval"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
+    loader=PackageLoader("robolearn.eval"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True,
-)
+)  # fmt: skip
 
 
 def render_page(template: str, **values: Any) -> str:
@@ -54,9 +51,14 @@ REPORT = "report.html"
 
 def write_report(path: Path, data: ReportData) -> Path:
     """Write `data` as one HTML file at `path`, which appears only when it is whole; returns `path`."""
+    return write_page(path, render(data))
+
+
+def write_page(path: Path, html: str) -> Path:
+    """Write `html` at `path`, which appears only when it is whole; returns `path`."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, render(data))
+    write_text(path, html)
     return path
 
 
@@ -206,14 +208,10 @@ def _wall(heading: str, parts: Mapping[str, float]) -> dict[str, Any] | None:
         named["other"] = other
     if not named or total <= 0:
         return None
+    colours = ["--muted" if name == "other" else _colour(i) for i, name in enumerate(named)]
     shown = [
-        {
-            "name": name,
-            "seconds": seconds,
-            "share": seconds / total,
-            "colour": "--muted" if name == "other" else _colour(i),
-        }
-        for i, (name, seconds) in enumerate(named.items())
+        {"name": name, "seconds": seconds, "share": seconds / total, "colour": colour}
+        for (name, seconds), colour in zip(named.items(), colours, strict=True)
     ]
     return {"heading": heading, "total": total, "parts": shown}
 

@@ -27,9 +27,27 @@ CURVES = {  # metric → (heading, label of the axis, whether it is a share)
 }
 
 
+@dataclass(frozen=True)
+class SweepRun:
+    """One training of a sweep.
+
+    Attributes:
+      setting: flag → value, of what varies.
+      seed: of this one.
+      path: its run folder.
+      command: ready to run.
+      line: its words.
+    """
+
+    setting: dict[str, str]
+    seed: int
+    path: Path
+    command: Any
+    line: tuple[str, ...] = ()
+
+
 def summary(ones: Sequence[SweepRun], results: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A row for each setting: its name, its runs, and its metrics as `over_seeds` gives them."""
-
     rows: dict[str, dict[str, Any]] = {}
     for one, result in zip(ones, results, strict=True):
         name = name_of(one)
@@ -66,7 +84,6 @@ def outcomes(result: Mapping[str, Any]) -> dict[str, float]:
 
 def curves(ones: Sequence[SweepRun]) -> list[Any]:
     """A picture for each metric that is logged, a line with its band for each setting."""
-
     groups: dict[str, list[list[dict[str, Any]]]] = {}
     for one in ones:
         groups.setdefault(name_of(one), []).append(list(read_metrics(one.path)))
@@ -97,19 +114,17 @@ def write(
     line: str,
 ) -> Path:
     """Write ``report.html`` into `out`; returns its path."""
-
     by_setting: dict[str, list[Mapping[str, Any]]] = {}
     for one, result in zip(ones, results, strict=True):
         if success := (result.get("evaluation") or {}).get("success"):
             by_setting.setdefault(name_of(one), []).append(success)
-    shown = [_outcome(name, each) for name, each in by_setting.items()]
     seeds = len({one.seed for one in ones})
     return write_report(
         out / "report.html",
         ReportData(
             title=f"sweep of robolearn {results[0].get('command') or line.split(' -- ')[-1].split()[0]}",
             subtitle=f"{len(settings)} settings, {seeds} seeds each.",
-            outcomes=shown,
+            outcomes=[_outcome(name, each) for name, each in by_setting.items()],
             curves=curves(ones),
             commands=[line],
             settings={
@@ -120,28 +135,8 @@ def write(
     )
 
 
-@dataclass(frozen=True)
-class SweepRun:
-    """One training of a sweep.
-
-    Attributes:
-      setting: flag → value, of what varies.
-      seed: of this one.
-      path: its run folder.
-      command: ready to run.
-      line: its words.
-    """
-
-    setting: dict[str, str]
-    seed: int
-    path: Path
-    command: Any
-    line: tuple[str, ...] = ()
-
-
 def _outcome(name: str, each: Sequence[Mapping[str, Any]]) -> Outcome:
     """The successes of a setting's seeds: of several the mean with its interval over the seeds."""
-
     if len(each) == 1:
         return Outcome(name, Success(**each[0]), note="one seed: an interval over its episodes")
     found = over_seeds([success["rate"] for success in each], rates=True)

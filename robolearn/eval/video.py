@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Observation, Policy
 from robolearn.core.specs import is_image
-from robolearn.eval.evaluation import Evaluation, Progress, run_episodes
+from robolearn.eval.evaluation import Evaluation, evaluate
 from robolearn.eval.verdict import number
 from robolearn.io.atomic import replacing
 
@@ -150,14 +150,13 @@ def choose_episodes(evaluation: Evaluation) -> list[Choice]:
             Choice(first(rows, returns), "worst", "lowest return"),
             Choice(first(rows, -returns), "best", "highest return"),
         ]
-    choices = []
-    if not succeeded.all():
-        choices.append(Choice(first(rows[~succeeded], np.zeros_like(steps)), "worst", "failed"))
+    if succeeded.all():
+        worst = Choice(first(rows, -steps), "worst", "slowest success")
     else:
-        choices.append(Choice(first(rows, -steps), "worst", "slowest success"))
-    if succeeded.any():
-        choices.append(Choice(first(rows[succeeded], steps), "best", "quickest success"))
-    return choices
+        worst = Choice(first(rows[~succeeded], np.zeros_like(steps)), "worst", "failed")
+    if not succeeded.any():
+        return [worst]
+    return [worst, Choice(first(rows[succeeded], steps), "best", "quickest success")]
 
 
 def record_episodes(
@@ -168,9 +167,6 @@ def record_episodes(
     *,
     choices: Sequence[Choice] | None = None,
     title: str = "",
-    fps: float | None = None,
-    progress: Progress | None = None,
-    draw: Draw | None = None,
 ) -> list[Video]:
     """Run chosen episodes of `evaluation` again and write ``<folder>/<name>.mp4`` for each.
 
@@ -181,12 +177,10 @@ def record_episodes(
       folder: where the videos go.
       choices: which; those of `choose_episodes` by default.
       title: begins every caption, e.g. ``"imitation"``.
-      fps: frames per second; the control rate by default, so that videos run at the speed of the arm.
-      progress: called with the number of episodes that have run again.
-      draw: what to make of each picture; by default the cameras of a policy that sees stand beside it.
 
     Returns:
-      The videos; an empty list, with a warning in the log, where the world cannot be drawn.
+      The videos, at the speed of the arm, with the cameras of a policy that sees beside the scene; an empty list, with
+      a warning in the log, where the world cannot be drawn.
 
     Raises:
       BadInput: `env` has another number of worlds than the evaluation.
@@ -194,7 +188,7 @@ def record_episodes(
     if env.num_envs != evaluation.num_envs:
         raise BadInput("worlds to record", got=env.num_envs, expected=f"{evaluation.num_envs}, as in the evaluation")
     choices = choose_episodes(evaluation) if choices is None else choices
-    draw = sight_of(policy) if draw is None else draw
+    draw, fps = sight_of(policy), evaluation.control_hz
     rows = np.array([choice.row for choice in choices], dtype=np.int64)
     wanted = {(int(evaluation.world[row]), int(evaluation.index[row])): row for row in rows}
     if not wanted:
@@ -216,28 +210,19 @@ def record_episodes(
                     np.array(picture) if draw is None else draw(np.array(picture), observation, episode[0])
                 )
 
-    again = run_episodes(env, policy, quota, evaluation.seed, progress=progress, watch=watch)
+    again = evaluate(env, policy, quota, evaluation.seed, watch=watch)
     videos = []
     for choice in choices:
         world, index = evaluation.world[choice.row], evaluation.index[choice.row]
         repeat = int(np.flatnonzero((again.world == world) & (again.index == index))[0])
-        if not _same(evaluation, choice.row, again, repeat):
-            log.warning(
-                "episode %d of world %d did not repeat itself (%d steps, at first %d): the video shows the repeat",
-                index,
-                world,
-                again.steps[repeat],
-                evaluation.steps[choice.row],
-            )
+        if any(getattr(evaluation, k)[choice.row] != getattr(again, k)[repeat] for k in ("steps", "succeeded")):
+            what = "episode %d of world %d did not repeat itself (%d steps, at first %d): the video shows the repeat"
+            log.warning(what, index, world, again.steps[repeat], evaluation.steps[choice.row])
         path = Path(folder) / f"{choice.name}.mp4"
-        still = frames[choice.row][-1:] * round(fps or evaluation.control_hz)  # a second to see how it ended
-        write_video(path, frames[choice.row] + still, fps=fps or evaluation.control_hz)
+        still = frames[choice.row][-1:] * round(fps)  # a second to see how it ended
+        write_video(path, frames[choice.row] + still, fps=fps)
         videos.append(Video(_caption(title, choice, again, repeat, evaluation.success_reported), path))
     return videos
-
-
-def _same(a: Evaluation, row_a: int, b: Evaluation, row_b: int) -> bool:
-    return bool(a.steps[row_a] == b.steps[row_b] and a.succeeded[row_a] == b.succeeded[row_b])
 
 
 def _caption(title: str, choice: Choice, again: Evaluation, row: int, success_reported: bool) -> str:

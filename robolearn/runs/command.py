@@ -10,7 +10,7 @@ import dataclasses
 import shlex
 import sys
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from robolearn.io.paths import check_writable, spoken
 if TYPE_CHECKING:
     from rich.console import Console
 
+PLAIN: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 3, 0, 0)}  # of a table without lines
 OUTPUTS = ("out", "logs", "board", "save", "video")  # flags that name what a command writes
 MOST_SEED = 2**32 - 1  # it is multiplied and added to before it is used, and must stay below 2⁶³
 
@@ -56,17 +57,27 @@ class Command:
         raise NotImplementedError
 
     def exit_code(self, result: Mapping[str, Any]) -> int:
-        """The exit code after `result` was shown: 1 where it says itself that something failed."""
-        return 0
+        """The exit code after `result` was shown: 1 where it says itself that something failed, as a report did."""
+        return 1 if result.get("report_error") else 0
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         """Print `result` for people: by default one line per value, successes as "93.5% (90.1–95.9, 400 episodes)"."""
         from rich.table import Table
 
         table = Table.grid(padding=(0, 2))
-        for key, value in _lines(result):
-            table.add_row(key, value)
+        for line in _lines(result):
+            table.add_row(*line)
         console.print(table)
+
+
+def print_table(console: Console, heads: Sequence[str], rows: Iterable[Sequence[str]], **options: Any) -> None:
+    """Print a table with these heads of its columns; `options` as `rich.table.Table` has them."""
+    from rich.table import Table
+
+    table = Table(*heads, **options)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def peek(args: Sequence[str], flag: str, default: str) -> str:

@@ -54,7 +54,7 @@ def test_training_beyond_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "available_memory", lambda: found["pictures_bytes"])
     assert benchmark_memory.beyond_memory(tmp_path / "set", 0.05) is None  # no memory for the one beside it
     with pytest.raises(RobolearnError, match=r"failed: cameras in memory: got \[True\], expected none"):
-        benchmark_memory._Trained(tmp_path / "set", 20_000_000_000).next()
+        benchmark_memory._trained(tmp_path / "set", 20_000_000_000).answer()
 
 
 def test_ratios():

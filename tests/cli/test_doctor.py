@@ -6,6 +6,7 @@ import json
 import os
 import pty
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,12 @@ class Imagined(Machine):
 
     def install(self, extra: str = "") -> str:
         return f"pip install robolearn[{extra}]"
+
+
+def spacemouse(about: str, **options: Any) -> Imagined:
+    """A machine with one raw HID device, and what is said about it there."""
+    device = "/sys/class/hidraw/hidraw0"
+    return Imagined(files={device: "", f"{device}/device/uevent": about}, **options)
 
 
 def only(checks: list[Check]) -> Check:
@@ -168,24 +175,13 @@ def test_a_machine_with_everything() -> None:
         (devices.gamepad, Imagined(files={"/dev/input/js0": ""}, closed=("/dev/input/js0",)), "js0", "-aG input"),
         (
             devices.spacemouse,
-            Imagined(
-                files={
-                    "/sys/class/hidraw/hidraw0": "",
-                    "/sys/class/hidraw/hidraw0/device/uevent": "HID_NAME=3Dconnexion SpaceMouse",
-                },
-                closed=("/dev/hidraw0",),
-            ),
+            spacemouse("HID_NAME=3Dconnexion SpaceMouse", closed=("/dev/hidraw0",)),
             "/dev/hidraw0",
             "udev",
         ),
         (
             devices.spacemouse,
-            Imagined(
-                files={
-                    "/sys/class/hidraw/hidraw0": "",
-                    "/sys/class/hidraw/hidraw0/device/uevent": "HID_ID=0003:0000046D:0000C08B\nHID_NAME=Logitech G502",
-                }
-            ),
+            spacemouse("HID_ID=0003:0000046D:0000C08B\nHID_NAME=Logitech G502"),
             "none",
             "",
         ),
@@ -197,13 +193,7 @@ def test_a_machine_with_everything() -> None:
         ),
         (
             devices.spacemouse,
-            Imagined(
-                files={
-                    "/sys/class/hidraw/hidraw0": "",
-                    "/sys/class/hidraw/hidraw0/device/uevent": "HID_NAME=3Dconnexion SpaceMouse Compact\nHID_PHYS=x",
-                },
-                modules=("hidraw",),
-            ),
+            spacemouse("HID_NAME=3Dconnexion SpaceMouse Compact\nHID_PHYS=x", modules=("hidraw",)),
             "/dev/hidraw0 (3Dconnexion SpaceMouse Compact), but without pyspacemouse",
             "pip install robolearn[teleop]",
         ),

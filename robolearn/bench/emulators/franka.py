@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,24 +43,12 @@ RELAY_HZ = 30.0  # joint_state_rate of franka.launch.py
 GRIPPER_HZ = 50.0  # state_publish_rate of franka_gripper_node.yaml
 
 
-class _Leads(Protocol):
-    """The controller of the arm."""
-
-    def take(self, message: Any, now: float) -> str:
-        """A command has come by `now` [s]; why it is refused, or nothing."""
-        ...
-
-    def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
-        """One period of the controller; the arm is moved if a command has `begun` it."""
-        ...
-
-    def hold(self, q: Array) -> None:
-        """It is activated anew where the arm is."""
-        ...
-
-
 class _Trajectory:
-    """joint_trajectory_controller."""
+    """joint_trajectory_controller.
+
+    As `_Impedance` it has `take`: a command has come by `now` [s]; why it is refused, or nothing. `step`: one period of
+    the controller, in which the arm is moved if a command has `begun` it. `hold`: it is activated where the arm is.
+    """
 
     def __init__(self, arm: FrankaEmulator) -> None:
         self._emulator = arm
@@ -133,7 +121,7 @@ class FrankaEmulator(SimArmNode):
         if c.gripper_states is None:
             raise BadInput(f"contract {c.name} for franka_ros2", got="no gripper.states", expected="gripper.states")
         super().configure()
-        self._leads: _Leads
+        self._leads: _Trajectory | _Impedance
         if c.command.type == POSE:
             self._leads = _Impedance(self)
         else:

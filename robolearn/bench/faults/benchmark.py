@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robolearn.runs.command import Command, at_least
+from robolearn.core import BadInput
+from robolearn.runs.command import Command, at_least, print_table
 
 if TYPE_CHECKING:
     from robolearn.bench.faults.faults import Fault
@@ -46,7 +47,6 @@ class BenchmarkFaults(Command):
 
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
-        from robolearn.core import BadInput
         from robolearn.deploy.processes import choose_domain
 
         at_least(1, repeats=self.repeats)
@@ -77,13 +77,12 @@ class BenchmarkFaults(Command):
         return 1 if result["failed"] or result["violations"] else 0
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from rich.table import Table
-
-        table = Table("fault", "reported after", "commands stand after", "reason")
-        for row in result["faults"]:
-            name = row["fault"] if row["expected"] else f"[red]{row['fault']}[/red]"
-            table.add_row(name, _ms(row["reported_ms"]), _ms(row["stands_ms"]), row["reason"])
-        console.print(table)
+        rows = [
+            (row["fault"] if row["expected"] else f"[red]{row['fault']}[/red]", _ms(row["reported_ms"]),
+             _ms(row["stands_ms"]), row["reason"])
+            for row in result["faults"]
+        ]  # fmt: skip
+        print_table(console, ("fault", "reported after", "commands stand after", "reason"), rows)
         console.print(
             f"{result['count'] - result['failed']} of {result['count']} as expected; "
             f"{result['violations']} limit violations"

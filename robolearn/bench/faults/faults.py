@@ -150,13 +150,17 @@ def _chunk(station: FaultStation) -> JointTrajectory:
     return messages.chunk(names, np.zeros((4, len(names))), station.node.get_clock().now().to_msg(), 0.05)
 
 
+def _joints_topic(station: FaultStation) -> str:
+    return station.contract.joint_states.topic
+
+
 def _contact_topic(station: FaultStation) -> str:
     assert station.contract.contact is not None
     return station.contract.contact.topic
 
 
 _STREAM = ("ran out", "gone", "late", "freshness", "frozen", "silent")
-_SILENT = ("silent",)
+_SILENT, _TWICE = ("silent",), ("publishers at once",)
 
 FAULTS: tuple[Fault, ...] = (
     Fault("policy node killed", _signal("policy", signal.SIGKILL), _STREAM),
@@ -179,11 +183,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("joint states: NaN", _sensor("joint_states:nan"), ("joint state",)),
     Fault("joint states: a joint missing", _sensor("joint_states:missing"), ("joint state",)),
     Fault("joint states: jump by 0.5 rad", _sensor("joint_states:jump"), ("following", "jump")),
-    Fault(
-        "joint states: second publisher",
-        _publishes(JointState, lambda s: s.contract.joint_states.topic, _elsewhere),
-        ("publishers at once",),
-    ),
+    Fault("joint states: second publisher", _publishes(JointState, _joints_topic, _elsewhere), _TWICE),
     Fault("clock of the arm 10 s ahead", _sensor("clock:10"), ("future", "too late", "ran out")),
     Fault("clock of the arm stands at 0", _sensor("clock:zero"), ("no stamp", *_STREAM)),
     Fault("dead-man's switch let go", _begins(lambda station, _: station.operator.release()), ("released",)),
@@ -194,11 +194,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("hand meets the table", _meets_the_table, ("contact on",), watch_s=3.0),
     Fault("contact sensor silent", _sensor("contact:stop"), ("contact on",)),
     Fault("contact sensor: NaN", _sensor("contact:nan"), ("contact on",)),
-    Fault(
-        "contact sensor: second publisher",
-        _publishes(JointState, _contact_topic, _nothing_felt),
-        ("publishers at once",),
-    ),
+    Fault("contact sensor: second publisher", _publishes(JointState, _contact_topic, _nothing_felt), _TWICE),
     Fault("hand meets the table, no sensor", _meets_the_table, (), CAMERA, 5.0),
     Fault("camera silent", _sensor("camera:stop"), ("ran out", "silent"), CAMERA, 2.0),
     Fault("camera frozen", _sensor("camera:freeze"), ("ran out", "frozen"), CAMERA, 4.0),

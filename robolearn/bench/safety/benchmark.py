@@ -5,21 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Annotated, Any
 
 from robolearn.core.switches import available
-from robolearn.runs.command import Command, at_least, check_seed
+from robolearn.runs.command import Command, at_least, check_seed, print_table
 
 COSTED = 300  # postures
+_ROBOTS = available(lambda: import_module("robots").ROBOTS)
 BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
-
-
-def _robots() -> Iterable[str]:
-    from robots import ROBOTS
-
-    return ROBOTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +29,7 @@ class BenchmarkSafety(Command):
     """Fuzzed commands in all."""
     seed: int = 0
     """Seed of everything random."""
-    robot: Annotated[str, available(_robots)] = "panda"
+    robot: Annotated[str, _ROBOTS] = "panda"
     """Which arm."""
     postures: int = 0
     """Random postures that the filter's geometry and MuJoCo judge; an armed filter is driven into the arm itself and a
@@ -84,8 +80,6 @@ class BenchmarkSafety(Command):
         return {**found, "cost": cost, **drives}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from rich.table import Table
-
         words = "no violation" if result["violations"] == 0 else f"[red]{result['violations']} violations[/red]"
         console.print(f"{result['commands']:,} fuzzed commands: {words}; latched {result['latched']:,} times")
         cost, wall = result["filter_us"], result["filter_wall_us"]
@@ -111,10 +105,8 @@ class BenchmarkSafety(Command):
                 f"kinematics {cost['forward_us']:.1f} µs, MuJoCo's {cost['mujoco_forward_us']:.1f} µs",
                 highlight=False,
             )
-        table = Table("refused at", "times")
-        for stage, count in sorted(result["refusals"].items(), key=lambda item: -item[1]):
-            table.add_row(stage, f"{count:,}")
-        console.print(table)
+        refusals = sorted(result["refusals"].items(), key=lambda item: -item[1])
+        print_table(console, ("refused at", "times"), [(stage, f"{count:,}") for stage, count in refusals])
 
 
 _SHARES = ("velocity", "acceleration", "jerk")
@@ -162,18 +154,18 @@ def _fuzz(robot: Any, limits: Any, period: float, seed: int, commands: int, show
             outside += _outside(robot, limits, sent)
             sent.clear()
             show(i + 1, {"violations": monitor.summary()["violations"]})
-    seen, tally, status = monitor.summary(), fuzz.tally(), fuzz.filter.status()
+    seen, status = monitor.summary(), fuzz.filter.status()
     return {
         "commands": commands,
         "sent": seen["commands"],
         "violations": seen["violations"] + outside + bad_gripper,
         "by_kind": {**seen["violations_by_kind"], "workspace": outside, "gripper": bad_gripper},
         "peak": seen["peak"],
-        "latched": tally.latched,
-        "armed": tally.armed,
+        "latched": fuzz.latched,
+        "armed": fuzz.armed,
         "refusals": status["refusals"],
         "clamped": status["clamped"],
-        "spells": dict(tally.spells),
+        "spells": dict(fuzz.spells),
         "cost": cost,
         "wall": wall,
     }
@@ -200,17 +192,16 @@ def _together(parts: list[dict[str, Any]], total_s: float) -> dict[str, Any]:
         p50, p99 = np.percentile(np.concatenate([part[key] for part in parts]) / 1e3, [50, 99])
         return {"p50": float(p50), "p99": float(p99)}
 
+    sums = {
+        key: sum(part[key] for part in parts)
+        for key in ("commands", "sent", "violations", "latched", "armed", "clamped")
+    }
     return {
-        "commands": sum(part["commands"] for part in parts),
-        "sent": sum(part["sent"] for part in parts),
-        "violations": sum(part["violations"] for part in parts),
+        **sums,
         "violations_by_kind": added("by_kind"),
         "peak": {key: max(part["peak"][key] for part in parts) for key in _SHARES},
         "filter_us": percentiles("cost"),
         "filter_wall_us": percentiles("wall"),
-        "latched": sum(part["latched"] for part in parts),
-        "armed": sum(part["armed"] for part in parts),
-        "clamped": sum(part["clamped"] for part in parts),
         "refusals": added("refusals"),
         "spells": added("spells"),
         "wall_s": {"total": total_s},

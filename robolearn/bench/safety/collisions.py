@@ -79,21 +79,11 @@ class CollisionReference:
             if isinstance(obstacle, Plane):
                 turned = np.empty(4)
                 mujoco.mju_quatZ2Vec(turned, obstacle.normal)
-                shape: dict[str, Any] = {
-                    "type": mujoco.mjtGeom.mjGEOM_PLANE,
-                    "size": [0, 0, 1],
-                    "pos": obstacle.normal * obstacle.offset,
-                    "quat": turned,
-                }
+                kind, size, pos = mujoco.mjtGeom.mjGEOM_PLANE, [0, 0, 1], obstacle.normal * obstacle.offset
             else:
-                half = 0.5 * obstacle.yaw
-                shape = {
-                    "type": mujoco.mjtGeom.mjGEOM_BOX,
-                    "size": obstacle.half,
-                    "pos": obstacle.centre,
-                    "quat": [np.cos(half), 0, 0, np.sin(half)],
-                }
-            spec.worldbody.add_geom(name=obstacle.name, **shape)
+                turned = np.array([np.cos(0.5 * obstacle.yaw), 0.0, 0.0, np.sin(0.5 * obstacle.yaw)])
+                kind, size, pos = mujoco.mjtGeom.mjGEOM_BOX, obstacle.half, obstacle.centre
+            spec.worldbody.add_geom(name=obstacle.name, type=kind, size=size, pos=pos, quat=turned)
         for geom in spec.geoms:
             geom.contype = geom.conaffinity = 1
             geom.margin, geom.gap = REACH, 0.0

@@ -13,7 +13,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,21 +34,6 @@ FAULTS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Counts of the commands so far.
-
-    Attributes:
-      spells: how often each spell was cast.
-      latched: how often the filter latched.
-      armed: how often it was armed.
-    """
-
-    spells: Counter[str]
-    latched: int
-    armed: int
-
-
 class Fuzz:
     """A filter in a hostile world; `step` sends one fuzzed target and takes one step.
 
@@ -67,6 +51,8 @@ class Fuzz:
       moved: whether someone moved the arm by hand before it was armed again.
       filter_ns, wall_ns: what the last `target` and `step` cost together: processor time of this thread, and wall
         time [ns].
+      spells: how often each spell was cast.
+      latched, armed: how often the filter latched, and was armed.
     """
 
     def __init__(self, robot: RobotSpec, limits: Limits, period: float, seed: int, faults: float = 0.3) -> None:
@@ -79,8 +65,8 @@ class Fuzz:
         self._robot, self._limits, self._period = robot, limits, period
         self._n = limits.n
         self._random, self._faults = random.Random(seed), faults
-        self._spells: Counter[str] = Counter()
-        self._latched = self._armed = 0
+        self.spells: Counter[str] = Counter()
+        self.latched = self.armed = 0
         self._goal: list[float] = self.measured.tolist()
         self._around = list(self._goal)
         self._command = self.measured.copy()
@@ -105,17 +91,13 @@ class Fuzz:
         self.wall_ns = time.perf_counter_ns() - began_wall
         self.filter_ns = time.thread_time_ns() - began
         state = self.filter.state
-        self._latched += state is SafetyState.LATCHED and before is not SafetyState.LATCHED
+        self.latched += state is SafetyState.LATCHED and before is not SafetyState.LATCHED
         if command is not None:
             self._command = command.positions
         self.measured += 0.5 * (self._command - self.measured)
         if state is SafetyState.LATCHED or state is SafetyState.DISARMED:
             self._operate()
         return command
-
-    def tally(self) -> Tally:
-        """Counts so far."""
-        return Tally(self._spells, self._latched, self._armed)
 
     def _operate(self) -> None:
         """The operator resets and arms again as soon as the filter permits it, or a little before."""
@@ -134,7 +116,7 @@ class Fuzz:
         try:
             self.filter.reset()
             self.filter.arm()
-            self._armed += 1
+            self.armed += 1
         except SafetyRefused:
             return
         self._goal = self.measured.tolist()
@@ -156,7 +138,7 @@ class Fuzz:
         r = self._random
         table = FAULTS if r.random() < self._faults else MOVING
         self._spell = r.choices(list(table), list(table.values()))[0]
-        self._spells[self._spell] += 1
+        self.spells[self._spell] += 1
         self._left = r.randint(1, 150) if table is MOVING else r.randint(1, 60)
         self._around = self.measured.tolist()
         self._phase, self._rate = 0.0, 10.0 ** r.uniform(-0.5, math.log10(0.5 / self._period))

@@ -21,8 +21,7 @@ SPACEMOUSE_RULE = (
 
 def gamepad(machine: Machine) -> list[Check]:
     """Game controllers."""
-    paths = machine.paths("/dev/input/js*")
-    names = {path: machine.text(f"/sys/class/input/{os.path.basename(path)}/device/name") for path in paths}
+    names = _named(machine, "/dev/input/js*", "/sys/class/input/{}/device/name")
     return [_device(machine, "gamepad", names, _group("input"), ("pygame",))]
 
 
@@ -40,9 +39,13 @@ def spacemouse(machine: Machine) -> list[Check]:
 
 def cameras(machine: Machine) -> list[Check]:
     """Video devices."""
-    paths = machine.paths("/dev/video*")
-    names = {path: machine.text(f"/sys/class/video4linux/{os.path.basename(path)}/name") for path in paths}
+    names = _named(machine, "/dev/video*", "/sys/class/video4linux/{}/name")
     return [_device(machine, "cameras", names, _group("video"))]
+
+
+def _named(machine: Machine, pattern: str, about: str) -> dict[str, str]:
+    """Path → the name in the file `about` it."""
+    return {path: machine.text(about.format(os.path.basename(path))) for path in machine.paths(pattern)}
 
 
 def serial(machine: Machine) -> list[Check]:
@@ -129,12 +132,13 @@ def listen(name: str, say: Callable[[str], None], *, port: str = "", seconds: fl
     finally:
         device.close()
     spread = np.array(actions).reshape(-1, interface.action.size)
-    low, high = (spread.min(0), spread.max(0)) if len(spread) else (None, None)
+    ends = (spread.min(0), spread.max(0)) if actions else ()
+    low, high = ([round(float(v), 4) for v in end] for end in ends) if actions else (None, None)
     return {
         "device": name,
         "samples": samples,
         "engaged": engaged,
         "events": events,
-        "low": None if low is None else [round(float(v), 4) for v in low],
-        "high": None if high is None else [round(float(v), 4) for v in high],
+        "low": low,
+        "high": high,
     }

@@ -1,0 +1,77 @@
+"""What benchmarks measure by: a rate over some seconds, several measures in turn, a process that measures."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from robolearn.core import RobolearnError
+
+log = logging.getLogger(__name__)
+
+
+def rate(work: Callable[[], float], seconds: float) -> float:
+    """Amount per second that `work` gets done: it is called for `seconds`, and returns how much it did."""
+    done, begun = 0.0, time.perf_counter()
+    while not done or time.perf_counter() - begun < seconds:
+        done += work()
+    return done / (time.perf_counter() - begun)
+
+
+def in_turn(measures: Mapping[str, Callable[[], float]], rounds: int, warm: int = 1) -> dict[str, list[float]]:
+    """`rounds` values of each measure, after `warm` rounds that do not count.
+
+    In turn, so that a machine whose speed drifts treats all alike.
+    """
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for turn in range(warm + rounds):
+        log.info("round %d of %d", turn + 1, warm + rounds)
+        for name, measure in measures.items():
+            found[name].append(measure())
+    return {name: values[warm:] for name, values in found.items()}
+
+
+class MeasuringProcess:
+    """A program that measures when it is asked to. It prints JSON: an object when it is ready, then, for each line of
+    stdin with a number of seconds, one whose only value is the rate over this time. A context manager.
+
+    Args:
+      words: the program.
+      failed: makes the error of its last output, where it ends too early.
+      options: of `subprocess.Popen`.
+    """
+
+    def __init__(self, words: Sequence[str], failed: Callable[[str], RobolearnError], **options: Any) -> None:
+        self._failed, self._said = failed, tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed with this)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._said}
+        self._process = subprocess.Popen(words, text=True, **pipes, **options)
+
+    def __enter__(self) -> MeasuringProcess:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+        self._said.close()
+
+    def answer(self) -> dict[str, Any]:
+        """The next object that it prints; what a library of its own prints is passed over."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        self._said.seek(0)
+        raise self._failed(self._said.read())
+
+    def measure(self, seconds: float) -> float:
+        """Its rate over this time."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        (found,) = self.answer().values()
+        return float(found)
