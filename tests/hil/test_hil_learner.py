@@ -282,7 +282,7 @@ def test_a_dead_actor_s_episode_is_cut_after_a_while(tmp_path: Path, comes_back:
     bench.learner._check_actors()
     (outcome,) = bench.learner.experience.outcomes
     assert outcome.cut and outcome.steps == 7 and not outcome.success and bench.learner.experience.online.steps == 7
-    assert not bench.learner.experience.online._windows.ends.any()
+    assert not bench.learner.experience.online._windows["ends"].any()
     bench.learner.save()
     if comes_back:
         bench.send("a", told[8:])

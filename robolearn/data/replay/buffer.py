@@ -185,7 +185,7 @@ class ReplayBuffer:
         """All rows and windows: tensors, and counters."""
         held = min(self._next, self._held)
         tensors = {f"rows/{key}": rows[:held] for key, rows in self._rows.items()}
-        tensors |= {f"windows/{key}": column for key, column in vars(self._windows).items()}
+        tensors |= {f"windows/{key}": column for key, column in self._windows.items()}
         counters = {"held": self._held, "first": self._first, "next": self._next}
         return tensors, counters | {"episodes": self.episodes, "steps": self.steps}
 
@@ -196,7 +196,7 @@ class ReplayBuffer:
         for key, value in tensors.items():
             what, _, name = key.partition("/")
             if what == "windows":
-                setattr(self._windows, name, value.clone())
+                self._windows[name] = value.clone()
             else:
                 self._rows[name] = value.new_zeros(self._held, *value.shape[1:])
                 self._rows[name][: len(value)] = value
