@@ -17,7 +17,6 @@ ROS, LATCHES, SUPERVISED = "hardware/ros2/scene.py", "robolearn/hil/console/logi
 REMOTE, HUB = "robolearn/cli/hub/remote.py", ("tests/cli/test_hub.py",)
 TAKE_OVER = "hardware/teleop/supervised.py"
 PLAYER, BROWSER = "hardware/teleop/chunk_player.py", "hardware/teleop/browser"
-PREDICTION = "hardware/execution/prediction.py"
 
 MUTANTS: dict[str, Mutant] = {
     "hub-keeps-files-of-an-older-set": Mutant(REMOTE, "sorted(there - files.keys())", "()", HUB),
@@ -71,7 +70,7 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/recording/recording.py", "intervention=row.intervention", "intervention=False", TAKING
     ),
     "chunk-from-its-start": Mutant(PLAYER, "accept(request.stamp,", "accept(self._now(),", TAKING),
-    "chunk-of-another-turn": Mutant(PREDICTION, "if request.turn == self._turn:", "if True:", TAKING),
+    "chunk-of-another-turn": Mutant(PLAYER, "request.turn == self._turn and", "True and", TAKING),
     "chunk-comes-a-step-later": Mutant(PLAYER, "        return self.later()", "        return None", TAKING),
     "late-chunk-is-no-stop": Mutant(PLAYER, "self._stop(self._stream.reason)", "pass", TAKING),
     "refused-chunk-is-no-stop": Mutant(PLAYER, "self._stop(str(error))", "pass", TAKING),

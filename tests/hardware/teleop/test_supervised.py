@@ -227,6 +227,13 @@ def test_a_chunk_begins_in_the_step_of_its_observation_and_is_followed_by_the_ne
     policy.gate.set()
     time.sleep(0.1)
     assert [play(k) for k in range(20, 24)] == [0.2, 0.201, 0.202, 0.203]
+    # Nor is what has come, and was not played yet.
+    policy.gate.clear()
+    play(30)
+    policy.gate.set()
+    time.sleep(0.1)
+    play.begin()
+    assert play.player.later() is None and play(50) == 0.5
     policy.fails = True
     with pytest.raises(RobolearnError, match="broken"):
         for k in range(20):
