@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from robolearn.core import BadInput
-from robolearn.rl.algorithms import OnPolicyConfig, algorithm
+from robolearn.rl.algorithms import ALGORITHMS, OffPolicyConfig, OnPolicyConfig, ReplayConfig, algorithm
 
 WORLDS = 64  # side by side when evaluating
 RL_ENV_STEPS = 300_000  # budget of fine-tuning for a task without a preset
@@ -81,6 +81,13 @@ RLPD_PAPER = {
     "batch": 256,
 }  # fmt: skip
 
+REPLAY_ENV_STEPS = 40_000  # the same for algorithms that learn from replayed experience
+IN_WORLDS: dict[str, Any] = {
+    "utd": 0.5, "imitate_own": True, "trust_after": 1000, "proposals": 8, "proposal_noise": 1.0,
+}  # fmt: skip
+"""Settings of off-policy algorithms where simulated worlds feed them and nobody helps."""
+
+
 NAMED: dict[str, Named] = {
     "reinflow-paper": Named(
         "finetune",
@@ -122,6 +129,22 @@ def algorithm_preset(algo: str, task: str, **settings: Any) -> OnPolicyConfig:
     return kind(**{k: v for k, v in own.items() if k in kind.__dataclass_fields__} | settings)
 
 
-def rl_env_steps(task: str) -> int:
-    """The budget of fine-tuning for any task, in control steps."""
+def tuning_preset(algo: str, task: str) -> OnPolicyConfig | ReplayConfig:
+    """The settings of `algo`, on-policy or off-policy, for fine-tuning in simulated worlds.
+
+    Raises:
+      BadInput: there is no such algorithm.
+    """
+    if algo not in ALGORITHMS:
+        raise BadInput("--algo", got=algo, available=ALGORITHMS)
+    if issubclass(ALGORITHMS[algo], OnPolicyConfig):
+        return algorithm_preset(algo, task)
+    kind = algorithm(algo, OffPolicyConfig)
+    return ReplayConfig(algorithm=kind(**{k: v for k, v in IN_WORLDS.items() if k in kind.__dataclass_fields__}))
+
+
+def rl_env_steps(task: str, algo: str = "reinflow") -> int:
+    """The budget of fine-tuning by `algo` for any task, in control steps."""
+    if not issubclass(ALGORITHMS.get(algo, OnPolicyConfig), OnPolicyConfig):
+        return REPLAY_ENV_STEPS
     return PRESETS[task].env_steps if task in PRESETS else RL_ENV_STEPS

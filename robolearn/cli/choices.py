@@ -70,3 +70,6 @@ OnPolicyAlgorithm = Annotated[str, _algorithms("OnPolicyConfig")]
 
 OffPolicyAlgorithm = Annotated[str, _algorithms("OffPolicyConfig")]
 """An algorithm that learns from replayed windows."""
+
+AnyAlgorithm = Annotated[str, _of("robolearn.rl.algorithms", lambda m: m.ALGORITHMS)]
+"""An algorithm that fine-tunes a policy."""

@@ -68,10 +68,10 @@ class Evaluator:
     def _ready(self, folder: Path) -> tuple[Any, Any]:
         import torch
 
-        from policies.storage.checkpoint import load_chunk_policy
+        from policies.storage.loading import open_policy
 
         with torch.random.fork_rng(devices=[]):  # the training's random numbers are none of ours
-            policy = load_chunk_policy(folder)
+            policy = open_policy(folder)
         if self._env is None:
             self._env = self.world.matching(policy.interface).build(min(WORLDS, self.episodes))
             self._stack.callback(self._env.close)

@@ -10,12 +10,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from robolearn.cli.choices import Device, OnPolicyAlgorithm, Tracker
+from robolearn.cli.choices import AnyAlgorithm, Device, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.cli.view import WorkView
-from robolearn.presets import RL_ENV_STEPS, algorithm_preset, rl_env_steps
-from robolearn.rl.algorithms import OnPolicyConfig, algorithm, algorithm_name
+from robolearn.presets import RL_ENV_STEPS, rl_env_steps, tuning_preset
+from robolearn.rl.algorithms import (
+    ALGORITHMS,
+    OffPolicyConfig,
+    OnPolicyConfig,
+    ReplayConfig,
+    algorithm_name,
+    algorithms,
+)
 from robolearn.rl.settings import ReinFlowConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text
 from robolearn.runs.loop import KeepConfig
@@ -39,8 +46,10 @@ class Finetune(Command):
     world: WorldConfig = field(default_factory=WorldConfig)
     out: Path
     """The run folder; the tuned policy goes to its policy/."""
-    algo: OnPolicyAlgorithm = "reinflow"
+    algo: AnyAlgorithm = "reinflow"
     """The algorithm."""
+    data: tuple[Path, ...] = ()
+    """Data sets of demonstrations, of which off-policy algorithms draw a share of each batch (--demo-share)."""
     env_steps: int = RL_ENV_STEPS
     """Budget of control steps, the calibration of the noise included."""
     seed: int = 0
@@ -52,13 +61,13 @@ class Finetune(Command):
     view: WorkView = "none"
     resume: bool = False
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
-    settings: OnPolicyConfig = field(default_factory=ReinFlowConfig)
+    settings: OnPolicyConfig | ReplayConfig = field(default_factory=ReinFlowConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
         algo, task = peek(args, "--algo", "reinflow"), peek(args, "--task", "lift")
-        return {"settings": algorithm_preset(algo, task), "env_steps": rl_env_steps(task)}
+        return {"settings": tuning_preset(algo, task), "env_steps": rl_env_steps(task, algo)}
 
     def run(self) -> dict[str, Any]:
         import torch
@@ -70,7 +79,6 @@ class Finetune(Command):
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
         from robolearn.rl.actors import check_tunable
-        from robolearn.rl.runner import Runner
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import Kept, run_loop
 
@@ -81,7 +89,7 @@ class Finetune(Command):
         torch.set_num_threads(1)
         policy = load_chunk_policy(self.policy, resolve_device(self.device))
         check_tunable(policy)
-        config = self.settings
+        config, (sets, demonstrations) = self.settings, self._demonstrations(policy)
         stored = {
             "command": "finetune",
             "policy": str(self.policy),  # may move before a resumption, but not change
@@ -96,21 +104,24 @@ class Finetune(Command):
             "algorithm": algorithm_name(config),
             "settings": config.stored(),
         }
-        # Shaping discounts control steps, the algorithm decisions of Ta of them.
-        shaping = config.gamma ** (1.0 / policy.execute_steps)
+        if sets:
+            paths, frames = [str(path) for path in self.data], sum(found.frames for found in sets)
+            stored["demonstrations"] = {"path": paths, "frames": frames}
+        shaping = config.step_discount(policy.execute_steps)
         stored |= self.world.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
         world = replace(self.world.matching(policy.interface), shaping_gamma=shaping)
         evaluator = Evaluator(replace(self.world, reward="sparse"), self.keep.episodes, self.seed, self.json)
         shown = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
         with closing(shown) as env, closing(evaluator):
             note = noting(env)
-            runner = Runner(policy, env, config, self.env_steps, self.seed, str(self.policy))
+            runner = config.runner(policy, env, self.env_steps, self.seed, str(self.policy), **demonstrations)
             every = runner.iterations_between_states(self.checkpoint_every)
             if env.snapshot() is None:  # to save ends episodes there, so it belongs to what the run is
                 stored["checkpoint_every"] = every
             if every != self.checkpoint_every:
                 log.info("the state of %s cannot be read: it is saved every %d iterations", world.task, every)
-            with Run.create(self.out, stored, resume=self.resume, may_differ=("policy",), longer="env_steps") as run:
+            may_differ = ("policy", "demonstrations.path")
+            with Run.create(self.out, stored, resume=self.resume, may_differ=may_differ, longer="env_steps") as run:
                 write_flags(self, "finetune", run.path)
                 run.track(self.log)
                 with Progress(f"fine-tuning {world.task}", total=self.env_steps, unit="control steps",
@@ -131,7 +142,7 @@ class Finetune(Command):
                     "env_steps": runner.env_steps,
                     "budget": self.env_steps,
                     "iterations": done["iterations"],
-                    "sigma_max": (calibration.noise if calibration else config.noise).sigma_max,
+                    "sigma_max": calibration.noise.sigma_max if calibration else config.sigma_max,
                     "calibration": calibration.to_json() if calibration else None,
                     "training_success": last_success(self.out),
                     "wall_s": wall_profile(self.out, calibration) | {"total": done["wall_s"]},
@@ -146,7 +157,7 @@ class Finetune(Command):
         console.print(f"policy       {r['policy']}")
         iterations = f"{r['iterations']} iteration{'' if r['iterations'] == 1 else 's'}"
         steps = f"{r['env_steps']:,} of {r['budget']:,} control steps, {iterations}"
-        title = algorithm(r["algorithm"], OnPolicyConfig).title
+        title = ALGORITHMS[r["algorithm"]].title
         console.print(f"fine-tuned   {steps} of {title}, in {r['wall_s']['total']:.0f} s")
         if r["calibration"]:
             noise, reason = r["calibration"]["noise"], r["calibration"]["reason"]
@@ -163,10 +174,25 @@ class Finetune(Command):
 
     def check_budget(self, execute: int) -> None:
         """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""
-        from robolearn.rl.runner import check_budget
-
         with closing(self.world.build(1)) as env:
-            check_budget(self.settings, env.max_episode_steps, execute, self.env_steps)
+            self.settings.check_budget(env.max_episode_steps, execute, self.env_steps)
+
+    def _demonstrations(self, policy: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The data sets, and the runner's argument that holds their episodes."""
+        from robolearn.core import BadInput, check_compatible
+        from robolearn.data import Dataset
+        from robolearn.data.replay import PlayedEpisode
+
+        if not self.data:
+            return [], {}
+        if not isinstance(self.settings, ReplayConfig):
+            raise BadInput("--data", got=f"--algo {self.algo}", expected="an off-policy algorithm",
+                           available=algorithms(OffPolicyConfig))  # fmt: skip
+        sets = [Dataset.open(path) for path in self.data]
+        for path, found in zip(self.data, sets, strict=True):
+            check_compatible(policy.interface, found.interface, what=f"--data {path}")
+        episodes = (found.episode(i) for found in sets for i in range(found.episodes))
+        return sets, {"demonstrations": map(PlayedEpisode.of_demonstration, episodes)}
 
 
 def standing(iteration: int, row: Mapping[str, Any]) -> str:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import tyro
 
 from robolearn.core import BadInput
 from robolearn.core.switches import check_least, check_positive, check_range
 from robolearn.rl.settings import AlgorithmConfig
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from policies.policy import ChunkPolicy
+    from robolearn.core import Env
+    from robolearn.data.replay import PlayedEpisode
 
 NEVER = 10**9  # updates
 
@@ -190,3 +197,48 @@ class ProposalsConfig(OffPolicyConfig):
 
     def without_critics(self) -> Self:
         return replace(self, trust_after=NEVER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayConfig:
+    """An off-policy algorithm in simulated worlds side by side, whose episodes all go into its replay."""
+
+    num_envs: Annotated[int, tyro.conf.arg(name="worlds")] = 16
+    """Worlds side by side."""
+    algorithm: OffPolicyConfig = field(default_factory=ProposalsConfig)
+
+    def __post_init__(self) -> None:
+        if self.num_envs < 1:
+            raise BadInput("--worlds", got=self.num_envs, expected="at least 1")
+
+    @property
+    def title(self) -> str:
+        """Name of the algorithm, as people write it."""
+        return self.algorithm.title
+
+    sigma_max = None  # actions are explored otherwise
+
+    def stored(self) -> dict[str, Any]:
+        """For a run's config.json."""
+        return {"num_envs": self.num_envs, **self.algorithm.stored()}
+
+    def runner(
+        self,
+        policy: ChunkPolicy,
+        env: Env,
+        env_steps: int,
+        seed: int,
+        name: str,
+        demonstrations: Iterable[PlayedEpisode] = (),
+    ) -> Any:
+        """What fine-tunes `policy` in `env`; see `robolearn.rl.replay_runner.ReplayRunner`."""
+        made = resolve_name("robolearn.rl.replay_runner:ReplayRunner")
+        return made(policy, env, self.algorithm, env_steps, seed, demonstrations, name=name)
+
+    def check_budget(self, max_episode_steps: int, execute: int, env_steps: int) -> None:
+        """Raise `BadInput` unless `env_steps` pay for an iteration."""
+        resolve_name("robolearn.rl.replay_runner:check_budget")(self.num_envs, execute, env_steps)
+
+    def step_discount(self, execute: int) -> float:
+        """Discount of one control step."""
+        return self.algorithm.gamma

@@ -29,11 +29,13 @@ from robolearn.data.replay import PlayedEpisode
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.experience import Experience
 from robolearn.rl.off_policy_settings import OffPolicyConfig
+from robolearn.rl.settings import UNKNOWN_EPISODE
 from robolearn.rollout import Agent, Decision, Decisions, Engine, Turn
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.threads import torch_threads
 from robots.chunk_execution import SteppedChunks
 
+EPISODES_BETWEEN = 2  # two states of worlds whose own state cannot be read
 ITERATION = 8  # decisions in every world
 RESTART = 1_000_003  # seeds of worlds that begin anew: this many apart for two seeds of a run
 
@@ -73,10 +75,7 @@ class ReplayRunner:
         self.algorithm: OffPolicy = config.build(policy, seed=seed)
         self.experience = Experience(self.algorithm, demonstrations, score)
         self.engine = Engine(env)
-        self._each = env.num_envs * ITERATION * self.algorithm.chunk
-        if env_steps < self._each:
-            steps = f"{env.num_envs} worlds x {ITERATION * self.algorithm.chunk} steps"
-            raise BadInput("--env-steps", got=env_steps, expected=f"at least {self._each}, for one iteration ({steps})")
+        self._each = check_budget(env.num_envs, self.algorithm.chunk, env_steps)
         self._agent = _Explorer(self.algorithm, env)
         self._episodes = RunningEpisodes(env.num_envs)
         self._draws = torch.Generator().manual_seed(seed)
@@ -137,7 +136,19 @@ class ReplayRunner:
         """Write the policy to the checkpoint folder `path`."""
         save_policy(self.algorithm.policy, path)
 
+    calibration = None  # nothing is chosen before the first iteration
+
     # --- exact resume ------------------------------------------------------------------------------------------
+
+    def iterations_between_states(self, asked: int) -> int:
+        """Number of iterations between two calls of `state`: `asked`, or enough for two of the longest episodes where
+        worlds whose state cannot be read begin anew."""
+        longest = 2 * (self.env.max_episode_steps or UNKNOWN_EPISODE)
+        return (
+            asked
+            if self.env.snapshot() is not None
+            else max(asked, math.ceil(longest * self.env.num_envs / self._each))
+        )
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next iteration depends on; worlds whose state cannot be read begin anew here."""
@@ -174,6 +185,15 @@ class ReplayRunner:
 
     def _restart_seed(self) -> int:
         return self.seed * RESTART + self.env_steps
+
+
+def check_budget(num_envs: int, execute: int, env_steps: int) -> int:
+    """Control steps of an iteration; raises `BadInput` unless `env_steps` pay for one."""
+    each = num_envs * ITERATION * execute
+    if env_steps < each:
+        steps = f"{num_envs} worlds x {ITERATION * execute} steps"
+        raise BadInput("--env-steps", got=env_steps, expected=f"at least {each}, for one iteration ({steps})")
+    return each
 
 
 class _Explorer(Agent):

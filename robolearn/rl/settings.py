@@ -20,7 +20,7 @@ from robolearn.io.json_files import plain
 
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
-    from robolearn.core import Interface
+    from robolearn.core import Env, Interface
 
 UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
 
@@ -168,6 +168,23 @@ class OnPolicyConfig(AlgorithmConfig):
           BadInput: a policy that the algorithm cannot fine-tune.
         """
         return self.page_class()(policy, self, seed=seed)
+
+    def runner(self, policy: ChunkPolicy, env: Env, env_steps: int, seed: int, name: str) -> Any:
+        """What fine-tunes `policy` in `env`; see `robolearn.rl.runner.Runner`."""
+        return resolve_name("robolearn.rl.runner:Runner")(policy, env, self, env_steps, seed, name)
+
+    def check_budget(self, max_episode_steps: int, execute: int, env_steps: int) -> None:
+        """Raise `BadInput` unless `env_steps` pay for learning; see `robolearn.rl.runner.check_budget`."""
+        resolve_name("robolearn.rl.runner:check_budget")(self, max_episode_steps, execute, env_steps)
+
+    def step_discount(self, execute: int) -> float:
+        """Discount of one control step, where a decision takes `execute` of them."""
+        return self.gamma ** (1.0 / execute)
+
+    @property
+    def sigma_max(self) -> float:
+        """Largest standard deviation of the injected noise; 0 until calibration has chosen it."""
+        return self.noise.sigma_max
 
     @property
     def group_size(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from robolearn.core import BadInput
-from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
+from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, ReplayConfig, RlpdConfig
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig
 
 ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
@@ -35,9 +35,18 @@ def algorithm(name: str, family: type[Family]) -> type[Family]:
     return found[name]
 
 
-def algorithm_name(config: AlgorithmConfig) -> str:
+def algorithm_name(config: AlgorithmConfig | ReplayConfig) -> str:
     """The name that ``--algo`` has for the algorithm of `config`."""
-    return next(name for name, kind in ALGORITHMS.items() if type(config) is kind)
+    kind = type(config.algorithm if isinstance(config, ReplayConfig) else config)
+    return next(name for name, one in ALGORITHMS.items() if one is kind)
 
 
-__all__ = ["ALGORITHMS", "OffPolicyConfig", "OnPolicyConfig", "algorithm", "algorithm_name", "algorithms"]
+__all__ = [
+    "ALGORITHMS",
+    "OffPolicyConfig",
+    "OnPolicyConfig",
+    "ReplayConfig",
+    "algorithm",
+    "algorithm_name",
+    "algorithms",
+]

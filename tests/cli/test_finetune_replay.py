@@ -1,0 +1,81 @@
+"""`finetune` by algorithms that learn from stored experience: the same command, worlds, resumption and words."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from robolearn.cli.main import main
+from robolearn.runs import read_metrics
+
+
+def run(*args: object) -> int:
+    return main([str(arg) for arg in args])
+
+
+SMALL = ("--worlds", 4, "--env-steps", 800, "--batch", 16, "--critics", 2, "--width", 16, "--eval-episodes", 4,
+         "--checkpoint-every", 1)  # fmt: skip
+
+
+@pytest.mark.parametrize("algo", ["proposals", "rlpd"])
+def test_it_learns_from_worlds_and_demonstrations(
+    bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture, algo: str
+) -> None:
+    out = tmp_path / "rl"
+    args = ("finetune", "--policy", bc, "--algo", algo, "--data", demos, "--out", out, *SMALL)
+    assert run(*args, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["algorithm"] == algo and 512 <= result["env_steps"] <= 800 and result["calibration"] is None
+    rows = list(read_metrics(out))
+    assert rows[-1]["updates"] > 50 and rows[-1]["env_steps"] == result["env_steps"]
+    config = json.loads((out / "config.json").read_text())
+    assert config["settings"]["num_envs"] == 4 and config["demonstrations"]["frames"] > 100
+    # The exported policy is what any command takes.
+    assert run("evaluate", "--policy", out, "--episodes", 4, "--seed", result["evaluation"]["seed"], "--json") == 0
+    assert json.loads(capsys.readouterr().out)["success"] == result["evaluation"]["success"]
+    assert run(*args, "--resume") == 0
+    assert "of 800 control steps" in capsys.readouterr().out
+
+
+@pytest.mark.long
+def test_it_goes_on_after_sigkill_bit_for_bit(bc: Path, demos: Path, tmp_path: Path) -> None:
+    args = ["finetune", "--policy", bc, "--algo", "proposals", "--data", demos, *SMALL, "--env-steps", 2000]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert run(*args, "--out", whole) == 0
+    words = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
+    process = subprocess.Popen([*words, *map(str, args), "--out", str(killed)])
+    until = time.monotonic() + 120
+    while len(list(read_metrics(killed)) if (killed / "metrics.jsonl").exists() else []) < 2:
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert run(*args, "--out", killed, "--resume") == 0
+    a, b = (load_file(path / "policy" / "model.safetensors") for path in (whole, killed))
+    assert a.keys() == b.keys() and all((a[key] == b[key]).all() for key in a)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--algo", "reinflow", "--data", "{demos}"), ("--data", "off-policy", "proposals")),
+        (("--algo", "nothing"), ("--algo", "reinflow", "rlpd")),
+        (("--algo", "rlpd", "--worlds", "0"), ("--worlds", "at least 1")),
+        (("--algo", "rlpd", "--env-steps", "100"), ("--env-steps", "16 worlds x")),
+        (("--algo", "rlpd", "--proposals", "3"), ("--proposals",)),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture, flags: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    said = [flag.format(demos=demos) for flag in flags]
+    assert run("finetune", "--policy", bc, "--out", tmp_path / "rl", *said) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert all(word in error for word in words), error
+    assert not (tmp_path / "rl").exists()
