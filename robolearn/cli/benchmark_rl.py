@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from policies.settings import denoising_kinds
-from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm, SimRobot
+from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device, SimRobot
 from robolearn.core import BadInput
-from robolearn.presets import algorithm_preset, preset
-from robolearn.rl.algorithms import OnPolicyConfig, algorithm
+from robolearn.presets import algorithm_preset, preset, tuning_preset
+from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithms
 from robolearn.rl.settings import ReinFlowConfig
 from robolearn.runs.command import Command, peek
 from sim.registry import WorldConfig
@@ -55,16 +55,18 @@ class BenchmarkRl(Command):
     """Budget of fine-tuning in control steps."""
     eval_episodes: int | None = None
     """Episodes of each evaluation."""
-    algo: OnPolicyAlgorithm = "reinflow"
+    algo: AnyAlgorithm = "reinflow"
     """The algorithm."""
-    settings: OnPolicyConfig = field(default_factory=ReinFlowConfig)
+    settings: OnPolicyConfig | ReplayConfig = field(default_factory=ReinFlowConfig)
     device: Device = "auto"
     out: Path = Path("runs/benchmark-rl")
     """Folder for the runs; finished ones are not done again, stopped ones go on."""
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
-        return {"settings": algorithm(peek(args, "--algo", "reinflow"), OnPolicyConfig)()}
+        algo = peek(args, "--algo", "reinflow")
+        plain = algorithms(OnPolicyConfig).get(algo)
+        return {"settings": tuning_preset(algo, "") if plain is None else plain()}
 
     def run(self) -> dict[str, Any]:
         for kind in self.flows:
@@ -100,12 +102,12 @@ class BenchmarkRl(Command):
             if (value := getattr(self, name)) not in (None, "")
         }
         flow = {"kind": kind} if self.policy == "flow" else {}
-        values = Quickstart.defaults(["--task", task]) | given
+        values = Quickstart.defaults(["--task", task, "--algo", self.algo]) | given
         return Quickstart(
             **values
             | {
                 "policy_settings": denoising_kinds()[self.policy](steps=denoise_steps, **flow),
-                "settings": algorithm_preset(self.algo, task, **_changed(self.settings)),
+                "settings": self._settings(task),
             },
             world=WorldConfig(task, robot=self.robot),
             seed=seed,
@@ -118,6 +120,15 @@ class BenchmarkRl(Command):
             resume=folder.is_dir() and any(folder.iterdir()),
             json=True,
         )
+
+    def _settings(self, task: str) -> OnPolicyConfig | ReplayConfig:
+        """The preset of `task` for the algorithm, and on top of it what was asked for."""
+        if isinstance(self.settings, ReplayConfig):
+            return self.settings
+        own = self.settings
+        values, usual = ({f.name: getattr(one, f.name) for f in fields(one)} for one in (own, type(own)()))
+        changed = {name: value for name, value in values.items() if value != usual[name]}
+        return algorithm_preset(self.algo, task, **changed)
 
     def _check(self, quickstart: Quickstart) -> None:
         """Refuse what cannot work, and a run in its place that had other settings than what is asked for now."""
@@ -174,12 +185,6 @@ class BenchmarkRl(Command):
             table.add_section()
         console.print(table)
         console.print("Of several seeds: the mean, with Student's t interval over the seeds; the median")
-
-
-def _changed(settings: OnPolicyConfig) -> dict[str, Any]:
-    """Settings that differ from the defaults of the algorithm, and so were asked for."""
-    values, usual = ({f.name: getattr(one, f.name) for f in fields(one)} for one in (settings, type(settings)()))
-    return {name: value for name, value in values.items() if value != usual[name]}
 
 
 def _percent(rate: dict[str, Any]) -> str:

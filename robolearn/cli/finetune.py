@@ -185,7 +185,7 @@ class Finetune(Command):
 
         if not self.data:
             return [], {}
-        if not isinstance(self.settings, ReplayConfig):
+        if not self.settings.takes_demonstrations:
             raise BadInput("--data", got=f"--algo {self.algo}", expected="an off-policy algorithm",
                            available=algorithms(OffPolicyConfig))  # fmt: skip
         sets = [Dataset.open(path) for path in self.data]

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
-from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm
+from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device
 from robolearn.cli.quickstart_report import deploy, deployed
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
-from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
-from robolearn.rl.algorithms import OnPolicyConfig, algorithm_name
+from robolearn.presets import PRESETS, WORLDS, preset, rl_env_steps, tuning_preset
+from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithm_name
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text, reported
 from sim.registry import WorldConfig
 
@@ -68,9 +68,9 @@ class Quickstart(Command):
     policy: DenoisingKind = "flow"
     """The kind of policy."""
     policy_settings: DenoisingConfig = field(default_factory=FlowConfig)
-    algo: OnPolicyAlgorithm = "reinflow"
+    algo: AnyAlgorithm = "reinflow"
     """The algorithm."""
-    settings: OnPolicyConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
+    settings: OnPolicyConfig | ReplayConfig = field(default_factory=lambda: tuning_preset("reinflow", "lift"))
     observe: Literal["state", "images"] = "state"
     """images: the tuned policy teaches one that sees by two cameras, which is evaluated and deployed; state: all
     policies observe the simulator's state."""
@@ -96,8 +96,9 @@ class Quickstart(Command):
         policy, own = peek(args, "--policy", "flow"), preset(task)
         if policy not in denoising_kinds():
             raise BadInput("--policy", got=policy, available=denoising_kinds())
-        same = {name: getattr(own, name) for name in ("episodes", "train_steps", "env_steps", "eval_episodes")}
-        settings = {"policy_settings": denoising_kinds()[policy](), "settings": algorithm_preset(algo, task)}
+        same = {name: getattr(own, name) for name in ("episodes", "train_steps", "eval_episodes")}
+        same["env_steps"] = rl_env_steps(task, algo)
+        settings = {"policy_settings": denoising_kinds()[policy](), "settings": tuning_preset(algo, task)}
         return {"demos": own.quality, **same, **settings}
 
     def plan(self) -> Steps:
@@ -138,6 +139,7 @@ class Quickstart(Command):
             policy=self.out / "bc",
             world=self.world,
             algo=self.algo,
+            data=(self.out / "data",) if self.settings.takes_demonstrations else (),
             settings=self.settings,
             env_steps=self.env_steps,
             seed=self.seed,
@@ -246,15 +248,19 @@ class Quickstart(Command):
     def _initial_noise(self) -> float:
         from policies.storage.config_file import CONFIG, policy_folder, read_config
 
-        return read_config(policy_folder(self.out / "rl") / CONFIG)["settings"]["initial_noise_std"]
+        tuned = read_config(policy_folder(self.out / "rl") / CONFIG)["settings"]
+        return tuned.get("initial_noise_std", self.policy_settings.initial_noise_std)
 
     def _evaluate(self, name: str, initial: float | None = None) -> Any:
         from policies.storage.checkpoint import load_chunk_policy
+        from policies.storage.loading import open_policy
         from robolearn.cli.evaluate import evaluate_policy
         from robolearn.core.machine import resolve_device
 
-        policy = load_chunk_policy(self.out / name, resolve_device(self.device))
-        policy = policy if initial is None else policy.with_initial_noise(initial)
+        device = resolve_device(self.device)
+        policy = open_policy(self.out / name, device)
+        if initial is not None:
+            policy = load_chunk_policy(self.out / name, device).with_initial_noise(initial)
         with closing(self.world.matching(policy.interface).build(self.eval_worlds)) as env:
             return evaluate_policy(env, policy, self.eval_episodes, 1000 + self.seed, self.json, name)
 

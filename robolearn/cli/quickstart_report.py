@@ -87,7 +87,11 @@ def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[st
 
     tuned, algorithm = results["finetune"], quickstart.settings.title
     calibration = tuned["calibration"]
-    notes = [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action."]
+    notes = (
+        []
+        if tuned["sigma_max"] is None
+        else [f"Exploration noise up to {tuned['sigma_max']:.2f} of the normalised action."]
+    )
     if calibration:
         notes = [f"{notes[0][:-1]}, chosen by measurement: {calibration['reason']}."]
     if results["deploy"]:
@@ -135,11 +139,13 @@ def _commands(q: Any) -> list[str]:
     kind = f"--policy {q.policy} --denoise-steps {q.policy_settings.steps}"
     station = simulated_station(q.world.arm)
     task, where = q.world.task, shlex.join(q.world.words())
+    shown = f"--data data/{task} " if q.settings.takes_demonstrations else ""
     judged = f"{where} --episodes {q.eval_episodes} --seed {1000 + q.seed}"
     lines = [
         f"robolearn collect {where} --episodes {q.episodes} --quality {q.demos} {seed} --out data/{task}",
         f"robolearn train --data data/{task} {kind} --steps {q.train_steps} {seed} --out runs/bc",
-        f"robolearn finetune --policy runs/bc {where} --algo {q.algo} --env-steps {q.env_steps} {seed} --out runs/rl",
+        f"robolearn finetune --policy runs/bc {where} --algo {q.algo} {shown}--env-steps {q.env_steps} {seed} "
+        "--out runs/rl",
         f"robolearn evaluate --policy runs/bc --against runs/rl {judged}",
     ]
     acts = "runs/rl"
@@ -156,7 +162,7 @@ def _commands(q: Any) -> list[str]:
 
 
 def _videos(q: Any, bars: Bars) -> list[Any]:
-    from policies.storage.checkpoint import load_chunk_policy
+    from policies.storage.loading import open_policy
     from robolearn.eval.video import record_episodes
 
     made = [("bc", "imitation", bars.bc), ("rl", "after RL", bars.rl)]
@@ -164,7 +170,7 @@ def _videos(q: Any, bars: Bars) -> list[Any]:
         made.append(("seeing", "by cameras, with what it looked at", bars.seeing))
     videos: list[Any] = []
     for name, title, evaluation in made:
-        policy = load_chunk_policy(q.out / name)
+        policy = open_policy(q.out / name)
         with closing(q.world.matching(policy.interface).build(q.eval_worlds)) as env:
             try:
                 videos += record_episodes(env, policy, evaluation, q.out / "videos" / name, title=title)

@@ -216,6 +216,7 @@ class ReplayConfig:
         """Name of the algorithm, as people write it."""
         return self.algorithm.title
 
+    takes_demonstrations: ClassVar[bool] = True
     sigma_max = None  # actions are explored otherwise
 
     def stored(self) -> dict[str, Any]:

@@ -96,9 +96,11 @@ class OnPolicyConfig(AlgorithmConfig):
 
     Attributes:
       cheaper: flags that make an iteration cheaper.
+      takes_demonstrations: it learns from stored episodes beside its own.
     """
 
     cheaper: ClassVar[tuple[str, ...]] = ("--worlds",)
+    takes_demonstrations: ClassVar[bool] = False
     later: ClassVar[dict[str, Any]] = {
         "exponent": "root",
         "lr_schedule": "kl",
