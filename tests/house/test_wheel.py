@@ -130,7 +130,7 @@ def test_ros_finds_the_package_its_launch_files_and_its_nodes(python: Path) -> N
 def test_every_program_that_a_launch_file_starts_is_installed(python: Path) -> None:
     prefix = python.parents[1]
     for file in (prefix / "share" / "robolearn" / "launch").glob("*.launch.py"):
-        started = re.findall(r'"Started"\]\(\s*"(\w+)"', file.read_text(encoding="utf-8"))
+        started = re.findall(r'(?:"Started"\]|\bstarted)\(\s*"(\w+)"', file.read_text(encoding="utf-8"))
         assert started, file.name
         for node in started:
             assert os.access(prefix / "lib" / "robolearn" / f"{node}_node", os.X_OK), (file.name, node)

@@ -71,8 +71,8 @@ def test_the_command_line_has_it(command: list[str]):
     assert made.settings == MineConfig(**{**vars(made.settings), "my_weight": 2.0, "gamma": 0.9})
     with pytest.raises(BadInput, match=r"available.*mine"):
         _parse(*command, "--algo", "theirs")
-    with pytest.raises(BadInput, match="mine-too"):
-        _parse(*command, "--algo", "mine-too")  # it learns from what is stored
+    stored = _parse(*command, "--algo", "mine-too", "--my-share", "0.25", "--worlds", "3").settings
+    assert type(stored.algorithm) is MineTooConfig and (stored.algorithm.my_share, stored.num_envs) == (0.25, 3)
 
 
 def test_the_loop_with_a_human_has_it():
@@ -89,7 +89,7 @@ def test_the_help_has_it(command: str, algo: str, flag: str, capsys: pytest.Capt
         _parse(*command.split(), "--algo", algo, "--help")
     shown = " ".join(capsys.readouterr().out.split())
     assert flag in shown
-    assert f", {algo})" in shown
+    assert f", {algo}" in shown
 
 
 def test_it_learns(point: Any, make_policy: Any, tmp_path: Path):
