@@ -1,4 +1,4 @@
-"""What benchmarks measure by: a rate over some seconds, several measures in turn, a process that measures."""
+"""Measures of benchmarks: a rate over some seconds, several measures in turn, a process that measures."""
 
 from __future__ import annotations
 

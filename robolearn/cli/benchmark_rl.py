@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from policies.settings import denoising_kinds
 from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device, SimRobot
 from robolearn.core import BadInput
-from robolearn.presets import algorithm_preset, preset, tuning_preset
+from robolearn.presets import algorithm_preset, preset, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithms
 from robolearn.rl.settings import ReinFlowConfig
 from robolearn.runs.command import Command, peek
@@ -102,7 +102,7 @@ class BenchmarkRl(Command):
             if (value := getattr(self, name)) not in (None, "")
         }
         flow = {"kind": kind} if self.policy == "flow" else {}
-        values = Quickstart.defaults(["--task", task, "--algo", self.algo]) | given
+        values = Quickstart.defaults(["--task", task]) | {"env_steps": rl_env_steps(task, self.algo)} | given
         return Quickstart(
             **values
             | {

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
-from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device
+from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm
 from robolearn.cli.quickstart_report import deploy, deployed
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
-from robolearn.presets import PRESETS, WORLDS, preset, rl_env_steps, tuning_preset
+from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithm_name
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text, reported
 from sim.registry import WorldConfig
@@ -68,9 +68,9 @@ class Quickstart(Command):
     policy: DenoisingKind = "flow"
     """The kind of policy."""
     policy_settings: DenoisingConfig = field(default_factory=FlowConfig)
-    algo: AnyAlgorithm = "reinflow"
+    algo: OnPolicyAlgorithm = "reinflow"
     """The algorithm."""
-    settings: OnPolicyConfig | ReplayConfig = field(default_factory=lambda: tuning_preset("reinflow", "lift"))
+    settings: OnPolicyConfig | ReplayConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
     observe: Literal["state", "images"] = "state"
     """images: the tuned policy teaches one that sees by two cameras, which is evaluated and deployed; state: all
     policies observe the simulator's state."""
@@ -96,9 +96,8 @@ class Quickstart(Command):
         policy, own = peek(args, "--policy", "flow"), preset(task)
         if policy not in denoising_kinds():
             raise BadInput("--policy", got=policy, available=denoising_kinds())
-        same = {name: getattr(own, name) for name in ("episodes", "train_steps", "eval_episodes")}
-        same["env_steps"] = rl_env_steps(task, algo)
-        settings = {"policy_settings": denoising_kinds()[policy](), "settings": tuning_preset(algo, task)}
+        same = {name: getattr(own, name) for name in ("episodes", "train_steps", "env_steps", "eval_episodes")}
+        settings = {"policy_settings": denoising_kinds()[policy](), "settings": algorithm_preset(algo, task)}
         return {"demos": own.quality, **same, **settings}
 
     def plan(self) -> Steps:

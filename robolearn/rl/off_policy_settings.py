@@ -232,7 +232,7 @@ class ReplayConfig:
         name: str,
         demonstrations: Iterable[PlayedEpisode] = (),
     ) -> Any:
-        """What fine-tunes `policy` in `env`; see `robolearn.rl.replay_runner.ReplayRunner`."""
+        """A trainer that fine-tunes `policy` in `env`; see `robolearn.rl.replay_runner.ReplayRunner`."""
         made = resolve_name("robolearn.rl.replay_runner:ReplayRunner")
         return made(policy, env, self.algorithm, env_steps, seed, demonstrations, name=name)
 

@@ -172,7 +172,7 @@ class OnPolicyConfig(AlgorithmConfig):
         return self.page_class()(policy, self, seed=seed)
 
     def runner(self, policy: ChunkPolicy, env: Env, env_steps: int, seed: int, name: str) -> Any:
-        """What fine-tunes `policy` in `env`; see `robolearn.rl.runner.Runner`."""
+        """A trainer that fine-tunes `policy` in `env`; see `robolearn.rl.runner.Runner`."""
         return resolve_name("robolearn.rl.runner:Runner")(policy, env, self, env_steps, seed, name)
 
     def check_budget(self, max_episode_steps: int, execute: int, env_steps: int) -> None:

@@ -71,6 +71,10 @@ def test_the_command_line_has_it(command: list[str]):
     assert made.settings == MineConfig(**{**vars(made.settings), "my_weight": 2.0, "gamma": 0.9})
     with pytest.raises(BadInput, match=r"available.*mine"):
         _parse(*command, "--algo", "theirs")
+    if command == ["quickstart"]:  # the flags of its networks have the names of a critic's
+        with pytest.raises(BadInput, match="mine-too"):
+            _parse(*command, "--algo", "mine-too")
+        return
     stored = _parse(*command, "--algo", "mine-too", "--my-share", "0.25", "--worlds", "3").settings
     assert type(stored.algorithm) is MineTooConfig and (stored.algorithm.my_share, stored.num_envs) == (0.25, 3)
 
