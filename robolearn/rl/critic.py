@@ -106,7 +106,7 @@ class Baseline:
         # Where a world has no decision t, nothing is added to those before it.
         numbers = (batch.on_grid(column) for column in (batch.reward, value, next_value))
         flags = (batch.on_grid(column.float()) > 0 for column in (batch.terminated, batch.ended))
-        advantage, target = gae(*numbers, *flags, self.config.gamma, self.config.lam)
+        advantage, target = gae(*numbers, *flags, gamma=self.config.gamma, lam=self.config.lam)
         target = batch.from_grid(target)
         metrics = {"explained_variance": explained_variance(value, target).item(), "return": target.mean().item()}
         return batch.from_grid(advantage), target, metrics

@@ -307,7 +307,9 @@ def _begin(work: dict[str, Any]) -> tuple[Painter, Canvas]:
     start, size = work["bytes"]
     block = mmap.mmap(work["memory"], start + size)
     model = mujoco.MjModel.from_binary_path("world.mjb", {"world.mjb": block[start:]})
-    lists = {key: tuple(value) if isinstance(value, list) else value for key, value in work["spec"].items()}
+    lists: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in work["spec"].items()
+    }
     spec = CanvasSpec(**{**lists, "randomisation": VisualRandomisation(**lists["randomisation"])})
     return Painter(model, spec), Canvas(spec, block)
 
