@@ -102,7 +102,9 @@ class BenchmarkRl(Command):
             if (value := getattr(self, name)) not in (None, "")
         }
         flow = {"kind": kind} if self.policy == "flow" else {}
-        values = Quickstart.defaults(["--task", task]) | {"env_steps": rl_env_steps(task, self.algo)} | given
+        values: dict[str, Any] = (
+            Quickstart.defaults(["--task", task]) | {"env_steps": rl_env_steps(task, self.algo)} | given
+        )
         return Quickstart(
             **values
             | {

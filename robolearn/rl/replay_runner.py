@@ -234,7 +234,7 @@ class RunningEpisodes:
             self._steps[w].append((seen, turn.decision.chunk[w, 0], turn.rewards[w, 0]))
             if turn.ended[w]:
                 final = {key: np.array(turn.observation[key][w]) for key in seen}
-                closed.append(self._close(w, final, bool(turn.terminated[w]), bool(turn.solved[w])))
+                closed.append(self._close(int(w), final, bool(turn.terminated[w]), bool(turn.solved[w])))
         return closed
 
     def _close(self, world: int, final: dict[str, NDArray], terminated: bool, success: bool) -> PlayedEpisode:
