@@ -17,7 +17,7 @@ from sim.registry import make_env
 class Counting:
     """A policy whose chunks hold the number of their call and their step."""
 
-    execute_steps = 3
+    execute_steps = 4
     interface = Interface({"x": ArraySpec((1,))}, ArraySpec((2,)), 20.0)
     calls = 0
 
@@ -26,7 +26,7 @@ class Counting:
 
     def act(self, observation: Any) -> NDArray[np.float32]:
         self.calls += 1
-        return np.array([[[self.calls / 10, step / 10] for step in range(3)]] * 2, np.float32)
+        return np.array([[[self.calls / 10, step / 10] for step in range(4)]] * 2, np.float32)
 
 
 class Steers:
@@ -50,7 +50,7 @@ def test_help_voids_the_rest_of_a_chunk_in_its_world_alone() -> None:
     agent.begin(np.ones(2, bool))
     decided = [agent.decide({}, np.ones(2, bool)) for _ in range(5)]
     actions = np.round([d.chunk[:, 0] * 10 for d in decided]).astype(int)
-    assert actions[:, 0].tolist() == [[1, 0], [1, 1], [1, 2], [2, 0], [2, 1]]
+    assert actions[:, 0].tolist() == [[1, 0], [1, 1], [1, 2], [1, 3], [3, 0]]
     assert actions[:, 1].tolist() == [[1, 0], [-10, -10], [-10, -10], [2, 0], [2, 1]]
     assert [d.aux["intervention"].tolist() for d in decided[:3]] == [[False, False], [False, True], [False, True]]
 
