@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,8 @@ class Collect(Command):
     """Number of episodes, successful or not."""
     quality: DemoQuality = "mixed"
     """Quality of the demonstrations; narrow: an expert on the middle half of the starts alone; fair, mixed and poor:
-    two strategies, each with its own error of aim, some haste."""
+    two strategies, each with its own error of aim, some haste; missed to frozen: failures of this kind, failures: of
+    all kinds that the task has, in turn; the column failure of the set labels them."""
     out: Path
     """The data set's folder."""
     seed: int = 0
@@ -54,15 +56,19 @@ class Collect(Command):
         world = replace(self.world, start_range=share) if self.world.family.has_start_range else self.world
         with closing(watched(world.build(worlds), self.view, "collecting", "The collecting is over.")) as env:
             make_expert(task, env.interface, worlds, quality, self.seed)  # an unknown task writes nothing
-            with EpisodeWriter(self.out, env.interface, resume=self.resume) as writer:
+            labels = bool(quality.failures)
+            with EpisodeWriter(self.out, env.interface, resume=self.resume, failures=labels) as writer:
                 have = writer.episodes
                 # A resumed recording must not meet the starts and the mistakes of the first part again.
                 seed = self.seed * 1_000_003 + have
                 expert = make_expert(task, env.interface, worlds, quality, seed if have else self.seed)
                 with Progress(f"collecting {task}", total=max(self.episodes - have, 0), unit="episodes",
                               quiet=self.json) as progress:  # fmt: skip
-                    collect(env, expert, writer, max(self.episodes - have, 0), seed, progress=progress)
+                    collect(env, expert, writer, max(self.episodes - have, 0), seed, progress=progress,
+                            failure=expert.failure)  # fmt: skip
                 total, frames = writer.episodes, writer.frames
+        stored = Dataset.open(self.out)
+        kinds = Counter(kind for kind in stored.failure if kind)
         return {
             "dataset": str(self.out),
             "task": task,
@@ -72,7 +78,8 @@ class Collect(Command):
             "cameras": list(self.world.cameras),
             "episodes": total,
             "frames": frames,
-            "expert_success": float(Dataset.open(self.out).success.mean()),
+            "expert_success": float(stored.success.mean()),
+            **({"failures": dict(kinds)} if kinds else {}),
             "wall_s": {"total": time.perf_counter() - begun},
         }
 

@@ -35,6 +35,8 @@ class Episode:
     # (T,) the task of each step in words, where it changes on the way; `task` is the first then. Empty where `task` is
     # that of all steps
     frame_tasks: tuple[str, ...] = ()
+    # the kind of failure (`robolearn.data.lerobot.features.FAILURES`); empty where it is not known, or none
+    failure: str = ""
 
     def __len__(self) -> int:
         return len(self.action)

@@ -33,7 +33,7 @@ class Collected:
 
 def collect(
     env: Env, teleoperator: Teleoperator, writer: EpisodeWriter, episodes: int, seed: int, *,
-    progress: Callable[[int, dict[str, float]], None] | None = None,
+    progress: Callable[[int, dict[str, float]], None] | None = None, failure: Callable[[int], str] | None = None,
 ) -> Collected:  # fmt: skip
     """Record exactly `episodes` episodes, successful or not.
 
@@ -43,6 +43,7 @@ def collect(
         by Ctrl-C or an error too.
       seed: of the starts.
       progress: called with the number done and the success rate so far.
+      failure: world → the kind of failure that its present episode is made to be; a solved episode has none.
     """
     running: list[_EpisodeRecorder] = [_EpisodeRecorder() for _ in range(env.num_envs)]
     done = successes = frames = 0
@@ -50,8 +51,9 @@ def collect(
     engine = Engine(env)
     engine.reset(seed)
     teleoperator.reset(np.ones(env.num_envs, dtype=bool))
+    agent = RecordingAgent(teleoperator, failure)
     try:
-        for turn in engine.turns(RecordingAgent(teleoperator), Episodes(spread(episodes, env.num_envs))):
+        for turn in engine.turns(agent, Episodes(spread(episodes, env.num_envs))):
             observed, action = turn.decision.aux, turn.decision.chunk[:, 0]
             for w in np.flatnonzero(turn.worlds):
                 running[w].add(observed, action, turn.rewards[:, 0], int(w))
@@ -59,6 +61,8 @@ def collect(
                 episode = running[w].finish(
                     bool(turn.success[w]), bool(turn.terminated[w]), bool(turn.truncated[w]), env.prompt
                 )
+                if not episode.success:
+                    episode = replace(episode, failure=agent.failures[w])
                 finished.add(episode)
                 running[w] = _EpisodeRecorder()
                 done += 1
@@ -73,10 +77,21 @@ def collect(
 
 
 class RecordingAgent(TeleoperatorAgent):
-    """Keeps the observation that each command answers: the next step may write over its arrays."""
+    """Keeps the observation that each command answers: the next step may write over its arrays.
+
+    Attributes:
+      failures: the kind of failure of each world's episode at the newest decision, before a world that ended in it
+        began its next episode.
+    """
+
+    def __init__(self, teleoperator: Teleoperator, failure: Callable[[int], str] | None = None) -> None:
+        super().__init__(teleoperator)
+        self._failure = failure
+        self.failures: list[str] = []
 
     def decide(self, observation: Observation, worlds: NDArray[np.bool_]) -> Decision:
         decision = super().decide(observation, worlds)
+        self.failures = ["" if self._failure is None else self._failure(w) for w in range(len(worlds))]
         return replace(decision, aux={key: np.array(value) for key, value in observation.items()})
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from robolearn.core import BadInput, Interface
 from sim.embedded.task import Task
+from sim.experts.failures import FailingScript, FailingScriptFacts
 from sim.experts.operator import Patience, ScriptedOperator
-from sim.experts.waypoints import QUALITIES, Quality, ScriptedExpert
+from sim.experts.waypoints import EACH, QUALITIES, Quality, ScriptedExpert
 
 
 def named_quality(name: str) -> Quality:
@@ -17,9 +20,14 @@ def named_quality(name: str) -> Quality:
 
 def make_expert(task: str, interface: Interface, num_envs: int, quality: Quality | str, seed: int) -> ScriptedExpert:
     """The demonstrator of an embedded task."""
-    if isinstance(quality, str):
-        quality = named_quality(quality)
-    return ScriptedExpert(_task(task, interface).script(), interface, num_envs, quality, seed)
+    every = quality == EACH
+    quality = named_quality(quality) if isinstance(quality, str) else quality
+    script = _task(task, interface).script()
+    if quality.failures:
+        if every and isinstance(script, FailingScriptFacts):
+            quality = replace(quality, failures=script.failures.kinds)
+        script = FailingScript(script, quality.failures)
+    return ScriptedExpert(script, interface, num_envs, quality, seed)
 
 
 def make_operator(

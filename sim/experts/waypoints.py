@@ -38,14 +38,24 @@ class Quality:
     strategies: int = 1  # how many of the task's strategies are used
     # share of each range of starts that is demonstrated, about its centre; for whoever makes the worlds
     start_range: float = 1.0
+    # kinds of failure (`sim.experts.failures`) that the episodes take in turn; empty: none on purpose
+    failures: tuple[str, ...] = ()
 
 
+EACH = "failures"  # the quality of all kinds of failure that a task has
 QUALITIES: dict[str, Quality] = {
     "expert": Quality(),
     "narrow": Quality(strategies=2, start_range=0.5),
     "fair": Quality(noise=0.10, bias=1.0, haste=0.2, strategies=2),
     "mixed": Quality(noise=0.10, bias=1.25, haste=0.3, strategies=2),
     "poor": Quality(noise=0.20, bias=1.8, haste=0.6, strategies=2),
+    EACH: Quality(noise=0.05, failures=("missed", "dropped", "wrong_place", "nearly", "pushed_away", "frozen")),
+    "missed": Quality(noise=0.05, failures=("missed",)),
+    "dropped": Quality(noise=0.05, failures=("dropped",)),
+    "wrong_place": Quality(noise=0.05, failures=("wrong_place",)),
+    "nearly": Quality(noise=0.05, failures=("nearly",)),
+    "pushed_away": Quality(noise=0.05, failures=("pushed_away",)),
+    "frozen": Quality(noise=0.05, failures=("frozen",)),
 }
 
 
@@ -174,12 +184,19 @@ class ScriptedExpert:
         """(N,) the strategy of each world's present episode."""
         return self._strategy
 
+    def failure(self, world: int) -> str:
+        """The kind of failure that the present episode of `world` is made to be; empty where it is none."""
+        kinds = self._quality.failures
+        return kinds[min(int(self._bias[world]), len(kinds) - 1)] if kinds else ""
+
     def reset(self, worlds: NDArray[np.bool_]) -> None:
         """Choose strategy, bias and haste anew in the worlds (N,) that are true."""
         for w in np.flatnonzero(worlds):
             u = (self._offset + w * _EVEN + self._episodes[w] * np.roll(_EVEN, 1)) % 1.0
             self._strategy[w] = int(u[0] * self._quality.strategies)
             self._bias[w] = self._quality.bias * (0.6 + 0.8 * u[1])
+            if kinds := self._quality.failures:  # the kind of failure, and how far it goes
+                self._bias[w] = (w + self._episodes[w]) % len(kinds) + u[1]
             self._hasty[w] = u[2] < self._quality.haste
         self._episodes[worlds] += 1
         self._phase[worlds] = 0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from robolearn.core.se3 import rot6d, rotate_inverse, yaw_quat
 from sim.embedded.scene import GRASPED
 from sim.embedded.task import Array, Start, State, Task, draw
+from sim.experts.failures import KINDS, FailureFacts
 from sim.experts.operator import PATIENT, Patience
 from sim.experts.waypoints import Script, View, Waypoint, downward, nearest_quarter, yaw_of
 
@@ -118,6 +119,7 @@ class LiftScript:
 
     phases = 4
     strategies = 2
+    failures = FailureFacts(grasp=2, carry=3, drop=(0.012, 0.035), short=(-0.13, -0.115), kinds=KINDS)
 
     def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
         if phase == 3:

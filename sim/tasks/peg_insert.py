@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from robolearn.core.se3 import rotate_inverse, yaw_quat
 from sim.embedded.scene import GRASPED, TOUCHED
 from sim.embedded.task import Array, Start, State, Task, draw
+from sim.experts.failures import FailureFacts
 from sim.experts.operator import Patience
 from sim.experts.waypoints import Script, View, Waypoint
 
@@ -148,6 +149,10 @@ class PegInsertScript:
 
     phases = 3
     strategies = 2
+    failures = FailureFacts(
+        carry=0, drop=(0.01, 0.03), aside=(0.022, 0.032), short=(0.026, 0.035),
+        kinds=("dropped", "wrong_place", "nearly", "frozen"),
+    )  # fmt: skip
 
     def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
         tip, hole = view.vector("tip"), view.vector("hole")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import rotate_inverse
 from sim.embedded.task import Array, Start, State, draw
+from sim.experts.failures import KINDS, FailureFacts
 from sim.experts.waypoints import Script, View, Waypoint, downward, yaw_of
 from sim.tasks.lift import CUBE_NAMES, HALF, OPEN, TCP, YAW, Lift, LiftScript, add_cube, cube_pose, held
 
@@ -83,6 +84,7 @@ class PickPlaceScript(LiftScript):
     """Grasp as in lift, carry, lower, open, retreat; from above and high, or from the side and low."""
 
     phases = 7
+    failures = FailureFacts(grasp=2, carry=4, drop=(0.04, 0.10), aside=(0.07, 0.11), near=(0.040, 0.052), kinds=KINDS)
 
     def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
         if phase < 3:

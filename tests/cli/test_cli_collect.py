@@ -9,7 +9,10 @@ import pytest
 
 from robolearn.cli.collect import Collect
 from robolearn.core import BadInput
+from robolearn.data.convert.edit import merge
+from robolearn.data.convert.source import write_dataset
 from robolearn.data.reading.reader import Dataset
+from sim.experts.failures import KINDS
 from sim.registry import WorldConfig
 
 
@@ -44,4 +47,42 @@ def test_another_arm_and_what_does_not_fit(tmp_path: Path) -> None:
         Collect(world=WorldConfig(start_range=0.0), episodes=1, out=tmp_path / "none").run()
     with pytest.raises(BadInput, match="quality: got good; available: expert, narrow, fair, mixed, poor"):
         Collect(quality="good", episodes=1, out=tmp_path / "none").run()
+    assert not (tmp_path / "none").exists()
+
+
+def test_failures_are_labelled_with_their_kinds(tmp_path: Path) -> None:
+    """Each world's episodes take the kinds in turn; merged with successes, all keep theirs."""
+    result = Collect(quality="failures", episodes=14, worlds=6, out=tmp_path / "failed").run()
+    assert result["expert_success"] == 0.0 and sum(result["failures"].values()) == 14
+    assert set(result["failures"]) == set(KINDS)
+    failed = Dataset.open(tmp_path / "failed")
+    heights = {kind: [] for kind in KINDS}
+    names = failed.interface.observation["objects"].names
+    for e, kind in enumerate(failed.failure):
+        z = failed.episode(e).observation["objects"][:, names.index("cube_z")]
+        assert failed.episode(e).failure == kind
+        heights[kind].append((z.max(), z[-1]))
+    assert max(most for most, _ in heights["missed"] + heights["pushed_away"]) < 0.03
+    for most, last in heights["dropped"]:
+        assert most > 0.025 > last, "it was up, and lies again"
+    assert all(0.04 < last < 0.08 for _, last in heights["nearly"])
+    Collect(quality="expert", episodes=2, out=tmp_path / "good").run()
+    assert not Dataset.open(tmp_path / "good").labels_failures
+    write_dataset(merge([Dataset.open(tmp_path / name) for name in ("good", "failed")]), tmp_path / "both")
+    both = Dataset.open(tmp_path / "both")
+    assert both.failure == ("", "", *failed.failure) and both.success.tolist() == [True, True, *[False] * 14]
+
+
+def test_a_set_that_labels_failures_goes_on_with_successes(tmp_path: Path) -> None:
+    Collect(quality="frozen", episodes=1, out=tmp_path / "data").run()
+    Collect(quality="expert", episodes=2, out=tmp_path / "data", resume=True).run()
+    assert Dataset.open(tmp_path / "data").failure == ("frozen", "")
+    Collect(quality="expert", episodes=1, out=tmp_path / "plain").run()
+    with pytest.raises(BadInput, match="no 'failure'"):
+        Collect(quality="frozen", episodes=2, out=tmp_path / "plain", resume=True).run()
+
+
+def test_a_task_without_such_a_failure_refuses_it(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="got missed; available: dropped, wrong_place, nearly, frozen"):
+        Collect(world=WorldConfig("peg_insert"), quality="missed", episodes=1, out=tmp_path / "none").run()
     assert not (tmp_path / "none").exists()

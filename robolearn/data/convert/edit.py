@@ -79,7 +79,8 @@ def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
         if name not in stamps
     )
     drafts, count = (draft for source in sources for draft in source.drafts), sum(source.count for source in sources)
-    return EpisodeSource(first.interface, drafts, count, stamps, notes, first.outcomes)
+    failures = any(source.failures for source in sources)
+    return EpisodeSource(first.interface, drafts, count, stamps, notes, first.outcomes, failures)
 
 
 def rename_task(dataset: Dataset, old: str | None, new: str) -> EpisodeSource:

@@ -67,6 +67,7 @@ class EpisodeSource:
       stamps: the names of the raw timestamps that every episode has.
       notes: remarks for the user on how they were read, one sentence each.
       outcomes: whether their successes are recorded.
+      failures: whether their kinds of failure are.
     """
 
     interface: Interface
@@ -75,6 +76,7 @@ class EpisodeSource:
     stamps: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     outcomes: bool = True
+    failures: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,13 @@ def _fill(part: Path, source: EpisodeSource, progress: Progress | None) -> Writt
         raise BadInput("data set", got="no episodes", expected="at least one")
     config = video_config(first.images.values())
     with EpisodeWriter(
-        part, source.interface, stamps=source.stamps, video=config, outcomes=source.outcomes, durable=False
+        part,
+        source.interface,
+        stamps=source.stamps,
+        video=config,
+        outcomes=source.outcomes,
+        failures=source.failures,
+        durable=False,
     ) as writer:
         for draft in itertools.chain([first], drafts):
             name = draft.name or f"episode {writer.episodes}"
@@ -260,7 +268,10 @@ def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> Episod
     """`episodes` (default all) of `dataset`, in that order."""
     chosen = range(dataset.episodes) if episodes is None else dataset.check_episodes(episodes)
     interface, stamps = interface_with_images(dataset), tuple(dataset.stamps)
-    return EpisodeSource(interface, drafts(dataset, chosen), len(chosen), stamps, outcomes=dataset.outcomes)
+    return EpisodeSource(
+        interface, drafts(dataset, chosen), len(chosen), stamps,
+        outcomes=dataset.outcomes, failures=dataset.labels_failures,
+    )  # fmt: skip
 
 
 def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[EpisodeDraft]:

@@ -9,6 +9,7 @@
     its last frame    -> next.done (terminated or truncated), next.terminated, next.truncated, and next.success unless
                          success was not recorded
     Episode.intervention -> is_intervention
+    Episode.failure   -> failure, the number of its kind in `FAILURES` at every step; sets that label failures have it
     Episode.stamps    -> stamp.<name>                       float64 [s]; images.<camera> -> stamp.camera.<camera>
 
 A vector of one component is a plain column, as LeRobot expects for shape (1,); a matrix is stored row by row.
@@ -48,6 +49,9 @@ OUTCOME |= {name: scalar("bool") for name in ("next.done", "next.terminated", "n
 INDEX = {"timestamp": scalar("float32")}
 INDEX |= {name: scalar("int64") for name in ("frame_index", "episode_index", "index", "task_index")}
 INTERVENTION = "is_intervention"
+FAILURE = "failure"
+FAILURES = ("", "missed", "dropped", "wrong_place", "nearly", "pushed_away", "frozen", "other")
+"""Kinds of failure by their numbers in the column `FAILURE`; 0: none, or not known. New ones come last."""
 STAMP = "stamp."
 FRAME = "frame"
 """The stamp of the grid point itself, so that an exported bag falls into the same frames again."""
@@ -79,6 +83,18 @@ def key_of(column: str) -> str:
     return _KEY.get(column, column.removeprefix("observation."))
 
 
+def failure_number(kind: str) -> int:
+    """The number of a kind of failure; raises `BadInput` for one that is not in `FAILURES`."""
+    if kind not in FAILURES:
+        raise BadInput("failure", got=kind, available=FAILURES[1:])
+    return FAILURES.index(kind)
+
+
+def failure_kind(number: int) -> str:
+    """The kind of failure of this number; ``other`` for one of a later version."""
+    return FAILURES[number] if 0 <= number < len(FAILURES) else "other"
+
+
 def stamp_column(name: str) -> str:
     """The column of stamp `name`: ``images.front`` → ``stamp.camera.front``.
 
@@ -106,6 +122,7 @@ def features_of(
     stamps: Sequence[str] = (),
     video_info: Mapping[str, Mapping[str, Any]] | None = None,
     outcomes: bool = True,
+    failures: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """LeRobot's feature dictionary for episodes of `interface`.
 
@@ -113,6 +130,7 @@ def features_of(
       stamps: names of the time stamps that every step brings.
       video_info: picture feature → what a reader needs of its video.
       outcomes: whether success is recorded; otherwise there is no feature `SUCCESS`.
+      failures: whether kinds of failure are recorded, in the feature `FAILURE`.
 
     Raises:
       BadInput: a feature that cannot be stored: an empty vector, or two with one LeRobot name.
@@ -133,6 +151,8 @@ def features_of(
     features |= {**OUTCOME, INTERVENTION: scalar("bool")}
     if not outcomes:
         del features[SUCCESS]
+    if failures:
+        features[FAILURE] = _scalar("int64")
     for name in stamps:
         if stamps.count(name) > 1:
             raise BadInput("stamps", got=name, expected="each name once")
@@ -217,7 +237,8 @@ def observed(features: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Colum
     left_out: list[str] = []
     for name, feature in features.items():
         kind = str(feature["dtype"])
-        if name == "action" or name in OUTCOME or name in INDEX or name == INTERVENTION or stamp_name(name) is not None:
+        own = name in OUTCOME or name in INDEX or name in ("action", INTERVENTION, FAILURE)
+        if own or stamp_name(name) is not None:
             continue
         if kind in ("video", "image"):
             shape = picture_shape(feature)

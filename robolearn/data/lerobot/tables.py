@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface
-from robolearn.data.lerobot.features import INTERVENTION, column, image_keys, stamp_column
+from robolearn.data.lerobot.features import FAILURE, INTERVENTION, column, failure_number, image_keys, stamp_column
 from robolearn.data.lerobot.layout import CHUNKS_SIZE
 from robolearn.data.lerobot.statistics import QUANTILES, Stats
 
@@ -197,6 +197,7 @@ def frame_columns(
         "next.truncated": last & bool(episode.truncated),
         "next.success": last & bool(episode.success),
         INTERVENTION: intervention,
+        FAILURE: np.full(length, failure_number(episode.failure), np.int64),
         **{stamp_column(name): episode.stamps[name] for name in stamps},
         "timestamp": (frame / interface.control_hz).astype(np.float32),
         "frame_index": frame,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.features import INTERVENTION, STAMP, image_keys, is_image, names_of, stored_dtype
+from robolearn.data.lerobot.features import FAILURE, INTERVENTION, STAMP, image_keys, is_image, names_of, stored_dtype
 from robolearn.data.lerobot.remote import RemotePath, first_missing
 from robolearn.data.lerobot.statistics import Stats, describe_many
 from robolearn.data.lerobot.tables import DATA_PLACE, array_of
@@ -71,7 +71,9 @@ def frames_of(
     specs = {names[key]: spec for key, spec in vectors(interface).items()} | {"action": interface.action}
     plain = {"frame_index": "int64", "episode_index": "int64", "index": "int64", "task_index": "int64"}
     optional = {"next.reward": "float32", "next.success": "bool", "next.terminated": "bool", "next.truncated": "bool"}
-    optional |= {INTERVENTION: "bool"} | {name: "float64" for name in info["features"] if name.startswith(STAMP)}
+    optional |= {INTERVENTION: "bool", FAILURE: "int64"} | {
+        name: "float64" for name in info["features"] if name.startswith(STAMP)
+    }
     wanted = {name: (spec, stored_dtype(spec.dtype)) for name, spec in specs.items()}
     wanted |= {name: (ArraySpec(()), kind) for name, kind in (plain | optional).items()}
     count = int(info["total_episodes"])

@@ -18,10 +18,12 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.core.specs import PROMPT, is_goal, of_goal
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import (
+    FAILURE,
     IMAGES,
     INTERVENTION,
     SUCCESS,
     camera_name,
+    failure_kind,
     interface_of,
     names_of,
     stamp_name,
@@ -65,6 +67,7 @@ class Dataset:
       success, terminated, truncated: (E,) bool. Where a set does not record it, an episode is not a success, and
         has been truncated.
       intervention: (N,) bool, true where a teleoperator overrode the policy.
+      failure: of each of the E episodes the kind of failure (`features.FAILURES`), empty where none is recorded.
       stamps: name → (N,) float64 [s], when a value was measured or sent.
       readers: picture feature → where its frames lie.
       cache: the folder of the frame cache, or None where images are decoded on demand.
@@ -85,6 +88,7 @@ class Dataset:
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     intervention: NDArray[np.bool_]
+    failure: tuple[str, ...] = ()
     stamps: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     readers: dict[str, FrameReader] = field(default_factory=dict)
     cache: Path | None = None
@@ -150,6 +154,7 @@ class Dataset:
             terminated=terminated,
             truncated=flagged("next.truncated", ~terminated),
             intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
+            failure=_failures(frames.get(FAILURE), starts),
             stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
             readers=readers_of(root, info, episodes, interface, folder),
             cache=folder,
@@ -215,6 +220,11 @@ class Dataset:
     def outcomes(self) -> bool:
         """True where the set records which episodes succeeded."""
         return SUCCESS in self.features
+
+    @property
+    def labels_failures(self) -> bool:
+        """True where the set records kinds of failure."""
+        return FAILURE in self.features
 
     @property
     def episodes(self) -> int:
@@ -292,7 +302,8 @@ class Dataset:
         ends = bool(self.success[index]), bool(self.terminated[index]), bool(self.truncated[index])
         stamps = {name: times[rows] for name, times in self.stamps.items()}
         rest = (tasks[0], self.intervention[rows], stamps, tuple(tasks) if len(set(tasks)) > 1 else ())
-        return Episode(observation, self.action[rows], self.reward[rows], *ends, *rest)
+        failure = self.failure[index] if self.failure else ""
+        return Episode(observation, self.action[rows], self.reward[rows], *ends, *rest, failure)
 
     def _maker(self, key: str, episode: int, rows: slice) -> Callable[[], NDArray]:
         frames = self._frames.get(key)
@@ -327,3 +338,8 @@ class Dataset:
             key: {name: value if name == "count" else value.reshape(shapes[key]) for name, value in stats.items()}
             for key, stats in describe_many(arrays).items()
         }
+
+
+def _failures(numbers: NDArray[np.int64] | None, starts: NDArray[np.int64]) -> tuple[str, ...]:
+    """The kind of each episode, from its first frame."""
+    return ("",) * len(starts) if numbers is None else tuple(failure_kind(int(n)) for n in numbers[starts])

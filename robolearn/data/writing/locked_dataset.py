@@ -21,6 +21,7 @@ import pyarrow as pa
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import (
+    FAILURE,
     INTERFACE_KEY,
     INTERVENTION,
     column,
@@ -86,6 +87,7 @@ class LockedDataset:
         stamps: Sequence[str],
         video: VideoConfig,
         outcomes: bool = True,
+        failures: bool = False,
         adopt: bool = False,
         durable: bool = True,
     ) -> None:
@@ -95,7 +97,7 @@ class LockedDataset:
         self.tasks: list[str] = []
         self.adopted: list[tuple[int, int]] = []
         self._pictures = image_keys(interface)
-        self._set_features(features_of(interface, self.stamps, outcomes=outcomes))
+        self._set_features(features_of(interface, self.stamps, outcomes=outcomes, failures=failures))
         self._stats: Stats = {}  # over all frames, the vector features side by side
         self._pixels: dict[str, Stats] = {}  # picture feature → statistics
         self._stats_frames = 0  # frames that stats.json covers
@@ -114,7 +116,7 @@ class LockedDataset:
             self._check_path(resume)
             hz = interface.control_hz
             infos = {key: check_encodable(key, interface.observation[key], hz, video) for key in self._pictures}
-            self._set_features(features_of(interface, self.stamps, infos, outcomes))
+            self._set_features(features_of(interface, self.stamps, infos, outcomes, failures))
             if (root / layout.INFO_PATH).exists():
                 self._resume(adopt)
             else:
@@ -326,7 +328,8 @@ class LockedDataset:
         lacking = [name for name in self.features if name not in stored and name != INTERVENTION]
         if lacking:
             raise BadInput(f"{what}: features", got=f"no {lacking[0]!r}", expected="it", available=stored)
-        self._set_features({name: feature for name, feature in stored.items() if name in self.features})
+        # A set that labels failures goes on to, whoever writes into it.
+        self._set_features({name: f for name, f in stored.items() if name in self.features or name == FAILURE})
 
     def _set_aside(self) -> None:
         """Keep the running episode of a recording that was killed, for `repair`."""

@@ -27,7 +27,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.features import INTERVENTION, camera_name, column, image_keys, is_image
+from robolearn.data.lerobot.features import (
+    FAILURE,
+    INTERVENTION,
+    camera_name,
+    column,
+    failure_number,
+    image_keys,
+    is_image,
+)
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
 from robolearn.data.writing.locked_dataset import CheckedEpisode, LockedDataset
 from robolearn.data.writing.steps import (
@@ -59,6 +67,7 @@ class EpisodeWriter:
       video: how images are stored.
       task: the task in words where `end` is not given it, and of an episode that `repair` saves.
       outcomes: False where success is not recorded: the set has no column for it then.
+      failures: True where kinds of failure are recorded (`Episode.failure`).
       durable: False for a set that is worthless if this process dies, as one that is renamed when it is whole: nothing
         is synced then.
 
@@ -77,6 +86,7 @@ class EpisodeWriter:
         video: VideoConfig | None = None,
         task: str = "",
         outcomes: bool = True,
+        failures: bool = False,
         durable: bool = True,
     ) -> None:
         self.path = Path(path)
@@ -85,8 +95,9 @@ class EpisodeWriter:
         self._task = task
         self._pictures = image_keys(interface)
         self._locked = LockedDataset(
-            self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes, durable=durable
-        )
+            self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes, failures=failures,
+            durable=durable,
+        )  # fmt: skip
         self._steps: list[RecordedStep] = []
         self._journal: StepJournal | None = None
         self._encoders: dict[str, VideoEncoder] = {}
@@ -298,6 +309,10 @@ class EpisodeWriter:
         reward = checked(np.asarray(episode.reward, np.float32), ArraySpec(()), length, "reward", 0)
         if len(episode.frame_tasks) not in (0, *length):
             raise BadInput("frame_tasks", got=f"{len(episode.frame_tasks)} tasks", expected=f"{length[0]}, or none")
+        if failure_number(episode.failure) and FAILURE not in self._locked.features:
+            hint = "Record into a new set"
+            got = f"the failure {episode.failure}"
+            raise BadInput(f"data set {self.path}", got=got, expected="a set that labels failures", hint=hint)
         intervention = episode.intervention
         if intervention is not None:
             intervention = np.asarray(intervention, bool)
