@@ -14,6 +14,7 @@ from robolearn.cli.choices import AnyAlgorithm, Device, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.cli.view import WorkView
+from robolearn.core import BadInput, Interface, RewardModel
 from robolearn.presets import RL_ENV_STEPS, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import (
     ALGORITHMS,
@@ -61,6 +62,10 @@ class Finetune(Command):
     view: WorkView = "none"
     resume: bool = False
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
+    reward_model: str = ""
+    """A critic's folder, or <module>:<Class>: its rewards in the place of the world's, whose success is then only shown
+    (on-policy algorithms, policies that see its cameras; with --sigma-max and --initial-noise, which are otherwise
+    chosen by success)."""
     settings: OnPolicyConfig | ReplayConfig = field(default_factory=ReinFlowConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
 
@@ -78,6 +83,7 @@ class Finetune(Command):
         from robolearn.core.machine import resolve_device
         from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
+        from robolearn.rewards.stored import model_name
         from robolearn.rl.actors import check_tunable
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import Kept, run_loop
@@ -107,6 +113,10 @@ class Finetune(Command):
         if sets:
             paths, frames = [str(path) for path in self.data], sum(found.frames for found in sets)
             stored["demonstrations"] = {"path": paths, "frames": frames}
+        model = self._model(policy.interface, resolve_device(self.device))
+        if model is not None:
+            stored["reward_model"] = model_name(self.reward_model, model)
+            demonstrations["model"] = model
         shaping = config.step_discount(policy.execute_steps)
         stored |= self.world.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
         world = replace(self.world.matching(policy.interface), shaping_gamma=shaping)
@@ -152,6 +162,19 @@ class Finetune(Command):
                 run.finish(result)
         return result
 
+    def _model(self, interface: Interface, device: str) -> RewardModel | None:
+        """The model of --reward-model, or None without one."""
+        from robolearn.rewards.choice import make_reward, reward_config
+
+        if not self.reward_model:
+            return None
+        if not isinstance(self.settings, OnPolicyConfig):
+            got = f"{self.reward_model} beside an algorithm that learns from stored experience"
+            raise BadInput("--reward-model", got=got, available=algorithms(OnPolicyConfig))
+        if reward_config(self.reward_model).recorded:
+            raise BadInput("--reward-model", got=self.reward_model, expected="a critic's folder, or <module>:<Class>")
+        return make_reward(self.reward_model, interface, device)
+
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r = result
         console.print(f"policy       {r['policy']}")
@@ -179,7 +202,7 @@ class Finetune(Command):
 
     def _demonstrations(self, policy: Any) -> tuple[list[Any], dict[str, Any]]:
         """The data sets, and the runner's argument that holds their episodes."""
-        from robolearn.core import BadInput, check_compatible
+        from robolearn.core import check_compatible
         from robolearn.data import Dataset
         from robolearn.data.replay import PlayedEpisode
 

@@ -13,7 +13,7 @@ import torch
 
 from policies.storage.checkpoint import load_chunk_policy
 from policies.storage.loading import needed_by
-from robolearn.core import check_compatible
+from robolearn.core import BadInput, check_compatible
 from robolearn.core.machine import resolve_device
 from robolearn.data import Dataset
 from robolearn.data.replay import PlayedEpisode, RecordSchema
@@ -27,7 +27,7 @@ from robolearn.hil.wire.security import Address, Certificates, check_encryption,
 from robolearn.hil.wire.server import GrpcServer, Refusals, handshake_refusals
 from robolearn.io.atomic import write_text
 from robolearn.io.json_files import plain
-from robolearn.rewards.choice import make_reward
+from robolearn.rewards.choice import make_reward, reward_config
 from robolearn.rewards.scoring import scored
 from robolearn.runs import Progress, Run
 from robolearn.runs.run import CONFIG
@@ -66,6 +66,8 @@ def run_learner(
     if demos is not None:
         check_compatible(needed_by(own.policy), demos.interface, what=f"--demos {own.demos}")
     prompt = demos.episode(0).task if demos is not None and demos.episodes else ""
+    if reward_config(config.reward).needs_prompt and not prompt.strip():
+        raise BadInput("--reward", got=f"{config.reward} without --demos", expected="demonstrations that name the task")
 
     def score(episode: PlayedEpisode) -> PlayedEpisode:
         return episode if model is None else scored(episode, model, prompt)

@@ -1,4 +1,4 @@
-"""Sources of rewards: the task itself, the person's success key, or anything behind `RewardModel`.
+"""Sources of rewards: the task, the person's success key, a critic of progress, or anything behind `RewardModel`.
 
 Knows episodes and the protocols of core; no loop that learns from them.
 """

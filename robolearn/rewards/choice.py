@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Self
 
 from robolearn.core import BadInput, Interface, RewardModel
@@ -90,7 +91,32 @@ class PythonReward(RewardConfig):
         return model
 
 
-REWARDS: dict[str, type[RewardConfig]] = {config.name: config for config in (TaskReward, KeyReward, PythonReward)}
+@dataclass(frozen=True)
+class CriticReward(RewardConfig):
+    """A progress critic that ``robolearn reward train`` made; sees the cameras of its training, and needs the words."""
+
+    name = "critic"
+    usage = "<folder of a critic>"
+    sees_images = needs_prompt = True
+
+    folder: Path
+
+    @classmethod
+    def of(cls, text: str) -> Self | None:
+        # A name without a slash that is no folder is a slip of the pen for one of the others.
+        return cls(Path(text)) if text and ":" not in text and ("/" in text or Path(text).is_dir()) else None
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        from robolearn.rewards.critic import load_critic
+
+        critic = load_critic(self.folder, device)
+        critic.check(interface)
+        return critic
+
+
+REWARDS: dict[str, type[RewardConfig]] = {
+    config.name: config for config in (TaskReward, KeyReward, PythonReward, CriticReward)
+}
 
 
 def reward_config(text: str) -> RewardConfig:

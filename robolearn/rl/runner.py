@@ -17,10 +17,11 @@ from torch import Tensor
 
 from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
-from robolearn.core import BadInput, Env, bind_policy
+from robolearn.core import BadInput, Env, RewardModel, bind_policy
 from robolearn.rl.algorithms.on_policy import OnPolicy
-from robolearn.rl.buffer import ReturnTracker, collect
+from robolearn.rl.buffer import ReturnTracker, collect, unscaled
 from robolearn.rl.calibrate import NoiseCalibration
+from robolearn.rl.model_reward import ModelReward
 from robolearn.rl.settings import UNKNOWN_EPISODE, OnPolicyConfig
 from robolearn.rollout import Engine
 from robolearn.runs.checkpoint import prefixed, unprefixed
@@ -42,14 +43,16 @@ class Runner:
       env_steps: budget of control steps, calibration included; the last iteration stays within it.
       seed: of starts, noise and everything else.
       name: of the policy, for messages: where it lies.
+      model: whose rewards are learned from, in the place of the world's.
 
     Raises:
       BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
     """
 
     def __init__(
-        self, policy: ChunkPolicy, env: Env, config: OnPolicyConfig, env_steps: int, seed: int, name: str = ""
-    ) -> None:
+        self, policy: ChunkPolicy, env: Env, config: OnPolicyConfig, env_steps: int, seed: int, name: str = "",
+        model: RewardModel | None = None,
+    ) -> None:  # fmt: skip
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
         if env.num_envs != config.num_envs:
             raise BadInput("worlds", got=env.num_envs, expected=config.num_envs)
@@ -63,6 +66,10 @@ class Runner:
         )
         self.algorithm: OnPolicy = config.build(policy, seed=seed, infinite=infinite, offered=env.interface)
         self.device = policy.device
+        self.reward = None if model is None else ModelReward(model, env, config.gamma, self.algorithm.needed)
+        if model is not None and not config.noise.sigma_max:
+            expected = "--sigma-max and --initial-noise beside it: choosing them counts the world's successes"
+            raise BadInput("--reward-model", got="noise that is chosen by measurement", expected=expected)
         self.engine = Engine(env)
         self.returns = ReturnTracker(env.num_envs)
         self._steps_before = 0  # of earlier parts of a resumed run
@@ -101,9 +108,12 @@ class Runner:
                 algorithm.quota,
                 algorithm.features,
                 device=self.device,
-                scale=algorithm.scale,
+                scale=algorithm.scale if self.reward is None else unscaled,
                 returns=self.returns,
             )
+            judged: dict[str, float] = {}
+            if self.reward is not None:
+                batch, judged = self.reward.fill(batch, algorithm.scale)
         collected = time.perf_counter()
         with torch_threads(1):
             metrics = algorithm.update(batch, i, progress)
@@ -118,6 +128,7 @@ class Runner:
             "wall_simulation_s": batch.simulation_s,
             "wall_inference_s": batch.acting_s,
             "wall_update_s": time.perf_counter() - collected,
+            **judged,
             **metrics,
         }
 
@@ -151,6 +162,8 @@ class Runner:
         if snapshot is not None:
             tensors |= prefixed("engine", {key: torch.from_numpy(value) for key, value in snapshot.items()})
             tensors["returns"] = torch.from_numpy(self.returns.now.copy())
+            if self.reward is not None:
+                tensors |= prefixed("reward", self.reward.state())
         return tensors, {"algorithm": meta, "env_steps": self.env_steps, "done": self._done}
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
@@ -161,6 +174,8 @@ class Runner:
         if snapshot:
             self.engine.restore({key: value.numpy() for key, value in snapshot.items()})
             self.returns.now[:] = tensors["returns"].numpy()
+            if self.reward is not None:
+                self.reward.load_state(unprefixed("reward", tensors))
         else:
             self._restart(self._restart_seed())
 
@@ -170,6 +185,8 @@ class Runner:
             options = self.algorithm.reset_options()
         self.engine.reset(seed, options)
         self.returns.now[:] = 0.0
+        if self.reward is not None:
+            self.reward.begin()
         self.algorithm.begin()
 
     def _check_rest(self) -> None:

@@ -20,7 +20,7 @@ from robolearn.io.json_files import plain
 
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
-    from robolearn.core import Env, Interface
+    from robolearn.core import Env, Interface, RewardModel
 
 UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
 
@@ -171,9 +171,11 @@ class OnPolicyConfig(AlgorithmConfig):
         """
         return self.page_class()(policy, self, seed=seed)
 
-    def runner(self, policy: ChunkPolicy, env: Env, env_steps: int, seed: int, name: str) -> Any:
+    def runner(
+        self, policy: ChunkPolicy, env: Env, env_steps: int, seed: int, name: str, model: RewardModel | None = None
+    ) -> Any:
         """A trainer that fine-tunes `policy` in `env`; see `robolearn.rl.runner.Runner`."""
-        return resolve_name("robolearn.rl.runner:Runner")(policy, env, self, env_steps, seed, name)
+        return resolve_name("robolearn.rl.runner:Runner")(policy, env, self, env_steps, seed, name, model)
 
     def check_budget(self, max_episode_steps: int, execute: int, env_steps: int) -> None:
         """Raise `BadInput` unless `env_steps` pay for learning; see `robolearn.rl.runner.check_budget`."""

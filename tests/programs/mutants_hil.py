@@ -45,6 +45,8 @@ SETS = (f"{LINK_FILE}::test_weights_are_loaded_beside_those_in_use",)
 DOUBT = ("tests/hil/test_hil_doubt.py",)
 SEES = ("tests/rl/test_rl_off_policy_sees.py",)
 
+OBJECTIVE = ("tests/rewards/test_pairs.py",)
+
 MUTANTS: dict[str, Mutant] = {
     "unplugged-and-the-policy-goes-on": Mutant(
         f"{HIL}/device_operator.py", "lost = slipped or bool(self._gone)", "lost = slipped", HAND
@@ -254,6 +256,35 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "reward-of-the-world-beside-a-model-s": Mutant(
         "robolearn/rewards/scoring.py", "reward=reward[:steps],", "reward=episode.reward[:steps],", REWARDS
+    ),
+    "critic-gains-when-it-runs-backwards": Mutant(
+        "robolearn/rewards/pairs.py", "np.where(t >= i, c, -c)", "np.where(t >= i, c, c)", OBJECTIVE
+    ),
+    "critic-without-reversed-clips": Mutant(
+        "robolearn/rewards/pairs.py", "        if turned:\n            i, t = t, i\n", "", OBJECTIVE
+    ),
+    "critic-without-failures": Mutant(
+        "robolearn/rewards/pairs.py", "turned, still, wrong, failed = (round(share * batch) for share in shares)",
+        "turned, still, wrong, failed = (*(round(share * batch) for share in shares[:3]), 0)", OBJECTIVE,
+    ),
+    "critic-believes-failures": Mutant(
+        "robolearn/rewards/training.py", "torch.where(bound, (c - target).clamp_min(0.0), c - target)",
+        "torch.where(bound, 0 * c, c - target)", OBJECTIVE,
+    ),
+    "critic-is-read-by-its-best-member": Mutant(
+        "robolearn/rewards/critic.py", "torch.stack(values).amin(0)", "torch.stack(values).amax(0)",
+        ("tests/rewards/test_critic.py::test_the_worst_member_is_read",),
+    ),
+    "critic-scores-against-another-episode": Mutant(
+        "robolearn/rl/model_reward.py", "self._running[world] = not bool(batch.ended[at[-1]])",
+        "self._running[world] = True", ("tests/rl/test_rl_model_reward.py",),
+    ),
+    "potential-goes-on-after-the-end": Mutant(
+        "robolearn/rl/model_reward.py", "torch.where(terminated[rows], torch.zeros_like(progress), progress)",
+        "progress", ("tests/rl/test_rl_model_reward.py",),
+    ),
+    "potential-does-not-telescope": Mutant(
+        "robolearn/rewards/shaping.py", '(gamma if kind == "shaped" else 1.0)', "1.0", OBJECTIVE
     ),
     "reward-goes-on-after-the-task-is-solved": Mutant(
         "robolearn/rewards/scoring.py", "steps = int(ends[0]) + 1", "steps = len(episode)", REWARDS

@@ -152,7 +152,7 @@ def features_of(
     if not outcomes:
         del features[SUCCESS]
     if failures:
-        features[FAILURE] = _scalar("int64")
+        features[FAILURE] = scalar("int64")
     for name in stamps:
         if stamps.count(name) > 1:
             raise BadInput("stamps", got=name, expected="each name once")

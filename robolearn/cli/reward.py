@@ -1,0 +1,299 @@
+"""``robolearn reward train``, ``score`` and ``evaluate``: a critic of progress that sees, and how good it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from robolearn.cli.config_file import write_flags
+from robolearn.core import BadInput
+from robolearn.rewards.settings import CriticConfig
+from robolearn.runs.command import Command, at_least, check_seed, command_text, last_row, rate_text, reported
+
+if TYPE_CHECKING:
+    from robolearn.core import RewardModel
+    from robolearn.data import Dataset
+
+OTHER = "put the spoon into the bowl"  # the words of a task that no training sentence names
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardTrain(Command):
+    """Train a progress critic on episodes that solved their task and episodes that did not. Can be killed at any moment
+    and resumed.
+
+    Example: robolearn reward train --data data/good data/failed --out runs/critic
+    """
+
+    data: tuple[str, ...]
+    """LeRobotDataset v3.0 folders, of one arm and the same cameras."""
+    out: Path
+    """The run folder; the critic goes to its policy/."""
+    cameras: tuple[str, ...] = ()
+    """Cameras to look at, by default all."""
+    settings: CriticConfig = field(default_factory=CriticConfig)
+    device: str = "auto"
+    """Device of the training: auto, cpu, cuda or cuda:<i>."""
+    checkpoint_every: int = 5
+    """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
+    resume: bool = False
+    """Go on with the run in --out, exactly; with more --steps than it had, also with a finished one."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.core.machine import resolve_device
+        from robolearn.io.json_files import plain
+        from robolearn.rewards.training import CriticTrainer, common_cameras
+        from robolearn.runs import Progress, Run
+        from robolearn.runs.loop import run_loop
+        from robolearn.runs.run import check_new
+
+        at_least(1, checkpoint_every=self.checkpoint_every)
+        check_seed(self.settings.seed)
+        check_new(self.out, self.resume)
+        datasets = [_opened(path) for path in self.data]
+        pictures = common_cameras(datasets, self.cameras)
+        frames = self.settings.views * sum(dataset.frames for dataset in datasets)
+        with Progress("encoding", total=frames, unit="frames", quiet=self.json) as encoding:
+            trainer = CriticTrainer(
+                self.settings, datasets, cameras=list(pictures), device=resolve_device(self.device),
+                progress=lambda done, _: encoding(done),
+            )  # fmt: skip
+        stored = {
+            "command": "reward train",
+            "data": list(self.data),
+            "sha256": [dataset.content() for dataset in datasets],
+            "cameras": list(pictures),
+            "critic": plain(self.settings),
+        }
+        making = Run.create(self.out, stored, resume=self.resume, may_differ=("data",), longer="critic.steps")
+        with making as run:
+            write_flags(self, "reward train", run.path)
+            with Progress("critic", total=self.settings.steps, unit="gradient steps", show=("loss",),
+                          quiet=self.json) as progress:  # fmt: skip
+                done = run_loop(run, trainer, checkpoint_every=self.checkpoint_every,
+                                progress=lambda _, row: progress(int(row["gradient_steps"]), row))  # fmt: skip
+            success = sum(int(dataset.success.sum()) for dataset in datasets)
+            result = {
+                "run": str(self.out),
+                "critic": str(run.policy_dir),
+                "cameras": list(pictures),
+                "episodes": {"success": success, "failure": sum(d.episodes for d in datasets) - success},
+                "frames": sum(dataset.frames for dataset in datasets),
+                "steps": self.settings.steps,
+                "loss": last_row(self.out).get("loss"),
+                "wall_s": {"total": done["wall_s"]},
+            }
+            run.finish(result)
+        return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        count = result["episodes"]
+        console.print(f"critic      {result['critic']}, which sees {', '.join(result['cameras'])}")
+        console.print(f"trained     {result['steps']:,} gradient steps on {count['success']} successes and "
+                      f"{count['failure']} failures, in {result['wall_s']['total']:.0f} s")  # fmt: skip
+        console.print(f"next        robolearn reward evaluate --critic {result['run']} --data … : how good it is, on "
+                      "episodes that it has not seen")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardEvaluate(Command):
+    """Measure a reward model on episodes whose outcome is known, and say whether it is a reward to learn from.
+
+    Exit code 1 where it is none. VOC alone proves nothing: a clock has 1.
+    """
+
+    critic: str
+    """A run or a checkpoint folder of robolearn reward train, or <module>:<Class>."""
+    data: tuple[str, ...]
+    """LeRobotDataset v3.0 folders with successes and failures that training has not seen."""
+    wrong: str = OTHER
+    """The words of another task, for the wrong-task ratio."""
+    episodes: int = 0
+    """Of each set, the first so many; 0 for all."""
+    device: str = "auto"
+    """Device of the model: auto, cpu, cuda or cuda:<i>."""
+    seed: int = 0
+    """Of the intervals."""
+    out: Path | None = None
+    """Write report.html, with curves and the worst mistakes as film strips, into this folder."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.eval.critics import evaluate_critic
+        from robolearn.eval.report import check_report_folder
+        from robolearn.rewards.metrics import judge
+        from robolearn.runs import Progress
+
+        at_least(0, episodes=self.episodes)
+        check_seed(self.seed)
+        if self.out is not None:
+            check_report_folder(self.out)
+        begun = time.perf_counter()
+        datasets = [_opened(path) for path in self.data]
+        model = _model(self.critic, datasets, self.device)
+        judged, before = [], 0
+        total = sum(self._count(dataset) for dataset in datasets)
+        with Progress("judging", total=total, unit="episodes", quiet=self.json) as progress:
+            for dataset in datasets:
+                episodes = (dataset.episode(e) for e in range(self._count(dataset)))
+                judged += judge(model, episodes, self.wrong, source=str(dataset.path),
+                                progress=lambda n, before=before: progress(before + n))  # fmt: skip
+                before = len(judged)
+        evaluation = evaluate_critic(judged, seed=self.seed)
+        result = {"critic": self.critic, "data": list(self.data), **evaluation.to_json()}
+        if self.out is not None:
+            result |= reported(lambda: self._report(evaluation, datasets))
+        return result | {"wall_s": {"total": time.perf_counter() - begun}}
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return 0 if result["trusted"] and not result.get("report_error") else 1
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        count = result["episodes"]
+        console.print(f"{result['critic']}: {count['success']} successes, {count['failure']} failures")
+        for key in ("voc", "voc_reversed", "tau", "success_failure_gap", "wrong_task_ratio", "calibration"):
+            console.print(f"{key:20} {_span(result[key])}")
+        console.print(f"{'false positives':20} {rate_text(result['false_positive_rate'])}")
+        for name in ("precision", "recall"):
+            value = result["done"][name]
+            console.print(f"{'done: ' + name:20} {rate_text(value) if value else 'never called done'}")
+        console.print(f"{'a frame':20} {result['latency_ms']['p50']:.1f} ms")
+        for fault in result["faults"]:
+            console.print(f"no reward: {fault}")
+        if not result["faults"]:
+            console.print("a reward to learn from, by these episodes")
+        if "report" in result:
+            console.print(f"report: {result['report'] or result['report_error']}")
+
+    def _count(self, dataset: Dataset) -> int:
+        return min(self.episodes, dataset.episodes) if self.episodes else dataset.episodes
+
+    def _report(self, evaluation: Any, datasets: list[Dataset]) -> Path:
+        from robolearn.eval.critic_page import render_critic, write_critic_report
+
+        assert self.out is not None
+        by_path = {str(dataset.path): dataset for dataset in datasets}
+        camera = next(iter(datasets[0].readers), "")
+        html = render_critic(
+            evaluation,
+            title=f"Reward model {self.critic}",
+            subtitle=f"{len(evaluation.judged)} episodes of {', '.join(self.data)}",
+            commands=[command_text("reward evaluate", self)],
+            pictures=(lambda j: by_path[j.source].episode(j.index).observation[camera]) if camera else None,
+        )
+        return write_critic_report(self.out / "report.html", html)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewardScore(Command):
+    """Score the episodes of a data set; --write stores progress, reward and done of each frame beside it."""
+
+    critic: str
+    """A run or a checkpoint folder of robolearn reward train, or <module>:<Class>."""
+    data: str
+    """A LeRobotDataset v3.0 folder."""
+    write: bool = False
+    """Store the scores in the set's meta/robolearn_scores.parquet; a model's scores are not made twice."""
+    video: Path | None = None
+    """Write an MP4 with the curve under the pictures to this file."""
+    episode: int = 0
+    """The episode of --video."""
+    camera: str = ""
+    """The camera of --video, by default the first."""
+    device: str = "auto"
+    """Device of the model: auto, cpu, cuda or cuda:<i>."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.rewards.metrics import window_of
+        from robolearn.rewards.scoring import scores_of
+        from robolearn.rewards.stored import model_name, read_scores, write_scores
+        from robolearn.runs import Progress
+
+        if self.video is not None and self.video.suffix != ".mp4":
+            raise BadInput("--video", got=self.video, expected="a file that ends in .mp4")
+        begun = time.perf_counter()
+        dataset = _opened(self.data)
+        dataset.check_episodes([self.episode])
+        camera = self._camera(dataset) if self.video is not None else ""
+        model = _model(self.critic, [dataset], self.device)
+        name = model_name(self.critic, model)
+        scores = read_scores(dataset, name)
+        known = scores is not None
+        if scores is None:
+            scores = []
+            with Progress("scoring", total=dataset.episodes, unit="episodes", quiet=self.json) as progress:
+                for e in range(dataset.episodes):
+                    episode = dataset.episode(e)
+                    scores += scores_of(model, [window_of(episode)], [episode.task])
+                    progress(e + 1)
+        result: dict[str, Any] = {
+            "critic": self.critic,
+            "dataset": self.data,
+            "scored": 0 if known else dataset.episodes,
+            "scores": [
+                {"episode": e, "progress": float(s.progress[-1]), "done": bool(s.done.any()),
+                 "success": bool(dataset.success[e]), "failure": dataset.failure[e]}
+                for e, s in enumerate(scores)
+            ],
+        }  # fmt: skip
+        if self.write:
+            result["written"] = str(dataset.path / "meta") if known else str(write_scores(dataset, scores, name))
+        if self.video is not None:
+            from robolearn.eval.critic_page import scored_frames
+            from robolearn.eval.video import write_video
+
+            pictures, score = dataset.episode(self.episode).observation[camera], scores[self.episode]
+            write_video(self.video, scored_frames(pictures, score.progress, score.done),
+                        fps=dataset.interface.control_hz)  # fmt: skip
+            result["video"] = str(self.video)
+        return result | {"wall_s": {"total": time.perf_counter() - begun}}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        for row in result["scores"]:
+            truth = "success" if row["success"] else f"failure{': ' + row['failure'] if row['failure'] else ''}"
+            said = "done" if row["done"] else "not done"
+            console.print(f"episode {row['episode']:4}   {row['progress']:.2f}   {said:8}   {truth}")
+        for key in ("written", "video"):
+            if key in result:
+                console.print(f"{key}: {result[key]}")
+
+    def _camera(self, dataset: Dataset) -> str:
+        cameras = list(dataset.readers)
+        wanted = self.camera if self.camera.startswith("images.") else f"images.{self.camera}"
+        if not cameras or (self.camera and wanted not in cameras):
+            raise BadInput("--camera", got=self.camera or "no camera in the set", available=dataset.cameras)
+        return wanted if self.camera else cameras[0]
+
+
+def _span(value: Mapping[str, Any]) -> str:
+    """A mean with its interval: ``0.91 (0.88 to 0.94)``."""
+    if value["mean"] is None:
+        return "-"
+    interval = "" if value["low"] is None else f" ({value['low']:.2f} to {value['high']:.2f})"
+    return f"{value['mean']:.2f}{interval}"
+
+
+def _opened(path: str) -> Dataset:
+    from robolearn.data import Dataset
+
+    dataset = Dataset.open(path)
+    if not dataset.outcomes:
+        raise BadInput(f"data set {path}", got="no word on which episodes succeeded", expected="one that says it")
+    return dataset
+
+
+def _model(text: str, datasets: list[Dataset], device: str) -> RewardModel:
+    """The reward model `text` for these sets, which all have to fit."""
+    from robolearn.core.machine import resolve_device
+    from robolearn.rewards.choice import make_reward
+
+    models = [make_reward(text, dataset.interface, resolve_device(device)) for dataset in datasets[:1]]
+    if not models or models[0] is None:
+        raise BadInput("--critic", got=text if datasets else "no data set", expected="a critic's folder")
+    for dataset in datasets[1:]:
+        check: Any = getattr(models[0], "check", None)
+        if check is not None:
+            check(dataset.interface)
+    return models[0]

@@ -1,0 +1,215 @@
+"""The progress critic as a `RewardModel`: an ensemble read by its worst member, its files, and how they are read.
+
+    s_t = mean over stored starts of c(start → t)               how far a frame is, whatever came before it
+    v_t = s_0 + (1 − s_0) c(0 → t)                              c ≥ 0: s_0 is where the episode began
+    v_t = min(s_0, s_t)                                         c < 0: it lost what it had
+    progress_t = min over members of v_t                        done_t: the same of its probability
+
+A checkpoint is a folder with ``config.json`` (settings, cameras, the sentences of training) and ``model.safetensors``
+(encoder, members, the sentences' vectors). Sentences that training has not seen need the extra ``words``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from robolearn.core import BadInput, Interface, NonFinite, Score, Window
+from robolearn.io.atomic import write_bytes, write_text
+from robolearn.io.json_files import read_json
+from robolearn.io.paths import no_such_folder
+from robolearn.rewards.networks import CHANNELS, STRIDE, WORDS, FrameEncoder, ProgressNet
+from robolearn.rewards.settings import CriticConfig
+from robolearn.rewards.shaping import shaped_rewards
+
+FORMAT, VERSION = "robolearn.critic", 1
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+STARTS = 4  # first frames of successes that are kept
+DONE = 0.5  # probability from which the worst member calls the task done
+
+
+class ProgressCritic(nn.Module):
+    """See the module.
+
+    Attributes:
+      config: of its training.
+      cameras: the picture features that it looks at, in order.
+      pictures: camera → (H, W) of the pictures of training [px].
+      sentences: those of training; `vectors` (S, 384) are theirs.
+      privileged: it reads nothing that a real arm has not.
+    """
+
+    sees_images, needs_prompt, is_privileged = True, True, False
+
+    def __init__(
+        self,
+        config: CriticConfig,
+        cameras: Mapping[str, tuple[int, int]],
+        sentences: Sequence[str],
+        vectors: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.config, self.pictures, self.sentences = config, dict(cameras), tuple(sentences)
+        self.cameras = tuple(self.pictures)
+        self.encoder = FrameEncoder(config.picture)
+        self.members = nn.ModuleList(ProgressNet(config, len(self.cameras)) for _ in range(config.members))
+        empty = torch.zeros(len(self.sentences), WORDS)
+        self.register_buffer("vectors", empty if vectors is None else vectors.float())
+        cells = config.picture // STRIDE
+        self.register_buffer("starts", torch.zeros(STARTS, len(self.cameras), CHANNELS, cells, cells).half())
+        self._embed: Any = None
+        self._known: dict[str, Tensor] = {}
+        self._newest: tuple[Window, Tensor] | None = None  # the window that was encoded last
+
+    def check(self, interface: Interface) -> None:
+        """Raise `BadInput` where `interface` lacks a camera, or one has pictures of another size."""
+        for camera, size in self.pictures.items():
+            spec = interface.observation.get(camera)
+            got = "no such camera" if spec is None else f"{spec.shape[0]} x {spec.shape[1]} px"
+            if spec is None or tuple(spec.shape[:2]) != size:
+                raise BadInput(f"critic: {camera}", got=got, expected=f"{size[0]} x {size[1]} px, as in its training",
+                               available=interface.observation)  # fmt: skip
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        """See `robolearn.core.RewardModel`; the reward is shaped by the progress.
+
+        Raises:
+          BadInput: a task without words, a window without one of the cameras, or with pictures of another size.
+        """
+        words = self.words(prompts)
+        return [self._score(window, words[i]) for i, window in enumerate(windows)]
+
+    def words(self, prompts: Sequence[str]) -> Tensor:
+        """(B, 384) of sentences.
+
+        Raises:
+          BadInput: an empty one, or one that training has not seen and the extra ``words`` is not installed.
+        """
+        if any(not prompt.strip() for prompt in prompts):
+            raise BadInput("critic: the task in words", got="nothing", expected="a sentence", available=self.sentences)
+        if not self._known:
+            self._known = dict(zip(self.sentences, self.vectors.cpu(), strict=True))
+        fresh = [prompt for prompt in dict.fromkeys(prompts) if prompt not in self._known]
+        if fresh:
+            if self._embed is None:
+                from policies.networks.words import SentenceEncoder
+
+                self._embed = SentenceEncoder()
+            self._known |= dict(zip(fresh, torch.from_numpy(self._embed(fresh)), strict=True))
+        device = self.vectors.device
+        return torch.stack([self._known[prompt] for prompt in prompts]).to(device) if prompts else self.vectors[:0]
+
+    @torch.no_grad()
+    def judged(self, maps: Tensor, words: Tensor, first: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Progress and probability of done (T,) of frames whose maps are (T, C, 112, m, m), from the frame `first`."""
+        progress, done = [], []
+        for member in self.members:
+            seen = torch.cat([member.frames(part.to(words.device)) for part in maps.split(256)])
+            said = words.expand(len(seen), -1)
+            c, odds = member.compare(seen[first : first + 1].expand_as(seen), seen, said)
+            starts = [member.compare(start.expand_as(seen), seen, said)[0] for start in member.frames(self.starts)]
+            s = torch.stack(starts).mean(0).clamp(0.0, 1.0)
+            value = torch.where(c >= 0, s[first] + (1.0 - s[first]) * c, torch.minimum(s[first], s))
+            progress.append(value.clamp(0.0, 1.0))
+            done.append(torch.sigmoid(odds))
+        worst = (torch.stack(values).amin(0).cpu().numpy().astype(np.float32) for values in (progress, done))
+        return next(worst), next(worst)
+
+    def _score(self, window: Window, words: Tensor) -> Score:
+        frames = []
+        for camera, size in self.pictures.items():
+            pictures = window.observation.get(camera)
+            got = "no such feature" if pictures is None else f"{pictures.shape[1]} x {pictures.shape[2]} px"
+            if pictures is None or tuple(pictures.shape[1:3]) != size:
+                raise BadInput(f"critic: {camera}", got=got, expected=f"{size[0]} x {size[1]} px, as in its training")
+            frames.append(pictures)
+        self.eval()
+        if self._newest is None or self._newest[0] is not window:  # with other words it is the same to the encoder
+            self._newest = window, self.encoder.encode(frames)
+        progress, probability = self.judged(self._newest[1], words[None])
+        after = slice(len(progress) - len(window), None)  # the frame that each step led to, where it is known
+        start, progress, probability = float(progress[0]), progress[after], probability[after]
+        done = probability >= DONE
+        reward = shaped_rewards(progress, done, start=start)
+        return Score(progress, reward, done, np.where(done, probability, 1.0 - probability).astype(np.float32))
+
+
+def save_critic(critic: ProgressCritic, folder: str | Path) -> Path:
+    """Write a checkpoint into `folder`, which is made if need be, and return its path.
+
+    Raises:
+      NonFinite: a weight is NaN or infinite; nothing is written then.
+    """
+    folder = Path(folder)
+    tensors = {key: value.detach().cpu().contiguous() for key, value in critic.state_dict().items()}
+    for key, value in tensors.items():
+        if not torch.isfinite(value).all():
+            raise NonFinite(f"critic weights {key!r} are not finite; {folder} was left as it is")
+    config = {
+        "format": FORMAT,
+        "version": VERSION,
+        "settings": asdict(critic.config),
+        "pictures": {camera: list(size) for camera, size in critic.pictures.items()},
+        "sentences": list(critic.sentences),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+    write_bytes(folder / WEIGHTS, to_bytes(tensors))
+    return folder
+
+
+def critic_folder(path: str | Path) -> Path:
+    """The checkpoint folder that `path` means: itself, or the ``policy/`` of a run of ``robolearn reward train``.
+
+    Raises:
+      BadInput: there is none.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise BadInput(f"critic {path}: {no_such_folder(path)}", hint="robolearn reward train makes one")
+    for folder in (path / "policy", path):
+        if (folder / CONFIG).is_file() and (folder / WEIGHTS).is_file():
+            return folder
+    found = sorted(entry.name for entry in path.iterdir())[:8]
+    raise BadInput(f"critic {path}", got=", ".join(found) or "an empty folder", expected=f"{CONFIG} and {WEIGHTS}")
+
+
+def load_critic(path: str | Path, device: str | torch.device = "cpu") -> ProgressCritic:
+    """The critic in a folder; see `critic_folder`.
+
+    Raises:
+      BadInput: no such folder, a file that is missing, damaged or of something else; the message names it.
+    """
+    folder = critic_folder(path)
+    what = f"critic {folder / CONFIG}"
+    config = read_json(folder / CONFIG, what=what)
+    if config.get("format") != FORMAT or config.get("version") != VERSION:
+        got = f"{config.get('format', 'no format')}, version {config.get('version')}"
+        raise BadInput(what, got=got, expected=f"{FORMAT}, version {VERSION}")
+    try:
+        settings = TypeAdapter(CriticConfig).validate_python(config["settings"])
+        pictures = {str(camera): (int(size[0]), int(size[1])) for camera, size in config["pictures"].items()}
+        critic = ProgressCritic(settings, pictures, [str(sentence) for sentence in config["sentences"]])
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ValidationError) as error:
+        raise BadInput(what, got=str(error).splitlines()[0], expected="what reward train wrote") from None
+    try:
+        tensors = load_file(folder / WEIGHTS)
+        critic.load_state_dict(tensors)
+    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
+        got = f"a damaged file ({str(error).splitlines()[0]})"
+        raise BadInput(f"critic {folder / WEIGHTS}", got=got, expected="the weights of its config.json") from None
+    if not all(torch.isfinite(value).all() for value in tensors.values()):
+        raise BadInput(f"critic {folder / WEIGHTS}", got="NaN or infinity", expected="finite weights")
+    return critic.to(device).eval()

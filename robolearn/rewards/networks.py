@@ -1,0 +1,107 @@
+"""The networks of the progress critic: a frozen encoder of pictures, and small heads over pairs of frames and words.
+
+z_v = Linear(Conv1×1(map_v) for each camera)      φ: a picture's map, 112 channels, a pixel of it for 16 of the picture
+g   = W w                                          w: the sentence's vector
+h   = MLP(z_i, z_t, z_t − z_i, g)
+c   = tanh(u · h),   log-odds of done = MLP(z_t, z_t − z_i, g)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from policies.networks.augment import jitter_colours, shift_and_crop
+from policies.networks.backbones import CENTRE, SCALE, EfficientNetLite0, pretrained_weights
+from robolearn.rewards.settings import CriticConfig
+
+BLOCKS, CHANNELS, STRIDE = 11, 112, 16  # of EfficientNet-Lite0, up to the last map that still says where
+WORDS = 384  # components of a sentence
+FRAMES = 64  # that are encoded together
+SHIFT, JITTER = 6, 0.2  # of the views that are not the picture itself
+
+
+class FrameEncoder(nn.Module):
+    """The first blocks of EfficientNet-Lite0, frozen: pictures (B, H, W, 3) uint8 → (B, 112, edge/16, edge/16)."""
+
+    def __init__(self, edge: int) -> None:
+        super().__init__()
+        whole = EfficientNetLite0()
+        self.edge = edge
+        self.net = nn.Sequential(whole.stem, *list(whole.blocks)[:BLOCKS])
+        self.requires_grad_(False)
+        self.eval()
+
+    def load_pretrained(self) -> None:
+        """The weights of ImageNet; raises `BadInput` where the extra ``vision`` is not installed."""
+        whole = EfficientNetLite0()
+        whole.load_state_dict(pretrained_weights())
+        self.net.load_state_dict(nn.Sequential(whole.stem, *list(whole.blocks)[:BLOCKS]).state_dict())
+
+    def train(self, mode: bool = True) -> FrameEncoder:
+        """Batch norm stays as it was learned."""
+        return super().train(False)
+
+    @torch.no_grad()
+    def forward(self, pictures: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """See the class; with `generator` of shifted pictures in other colours."""
+        x = pictures.permute(0, 3, 1, 2).float() / 255.0
+        if tuple(x.shape[-2:]) != (self.edge, self.edge):
+            x = F.interpolate(x, (self.edge, self.edge), mode="bilinear", antialias=True)
+        if generator is not None:
+            x = jitter_colours(shift_and_crop(x, SHIFT, 0, generator), JITTER, generator)
+        centre, scale = (torch.tensor(v, device=x.device).view(3, 1, 1) for v in (CENTRE, SCALE))
+        return self.net((x - centre) / scale)
+
+    def encode(self, cameras: Sequence[NDArray[np.uint8]], generator: torch.Generator | None = None) -> Tensor:
+        """N frames of C cameras, each (N, H, W, 3), → (N, C, 112, m, m) float16; in blocks, to spare memory."""
+        device = next(self.net.parameters()).device
+        found = []
+        for first in range(0, len(cameras[0]), FRAMES):
+            parts = [torch.from_numpy(np.array(frames[first : first + FRAMES])) for frames in cameras]
+            # A block that is not full repeats its last frame: the bits of a frame do not depend on what stands beside.
+            lacking = FRAMES - len(parts[0]) if len(cameras[0]) > FRAMES else 0
+            padded = [torch.cat([p, p[-1:].expand(lacking, *p.shape[1:])]) if lacking else p for p in parts]
+            maps = [self(p.to(device), generator)[: len(parts[0])] for p in padded]
+            found.append(torch.stack(maps, 1).half().cpu())
+        return torch.cat(found)
+
+
+class ProgressNet(nn.Module):
+    """One member of the ensemble; see the module.
+
+    Args:
+      cameras: C.
+      edge: of the pictures [px].
+    """
+
+    def __init__(self, config: CriticConfig, cameras: int) -> None:
+        super().__init__()
+        cells, width = (config.picture // STRIDE) ** 2, config.width
+        self.squeeze = nn.ModuleList(nn.Conv2d(CHANNELS, config.channels, 1) for _ in range(cameras))
+        self.dropout = nn.Dropout(config.dropout)
+        self.see = nn.Sequential(nn.Linear(cameras * config.channels * cells, width), nn.LayerNorm(width), nn.SiLU())
+        self.read = nn.Sequential(nn.Linear(WORDS, width // 2), nn.LayerNorm(width // 2), nn.SiLU())
+        both = 3 * width + width // 2
+        self.progress = nn.Sequential(nn.Linear(both, width), nn.SiLU(), nn.Linear(width, 1))
+        self.done = nn.Sequential(nn.Linear(both - width, width), nn.SiLU(), nn.Linear(width, 1))
+
+    def frames(self, maps: Tensor) -> Tensor:
+        """(B, C, 112, m, m) → (B, width)."""
+        parts = [squeeze(maps[:, c].float()) for c, squeeze in enumerate(self.squeeze)]
+        return self.see(self.dropout(F.silu(torch.cat(parts, 1).flatten(1))))
+
+    def compare(self, first: Tensor, second: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """What `frames` made of two frames (B, width), and sentences (B, 384) → c (B,), log-odds of done (B,)."""
+        change, said = second - first, self.read(words)
+        c = torch.tanh(self.progress(torch.cat([first, second, change, said], 1)))[:, 0]
+        return c, self.done(torch.cat([second, change, said], 1))[:, 0]
+
+    def forward(self, first: Tensor, second: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Maps of two frames and sentences → c, log-odds of done."""
+        return self.compare(self.frames(first), self.frames(second), words)

@@ -1,0 +1,91 @@
+"""Settings of the progress critic: the frozen dataclass whose fields are flags of ``robolearn reward train``.
+
+No import of torch. A docstring below a field is its help.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from robolearn.core import BadInput
+
+OTHER_TASKS = (
+    "open the drawer",
+    "close the drawer",
+    "push the button",
+    "insert the peg into the hole",
+    "pour water into the cup",
+    "fold the cloth",
+    "turn the knob to the left",
+    "stack the red block on the blue one",
+    "sweep the crumbs into the dustpan",
+    "wipe the table",
+    "hang the mug on the hook",
+    "close the lid of the box",
+)
+"""Sentences of tasks that a set of one task does not show: with them its progress is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticConfig:
+    """Settings of the progress critic and of its training."""
+
+    steps: int = 1500
+    """Gradient steps."""
+    steps_per_iteration: int = 50
+    """Gradient steps between two rows of the metrics."""
+    batch: int = 128
+    """Pairs of frames in a gradient step, of each sort in its share."""
+    lr: float = 1e-3
+    """Learning rate, brought down to a tenth by a cosine."""
+    weight_decay: float = 1e-2
+    """AdamW's."""
+    members: int = 3
+    """Networks that learn side by side; the worst of them is read."""
+    width: int = 128
+    """Units of a layer."""
+    channels: int = 24
+    """Channels that are made of the encoder's map."""
+    dropout: float = 0.3
+    """Share of a picture's features that is left out in training."""
+    picture: int = 112
+    """Edge [px] that pictures are brought to before the encoder; a multiple of 16."""
+    views: int = 3
+    """Times that each frame is encoded: as it is, and shifted and in other colours."""
+    cap: float = 0.4
+    """Most progress of an episode that failed."""
+    reversed_share: float = 0.15
+    """Share of a batch that is played backwards: what was gained is lost."""
+    still_share: float = 0.05
+    """Share of a batch whose two frames show the same."""
+    wrong_share: float = 0.15
+    """Share of a batch with the words of another task: no progress."""
+    failure_share: float = 0.3
+    """Share of a batch from episodes that failed; 0 learns from successes alone."""
+    done_weight: float = 0.5
+    """Weight of the loss of the question whether the task is done, beside that of the progress."""
+    seed: int = 0
+    """Of weights and draws."""
+    threads: int = 1
+    """Threads of torch; results are reproducible for one number of threads."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "steps_per_iteration", "batch", "members", "width", "channels", "views", "threads"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
+        if self.picture < 32 or self.picture % 16:
+            raise BadInput("--picture", got=self.picture, expected="a multiple of 16, at least 32")
+        if not (self.lr > 0 and self.weight_decay >= 0 and self.done_weight >= 0):
+            got = (self.lr, self.weight_decay, self.done_weight)
+            raise BadInput("--lr, --weight-decay, --done-weight", got=got, expected="a positive number, and two from 0")
+        for name in ("dropout", "cap", "reversed_share", "still_share", "wrong_share", "failure_share"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                got = getattr(self, name)
+                raise BadInput(f"--{name.replace('_', '-')}", got=got, expected="a share from 0 to less than 1")
+        if self.reversed_share + self.still_share + self.wrong_share + self.failure_share > 0.9:
+            raise BadInput("shares of a batch", got="more than 0.9", expected="a tenth of forward pairs at least")
+
+    @property
+    def iterations(self) -> int:
+        """Number of iterations that make up `steps`; the last one may be shorter."""
+        return -(-self.steps // self.steps_per_iteration)

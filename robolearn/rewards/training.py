@@ -1,0 +1,242 @@
+"""Training of the progress critic: a trainer for the one loop of `robolearn.runs.loop`, exactly resumable.
+
+Pictures are encoded once, before the first step, in several views; what is trained are the members' heads. All
+randomness is a function of (seed, member, step): a resumed run repeats an uninterrupted one bit for bit on the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from robolearn.core import BadInput, NonFinite
+from robolearn.core.specs import is_image
+from robolearn.data import Dataset
+from robolearn.rewards.critic import ProgressCritic, save_critic
+from robolearn.rewards.pairs import Pairs, PairSampler
+from robolearn.rewards.settings import OTHER_TASKS, CriticConfig
+from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
+from robolearn.runs.threads import torch_threads
+
+Embed = Callable[[Sequence[str]], Any]
+"""n sentences → (n, 384)."""
+
+
+def critic_loss(
+    net: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+    first: Tensor,
+    second: Tensor,
+    words: Tensor,
+    pairs: Pairs,
+    done_weight: float,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of a batch of pairs; see `robolearn.rewards.pairs`.
+
+    L = mean e² + w · mean over asked frames of balanced BCE(done)      e = c − c*, or max(c − c*, 0) at a bound
+    """
+    c, odds = net(first, second, words)
+    target, bound = (torch.from_numpy(v).to(c.device) for v in (pairs.target, pairs.bound))
+    error = torch.where(bound, (c - target).clamp_min(0.0), c - target)
+    progress = error.square().mean()
+    done = torch.from_numpy(pairs.done).to(c.device)
+    asked = torch.isfinite(done)
+    label = done[asked]
+    # Ends of episodes are few: both answers weigh the same together.
+    ones = label.sum().clamp_min(1.0)
+    weight = torch.where(label > 0.5, 0.5 / ones, 0.5 / (len(label) - label.sum()).clamp_min(1.0))
+    called = (F.binary_cross_entropy_with_logits(odds[asked], label, reduction="none") * weight).sum()
+    return progress + done_weight * called, {"progress_loss": progress.detach(), "done_loss": called.detach()}
+
+
+class CriticTrainer:
+    """See the module.
+
+    Args:
+      datasets: of one arm and the same cameras, with successes and failures.
+      cameras: picture features to look at; by default all that every set has.
+      embed: sentences → vectors; by default the sentence encoder of the extra ``words``.
+      pretrained: put the weights of ImageNet into the encoder (extra ``vision``).
+      progress: called with the number of encoded frames and of all.
+
+    Raises:
+      BadInput: no picture, no success, no failure, or an extra that is not installed.
+    """
+
+    def __init__(
+        self,
+        config: CriticConfig,
+        datasets: Sequence[Dataset],
+        *,
+        cameras: Sequence[str] = (),
+        embed: Embed | None = None,
+        pretrained: bool = True,
+        device: str = "cpu",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.config, self.device = config, torch.device(device)
+        pictures = common_cameras(datasets, cameras)
+        tasks = list(dict.fromkeys(task for dataset in datasets for task in dataset.tasks))
+        if any(not task.strip() for task in tasks):
+            raise BadInput("--data", got="a task without words", expected="a sentence for each task",
+                           hint="robolearn dataset edit rename-task gives it one")  # fmt: skip
+        sentences = [*tasks, *(other for other in OTHER_TASKS if other not in tasks)]
+        if embed is None:
+            from policies.networks.words import SentenceEncoder
+
+            embed = SentenceEncoder()
+        vectors = torch.as_tensor(np.asarray(embed(sentences)), dtype=torch.float32)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.critic = ProgressCritic(config, pictures, sentences, vectors)
+        if pretrained:
+            self.critic.encoder.load_pretrained()
+        self.critic.to(self.device)
+        self._sampler = _sampler(config, datasets, tasks, len(sentences))
+        self._maps = self._encoded(datasets, list(pictures), progress)
+        kept = torch.from_numpy(np.resize(self._sampler.solved_starts, len(self.critic.starts)))
+        self.critic.starts.copy_(self._maps[0, kept])
+        trained = [p for p in self.critic.members.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)
+        self.done = 0
+
+    @property
+    def iterations(self) -> int:
+        """See `robolearn.runs.loop.Trainer`."""
+        return self.config.iterations
+
+    def iterate(self, i: int) -> dict[str, float]:
+        """Iteration `i`: `steps_per_iteration` gradient steps of every member. Returns means over them.
+
+        Raises:
+          NonFinite: the loss is NaN or infinite.
+        """
+        config = self.config
+        first = i * config.steps_per_iteration
+        count = min(config.steps_per_iteration, config.steps - first)
+        sums: dict[str, float] = {}
+        self.critic.train()
+        with torch_threads(config.threads), torch.random.fork_rng(devices=[]):
+            for step in range(first, first + count):
+                # lr = lr_0 (0.1 + 0.9 (1 + cos π s) / 2)
+                share = 0.1 + 0.45 * (1 + math.cos(math.pi * step / config.steps))
+                for group in self.optimizer.param_groups:
+                    group["lr"] = config.lr * share
+                for key, value in self._step(step).items():
+                    sums[key] = sums.get(key, 0.0) + float(value)
+        metrics = {key: value / count for key, value in sums.items()}
+        if not math.isfinite(metrics["loss"]):
+            raise NonFinite(f"critic: the loss became {metrics['loss']} in iteration {i}")
+        self.done = i + 1
+        return metrics | {"gradient_steps": float(first + count)}
+
+    def _step(self, step: int) -> dict[str, Tensor]:
+        self.optimizer.zero_grad(set_to_none=True)
+        total, seen = torch.zeros((), device=self.device), {}
+        for m, member in enumerate(self.critic.members):
+            # Of its own draws: members that learned from the same pairs would err together.
+            rng = np.random.default_rng([self.config.seed, m, step])
+            torch.manual_seed(int(rng.integers(2**62)))  # of dropout
+            pairs = self._sampler.draw(rng)
+            view = torch.from_numpy(rng.integers(self.config.views, size=len(pairs.first)))
+            maps = [self._maps[view, torch.from_numpy(rows)].to(self.device) for rows in (pairs.first, pairs.second)]
+            words = self.critic.vectors[torch.from_numpy(pairs.words).to(self.device)]
+            loss, parts = critic_loss(member, *maps, words, pairs, self.config.done_weight)
+            total = total + loss
+            for key, value in (parts | {"loss": loss.detach()}).items():
+                seen[key] = seen.get(key, 0.0) + value / self.config.members
+        total.backward()
+        torch.nn.utils.clip_grad_norm_(self.critic.members.parameters(), 1.0 * math.sqrt(self.config.members))
+        self.optimizer.step()
+        return seen
+
+    def _encoded(
+        self, datasets: Sequence[Dataset], cameras: list[str], progress: Callable[[int, int], None] | None
+    ) -> Tensor:
+        """(views, N, C, 112, m, m) float16 of all frames of all sets."""
+        count = self.config.views * sum(dataset.frames for dataset in datasets)
+        views, seen = [], 0
+        with torch_threads(self.config.threads):
+            for view in range(self.config.views):
+                generator = torch.Generator(self.device).manual_seed(self.config.seed * 1_000_003 + view)
+                parts = []
+                for dataset in datasets:
+                    for e in range(dataset.episodes):
+                        observation = dataset.episode(e).observation
+                        frames = [np.asarray(observation[camera]) for camera in cameras]
+                        parts.append(self.critic.encoder.encode(frames, generator if view else None))
+                        seen += len(frames[0])
+                        if progress is not None:
+                            progress(seen, count)
+                views.append(torch.cat(parts))
+        return torch.stack(views)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that the next iterations depend on."""
+        tensors = {f"critic.{key}": value for key, value in self.critic.members.state_dict().items()}
+        optimizer, meta = pack_optimizer(self.optimizer)
+        tensors |= {f"optimizer.{key}": value for key, value in optimizer.items()}
+        return {key: value.detach().clone() for key, value in tensors.items()}, {"done": self.done, "optimizer": meta}
+
+    def load_state(self, tensors: dict[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Go on as if what `state` returned had just been reached."""
+
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {k.removeprefix(prefix): v.clone() for k, v in tensors.items() if k.startswith(prefix)}
+
+        self.critic.members.load_state_dict(part("critic."))
+        unpack_optimizer(self.optimizer, part("optimizer."), meta["optimizer"])
+        self.done = int(meta["done"])
+
+    def export(self, path: Path) -> None:
+        """Write the critic as a checkpoint folder."""
+        save_critic(self.critic, path)
+
+
+def common_cameras(datasets: Sequence[Dataset], wanted: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
+    """Picture feature → (H, W) [px]: the `wanted` ones, or all that every set has, of one size everywhere.
+
+    Raises:
+      BadInput: a set without one of them, with another size, or none at all.
+    """
+    if not datasets:
+        raise BadInput("--data", got="nothing", expected="a data set, or several")
+    found: dict[str, tuple[int, int]] = {}
+    have = [
+        {key: spec for key, spec in dataset.interface.observation.items() if is_image(spec)} for dataset in datasets
+    ]
+    names = list(wanted) or [key for key in have[0] if all(key in cameras for cameras in have)]
+    for name in names:
+        key = name if name.startswith("images.") else f"images.{name}"
+        for dataset, cameras in zip(datasets, have, strict=True):
+            if key not in cameras:
+                raise BadInput(
+                    f"data set {dataset.path}: {key}", got="no such camera", expected="it", available=cameras
+                )
+            height, width = (int(edge) for edge in cameras[key].shape[:2])
+            if found.setdefault(key, (height, width)) != (height, width):
+                got = f"{height} x {width} px"
+                raise BadInput(f"data set {dataset.path}: {key}", got=got, expected="the size of the other sets")
+    if not found:
+        hint = "robolearn collect --cameras front wrist records some"
+        raise BadInput(f"data set {datasets[0].path}", got="no camera", expected="pictures to look at", hint=hint)
+    return found
+
+
+def _sampler(config: CriticConfig, datasets: Sequence[Dataset], tasks: list[str], sentences: int) -> PairSampler:
+    lengths = np.concatenate([dataset.lengths for dataset in datasets])
+    words = [tasks.index(dataset.episode(e).task) for dataset in datasets for e in range(dataset.episodes)]
+    return PairSampler(
+        config,
+        np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64),
+        lengths,
+        np.concatenate([dataset.success for dataset in datasets]),
+        np.array(words, np.int64),
+        sentences,
+    )

@@ -1,0 +1,137 @@
+"""Rewards of a rollout by a reward model, in the place of the world's: after it was collected, before the update.
+
+    r_t = [done first at t] + γ Φ(o_{t+1}) − Φ(o_t)        Φ: the model's progress, of decisions; 0 after an end
+
+The world's own reward and its success are not looked at; that it ends a solved episode is. An episode that goes on from
+one rollout to the next is scored against its first frame, which is kept; what its steps were between is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from robolearn.core import BadInput, Env, RewardModel, Window
+from robolearn.rewards.scoring import CONFIDENT, scores_of
+from robolearn.rl.buffer import RolloutBatch, Scale
+from robolearn.runs.checkpoint import prefixed, unprefixed
+
+
+class ModelReward:
+    """See the module.
+
+    Args:
+      model: scores windows whose steps are decisions: the observation after each, without the actions.
+      env: the worlds.
+      gamma: discount of a decision.
+      features: of the observations that the rollouts keep.
+
+    Raises:
+      BadInput: the model needs a camera that the rollouts do not keep, or the worlds always move together.
+    """
+
+    def __init__(self, model: RewardModel, env: Env, gamma: float, features: Iterable[str]) -> None:
+        kept = tuple(features)
+        lacking = [camera for camera in getattr(model, "cameras", ()) if camera not in kept]
+        if lacking:
+            got = f"a policy that does not see {lacking[0]}"
+            raise BadInput("--reward-model", got=got, expected="the cameras that the model looks at", available=kept)
+        if env.steps_together:
+            raise BadInput("--reward-model", got=f"{env.task}, whose worlds move together", expected="another task")
+        self.model, self.gamma = model, gamma
+        self._prompt, self._actions = env.prompt, env.interface.action.shape
+        self._first: dict[str, Tensor] = {}  # feature → (N, …), the first frame of each running episode
+        self._running, self._called = (torch.zeros(env.num_envs, dtype=torch.bool) for _ in range(2))
+        self._potential = torch.zeros(env.num_envs)
+
+    def begin(self) -> None:
+        """All worlds begin new episodes."""
+        self._running.zero_()
+
+    def fill(self, batch: RolloutBatch, scale: Scale) -> tuple[RolloutBatch, dict[str, float]]:
+        """`batch` with the model's rewards, scaled, and metrics: ``called_done``, the share of its ended episodes that
+        the model called done, and ``progress``, the mean at their ends.
+
+        Args:
+          scale: as the algorithm's; the rewards of the batch are not scaled yet.
+        """
+        pieces = self._pieces(batch)
+        fresh = [self._begins(batch, world, rows) for world, rows in pieces]
+        windows = [window for window, _ in fresh]
+        scores = scores_of(self.model, windows, [self._prompt] * len(windows))
+        reward = torch.zeros(len(batch))
+        ended, terminated = batch.ended.cpu(), batch.terminated.cpu()
+        calls, ends = 0, []
+        for (world, rows), score, (_, begins) in zip(pieces, scores, fresh, strict=True):
+            if begins:
+                self._called[world], self._potential[world] = False, 0.0
+            progress = torch.from_numpy(np.array(score.progress))
+            sure = torch.from_numpy(score.done & (score.confidence >= CONFIDENT))
+            before = torch.cat([self._potential[world : world + 1], progress[:-1]])
+            after = torch.where(terminated[rows], torch.zeros_like(progress), progress)
+            reward[rows] = self.gamma * after - before
+            if bool(sure.any()) and not bool(self._called[world]):
+                reward[rows[int(sure.int().argmax())]] += 1.0
+                self._called[world] = True
+            self._potential[world] = progress[-1]
+            if bool(ended[rows[-1]]):
+                calls += int(self._called[world])
+                ends.append(float(progress[-1]))
+        metrics = {"called_done": calls / len(ends), "progress": float(np.mean(ends))} if ends else {}
+        return replace(batch, reward=_scaled(batch, reward, scale)), metrics
+
+    def _pieces(self, batch: RolloutBatch) -> list[tuple[int, Tensor]]:
+        """The rows of each episode, or part of one, world by world, and in it in order."""
+        grid, ended = batch.grid.cpu(), batch.ended.cpu()
+        found = []
+        for world in range(grid.shape[1]):
+            rows = grid[:, world][grid[:, world] >= 0]
+            cuts = (torch.nonzero(ended[rows])[:, 0] + 1).tolist()
+            for start, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
+                if end > start:
+                    found.append((world, rows[start:end]))
+        return found
+
+    def _begins(self, batch: RolloutBatch, world: int, rows: Tensor) -> tuple[Window, bool]:
+        """The first frame of the episode and the frames after each of its decisions `rows`; and whether it begins with
+        them."""
+        at = rows.to(batch.reward.device)
+        begins = not bool(self._running[world])
+        if begins:
+            for key, value in batch.observation.items():
+                if key not in self._first:
+                    self._first[key] = torch.zeros((len(self._running), *value.shape[1:]), dtype=value.dtype)
+                self._first[key][world] = value[at[0]].cpu()
+        self._running[world] = not bool(batch.ended[at[-1]])
+        seen = {
+            key: torch.cat([self._first[key][world][None], value[at].cpu()]).numpy()
+            for key, value in batch.next_observation.items()
+        }
+        return Window(seen, np.zeros((len(rows), *self._actions), np.float32)), begins
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that the rewards of the next rollout depend on."""
+        flags = {"running": self._running.clone(), "called": self._called.clone(), "potential": self._potential.clone()}
+        return flags | prefixed("first", {key: value.clone() for key, value in self._first.items()})
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `state`."""
+        self._running, self._called = tensors["running"].clone(), tensors["called"].clone()
+        self._potential = tensors["potential"].clone()
+        self._first = {key: value.clone() for key, value in unprefixed("first", tensors).items()}
+
+
+def _scaled(batch: RolloutBatch, reward: Tensor, scale: Scale) -> Tensor:
+    """(B,) rewards by the algorithm's scale, decision by decision as they were made."""
+    grid, ended = batch.grid.cpu(), batch.ended.cpu().numpy()
+    out = torch.zeros(len(batch))
+    for rows in grid:
+        present = (rows >= 0).numpy()
+        values = np.where(present, reward[rows].numpy(), 0.0).astype(np.float32)
+        scaled = scale(values, present & ended[rows.numpy()], present)
+        out[rows[rows >= 0]] = torch.from_numpy(np.asarray(scaled, np.float32)[present])
+    return out.to(batch.reward.device)

@@ -1,0 +1,92 @@
+"""Figures of a reward model: by hand, on one that is right, and on three that look good by one figure."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robolearn.core import BadInput
+from robolearn.eval.critic_page import render_critic, scored_frames
+from robolearn.eval.critics import bootstrap_of, evaluate_critic
+from robolearn.io.json_files import plain
+from robolearn.rewards.metrics import calibration_error, judge, tau, voc
+
+sys.path.insert(0, str(Path(__file__).parent))
+from controls import OTHER, AlwaysOne, Clock, Control, FirstFrame, Truth, episode, film
+
+EPISODES = [episode(True, i) for i in range(8)] + [episode(False, 50 + i, "frozen") for i in range(8)]
+
+
+def evaluated(model: Control):
+    return evaluate_critic(judge(model, EPISODES, OTHER))
+
+
+def test_figures_by_hand() -> None:
+    assert voc([0.1, 0.2, 0.5, 0.9]) == pytest.approx(1.0) and voc([3, 2, 1]) == pytest.approx(-1.0)
+    assert voc([0.5, 0.5, 0.5]) == 0.0 and voc([0.1]) == 0.0
+    assert voc([1, 3, 2, 4]) == pytest.approx(0.8)
+    assert tau([0.9, 0.5], [0.5, 0.1]) == pytest.approx((1 + 1 + 0 + 1) / 4)
+    assert np.isnan(tau([], [0.1]))
+    # Bin 9: mean .95, all true; bin 0: mean .05, a half true.
+    assert calibration_error([0.95, 0.95, 0.05, 0.05], [1, 1, 1, 0]) == pytest.approx(0.5 * 0.05 + 0.5 * 0.45)
+
+
+def test_an_interval_of_any_figure_holds_its_value() -> None:
+    rng = np.random.default_rng(0)
+    found = bootstrap_of([rng.normal(1, 1, 40), rng.normal(0, 1, 40)], tau)
+    assert found.low < found.mean < found.high and found.high - found.low < 0.6 and found.count == 80
+
+
+def test_one_that_sees_is_trusted() -> None:
+    found = evaluated(Truth())
+    result = found.to_json()
+    assert result["trusted"] and not result["faults"]
+    assert result["voc"]["mean"] > 0.99 and result["voc_reversed"]["mean"] < -0.99
+    assert result["tau"]["mean"] == 1.0 and result["success_failure_gap"]["mean"] > 0.5
+    assert result["false_positive_rate"]["rate"] == 0.0 and result["done"]["recall"]["rate"] == 1.0
+    assert result["wrong_task_ratio"]["mean"] == 0.0 and result["latency_ms"]["p50"] > 0
+    assert set(result["by_failure"]) == {"frozen"}
+    json.dumps(plain(result), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "reasons"),
+    [
+        (AlwaysOne, ["does not rise", "tell successes from failures", "praises failures", "calls failures done"]),
+        (Clock, ["runs backwards", "tell successes from failures", "praises failures", "calls failures done", "words"]),
+        (FirstFrame, ["does not rise", "tell successes from failures", "does not see that a task is done"]),
+    ],
+)
+def test_what_looks_good_by_one_figure_is_caught(model: type[Control], reasons: list[str]) -> None:
+    found = evaluated(model())
+    assert not found.to_json()["trusted"]
+    for reason in reasons:
+        assert any(reason in fault for fault in found.faults), (reason, found.faults)
+    if model is Clock:
+        assert found.voc.mean > 0.99, "which is why VOC alone proves nothing"
+
+
+def test_successes_alone_prove_nothing() -> None:
+    with pytest.raises(BadInput, match="no failure"):
+        evaluate_critic(judge(Truth(), EPISODES[:8], OTHER))
+
+
+def test_the_page_shows_figures_curves_and_film_strips(tmp_path: Path) -> None:
+    html = render_critic(
+        evaluated(Clock()), title="Reward model <clock>", subtitle="16 episodes", commands=["robolearn reward"],
+        pictures=lambda j: EPISODES[j.index].observation["images.front"],
+    )  # fmt: skip
+    assert "No reward to learn from" in html and "&lt;clock&gt;" in html and "runs backwards" in html
+    assert html.count("<svg") == 3 + 4 and "A reward to learn from" not in html
+    assert "A reward to learn from" in render_critic(evaluated(Truth()), title="t", subtitle="s", pictures=None)
+
+
+def test_a_film_grows_its_curve() -> None:
+    pictures = film(np.linspace(0, 1, 5))
+    frames = list(scored_frames(pictures, np.linspace(0, 1, 5).astype(np.float32), np.arange(5) == 4))
+    assert len({frame.shape for frame in frames}) == 1 and frames[0].shape[0] > frames[0].shape[1] > 200
+    assert (frames[0][252:] != frames[3][252:]).any()

@@ -1,0 +1,100 @@
+"""The objective of the progress critic: labels worked out by hand, and shares of what is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from robolearn.core import BadInput
+from robolearn.rewards.pairs import PairSampler, done_label, most_of_a_failure, progress_between
+from robolearn.rewards.settings import CriticConfig
+from robolearn.rewards.shaping import shaped_rewards
+from robolearn.rewards.training import critic_loss
+
+CONFIG = CriticConfig(batch=200, reversed_share=0.2, still_share=0.1, wrong_share=0.1, failure_share=0.3)
+
+
+def sampler(config: CriticConfig = CONFIG) -> PairSampler:
+    """Two successes of 11 and 21 frames, a failure of 30; one task among four sentences."""
+    return PairSampler(
+        config, np.array([0, 11, 32]), np.array([11, 21, 30]), np.array([True, True, False]), np.zeros(3, np.int64), 4
+    )
+
+
+def test_progress_is_the_share_of_what_was_left() -> None:
+    i, t, n = (np.array(v) for v in ([0, 5, 0, 10, 4], [10, 10, 3, 5, 4], [11] * 5))
+    assert progress_between(i, t, n).tolist() == pytest.approx([1.0, 1.0, 0.3, -1.0, 0.0])
+    assert progress_between(np.array([2]), np.array([6]), np.array([11]))[0] == pytest.approx(4 / 8)
+    assert progress_between(np.array([6]), np.array([2]), np.array([11]))[0] == pytest.approx(-4 / 8)
+
+
+def test_done_is_asked_at_the_end_and_well_before() -> None:
+    label = done_label(np.arange(20), np.full(20, 20))
+    assert label[:16].tolist() == [0.0] * 16 and label[19] == 1.0 and np.isnan(label[16:19]).all()
+    assert done_label(np.array([6]), np.array([7])).tolist() == [1.0], "short ones have a last frame, too"
+
+
+def test_a_failure_stays_below_the_cap_and_the_pace_of_successes() -> None:
+    assert most_of_a_failure(np.array([0, 4, 8, 20]), 17.0, 0.4).tolist() == pytest.approx([0.0, 0.25, 0.4, 0.4])
+
+
+def test_a_batch_has_each_sort_in_its_share() -> None:
+    pairs = sampler().draw(np.random.default_rng(0))
+    failed = pairs.second >= 32
+    assert len(pairs.first) == 200 and pairs.bound.sum() == 60 and (pairs.bound <= failed).all()
+    begun = pairs.first[pairs.bound]
+    assert np.isin(begun, [0, 11, 32]).all() and (pairs.done[pairs.bound] == 0.0).all()
+    assert 0.1 < np.isin(begun, [0, 11]).mean() < 0.5, "from the starts of successes"
+    assert (pairs.target < 0).sum() == 40, "reversed clips"
+    assert ((pairs.first == pairs.second) & np.isnan(pairs.done) & ~pairs.bound).sum() >= 15, "stills"
+    wrong = pairs.words != 0
+    assert wrong.sum() == 20 and (pairs.target[wrong] == 0).all() and (pairs.done[wrong] == 0).all()
+    forwards = ~failed & ~wrong & (pairs.target > 0)
+    assert forwards.sum() == 60
+    assert 0.3 < np.isin(pairs.first[forwards], [0, 11]).mean() < 0.9, "scoring compares with the first frame"
+    assert (pairs.done[forwards] == 1).any()
+
+
+def test_without_failures_there_is_no_critic_unless_it_is_asked_for() -> None:
+    arrays = (np.array([0]), np.array([11]), np.array([True]), np.zeros(1, np.int64), 2)
+    with pytest.raises(BadInput, match="praises failures"):
+        PairSampler(CONFIG, *arrays)
+    pairs = PairSampler(replace(CONFIG, failure_share=0.0), *arrays).draw(np.random.default_rng(0))
+    assert not pairs.bound.any()
+    with pytest.raises(BadInput, match="no success"):
+        PairSampler(CONFIG, np.array([0]), np.array([11]), np.array([False]), np.zeros(1, np.int64), 2)
+
+
+def test_the_loss_of_a_failure_is_only_what_is_above_its_bound() -> None:
+    pairs = sampler().draw(np.random.default_rng(1))
+    target, bound = torch.from_numpy(pairs.target), torch.from_numpy(pairs.bound)
+    nothing = torch.zeros(len(target), 1)
+
+    def loss(c: torch.Tensor) -> float:
+        odds = torch.where(torch.from_numpy(pairs.done) > 0.5, 50.0, -50.0)
+        return float(critic_loss(lambda *_: (c, odds), nothing, nothing, nothing, pairs, 0.5)[0])
+
+    assert loss(target) == pytest.approx(0.0, abs=1e-6)
+    assert loss(torch.where(bound, target - 0.3, target)) == pytest.approx(0.0, abs=1e-6), "less is right as well"
+    above = torch.where(bound, target + 0.3, target)
+    assert loss(above) == pytest.approx(0.09 * 60 / 200, rel=1e-4)
+    assert loss(-target) > 0.1, "the sign counts"
+
+
+def test_potentials_telescope() -> None:
+    """Σ γ^t r_t = [done] γ^(T−1) − Φ_start, whatever the progress was on the way; differences alone do not."""
+    rng, gamma = np.random.default_rng(0), 0.9
+    discount = gamma ** np.arange(12)
+    done = np.arange(12) == 11
+    for kind, telescopes in (("shaped", True), ("delta", False)):
+        sums = []
+        for _ in range(5):
+            progress = rng.random(12).astype(np.float32)
+            reward = shaped_rewards(progress, done, start=0.2, gamma=gamma, ended=True, kind=kind)
+            sums.append(float((discount * reward).sum()))
+        wanted = gamma**11 - 0.2
+        assert np.allclose(sums, wanted, atol=1e-5) is telescopes, (kind, sums)
+    assert shaped_rewards(np.ones(3, np.float32), np.array([False, True, True]), kind="none").tolist() == [0, 1, 0]
