@@ -1,4 +1,4 @@
-"""How good a reward model is: numbers of each judged episode, and pure functions of them.
+"""Quality of a reward model: numbers of each judged episode, and pure functions of them.
 
     VOC  Spearman's ρ of progress and time within a success: says that it rises, not that it can tell what failed
     τ    Kendall's over pairs of one success and one failure, by their last progress: (won − lost) / pairs

@@ -97,7 +97,7 @@ class ProgressNet(nn.Module):
         return self.see(self.dropout(F.silu(torch.cat(parts, 1).flatten(1))))
 
     def compare(self, first: Tensor, second: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """What `frames` made of two frames (B, width), and sentences (B, 384) → c (B,), log-odds of done (B,)."""
+        """Outputs of `frames` for two frames (B, width), and sentences (B, 384) → c (B,), log-odds of done (B,)."""
         change, said = second - first, self.read(words)
         c = torch.tanh(self.progress(torch.cat([first, second, change, said], 1)))[:, 0]
         return c, self.done(torch.cat([second, change, said], 1))[:, 0]
