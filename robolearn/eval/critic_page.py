@@ -133,7 +133,7 @@ def draw_last(judged: Sequence[JudgedEpisode]) -> Figure:
     """The last progress of all episodes, by outcome."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas("Progress at the end", "progress after the last step", "episodes", lines=2)
-        bins = np.linspace(0.0, 1.0, 21)
+        bins = np.linspace(0.0, 1.0, 21).tolist()
         for group, colour, name in zip(split(judged), ("--c3", "--c5"), ("successes", "failures"), strict=True):
             axes.hist([j.last for j in group], bins=bins, color=COLOURS[colour], alpha=0.6, label=name)
         axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 0.98), ncols=2, frameon=False, fontsize=8.5)

@@ -52,6 +52,8 @@ class ProgressCritic(nn.Module):
     """
 
     sees_images, needs_prompt, is_privileged = True, True, False
+    vectors: Tensor
+    starts: Tensor
 
     def __init__(
         self,
@@ -116,6 +118,7 @@ class ProgressCritic(nn.Module):
         """Progress and probability of done (T,) of frames whose maps are (T, C, 112, m, m), from the frame `first`."""
         progress, done = [], []
         for member in self.members:
+            assert isinstance(member, ProgressNet)
             seen = torch.cat([member.frames(part.to(words.device)) for part in maps.split(256)])
             said = words.expand(len(seen), -1)
             c, odds = member.compare(seen[first : first + 1].expand_as(seen), seen, said)

@@ -145,9 +145,11 @@ class CriticTrainer:
             torch.manual_seed(int(rng.integers(2**62)))  # of dropout
             pairs = self._sampler.draw(rng)
             view = torch.from_numpy(rng.integers(self.config.views, size=len(pairs.first)))
-            maps = [self._maps[view, torch.from_numpy(rows)].to(self.device) for rows in (pairs.first, pairs.second)]
+            first, second = (
+                self._maps[view, torch.from_numpy(rows)].to(self.device) for rows in (pairs.first, pairs.second)
+            )
             words = self.critic.vectors[torch.from_numpy(pairs.words).to(self.device)]
-            loss, parts = critic_loss(member, *maps, words, pairs, self.config.done_weight)
+            loss, parts = critic_loss(member, first, second, words, pairs, self.config.done_weight)
             total = total + loss
             for key, value in (parts | {"loss": loss.detach()}).items():
                 seen[key] = seen.get(key, 0.0) + value / self.config.members

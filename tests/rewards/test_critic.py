@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from controls import OTHER, PICTURES, TASK, episode, write
 SMALL = CriticConfig(steps=240, steps_per_iteration=20, batch=64, width=32, channels=8, picture=48, views=2, members=3)
 
 
-def embed(sentences: list[str]) -> np.ndarray:
+def embed(sentences: Sequence[str]) -> np.ndarray:
     """Vectors of length 1 that differ; the package with the real ones is tried elsewhere."""
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(len(sentences), 384)).astype(np.float32)
@@ -106,6 +107,7 @@ def test_a_checkpoint_is_read_as_it_was_written(trained: CriticTrainer, tmp_path
     folder = save_critic(trained.critic, tmp_path / "run" / "policy")
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
     model = make_reward(str(tmp_path / "run"), PICTURES)
+    assert model is not None
     window = window_of(episode(True, 3))
     np.testing.assert_array_equal(
         model.score([window], [TASK])[0].progress, trained.critic.score([window], [TASK])[0].progress

@@ -11,7 +11,7 @@ import torch
 from robolearn.core import BadInput
 from robolearn.rewards.pairs import PairSampler, done_label, most_of_a_failure, progress_between
 from robolearn.rewards.settings import CriticConfig
-from robolearn.rewards.shaping import shaped_rewards
+from robolearn.rewards.shaping import Shaping, shaped_rewards
 from robolearn.rewards.training import critic_loss
 
 CONFIG = CriticConfig(batch=200, reversed_share=0.2, still_share=0.1, wrong_share=0.1, failure_share=0.3)
@@ -89,7 +89,8 @@ def test_potentials_telescope() -> None:
     rng, gamma = np.random.default_rng(0), 0.9
     discount = gamma ** np.arange(12)
     done = np.arange(12) == 11
-    for kind, telescopes in (("shaped", True), ("delta", False)):
+    kinds: tuple[tuple[Shaping, bool], ...] = (("shaped", True), ("delta", False))
+    for kind, telescopes in kinds:
         sums = []
         for _ in range(5):
             progress = rng.random(12).astype(np.float32)

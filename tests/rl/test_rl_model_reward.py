@@ -44,11 +44,11 @@ def batch(x: list[float], after: list[float], ends: list[int], solved: list[int]
     """Decisions of one world, or of two in turn."""
     count = len(x)
     seen, then = (torch.tensor([[value, 0.0] for value in values]) for values in (x, after))
-    flags = [torch.tensor([i in which for i in range(count)]) for which in (solved, ends)]
+    terminated, ended = (torch.tensor([i in which for i in range(count)]) for which in (solved, ends))
     grid = torch.arange(count).reshape(-1, worlds)
     rest = torch.ones(count)
     return RolloutBatch(
-        {"proprio": seen}, {"proprio": then}, rest, rest, {}, torch.full((count,), 7.0), *flags, grid,
+        {"proprio": seen}, {"proprio": then}, rest, rest, {}, torch.full((count,), 7.0), terminated, ended, grid,
         0, 0, np.zeros(0), count, 0.0, 0.0,
     )  # fmt: skip
 
