@@ -95,7 +95,7 @@ class Finetune(Command):
         torch.set_num_threads(1)
         policy = load_chunk_policy(self.policy, resolve_device(self.device))
         check_tunable(policy)
-        config, (sets, demonstrations) = self.settings, self._demonstrations(policy)
+        config, (sets, given) = self.settings, self._demonstrations(policy)
         stored = {
             "command": "finetune",
             "policy": str(self.policy),  # may move before a resumption, but not change
@@ -116,7 +116,7 @@ class Finetune(Command):
         model = self._model(policy.interface, resolve_device(self.device))
         if model is not None:
             stored["reward_model"] = model_name(self.reward_model, model)
-            demonstrations["model"] = model
+            given["model"] = model
         shaping = config.step_discount(policy.execute_steps)
         stored |= self.world.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
         world = replace(self.world.matching(policy.interface), shaping_gamma=shaping)
@@ -124,7 +124,7 @@ class Finetune(Command):
         shown = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
         with closing(shown) as env, closing(evaluator):
             note = noting(env)
-            runner = config.runner(policy, env, self.env_steps, self.seed, str(self.policy), **demonstrations)
+            runner = config.runner(policy, env, self.env_steps, self.seed, str(self.policy), **given)
             every = runner.iterations_between_states(self.checkpoint_every)
             if env.snapshot() is None:  # to save ends episodes there, so it belongs to what the run is
                 stored["checkpoint_every"] = every
@@ -168,9 +168,6 @@ class Finetune(Command):
 
         if not self.reward_model:
             return None
-        if not isinstance(self.settings, OnPolicyConfig):
-            got = f"{self.reward_model} beside an algorithm that learns from stored experience"
-            raise BadInput("--reward-model", got=got, available=algorithms(OnPolicyConfig))
         if reward_config(self.reward_model).recorded:
             raise BadInput("--reward-model", got=self.reward_model, expected="a critic's folder, or <module>:<Class>")
         return make_reward(self.reward_model, interface, device)

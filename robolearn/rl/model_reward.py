@@ -21,6 +21,15 @@ from robolearn.rl.buffer import RolloutBatch, Scale
 from robolearn.runs.checkpoint import prefixed, unprefixed
 
 
+def check_cameras(model: RewardModel, features: Iterable[str]) -> None:
+    """Raise `BadInput` unless `model`'s cameras are among the `features` that are kept of observations."""
+    kept = tuple(features)
+    lacking = [camera for camera in getattr(model, "cameras", ()) if camera not in kept]
+    if lacking:
+        got = f"a policy that does not see {lacking[0]}"
+        raise BadInput("--reward-model", got=got, expected="the cameras that the model looks at", available=kept)
+
+
 class ModelReward:
     """See the module.
 
@@ -35,11 +44,7 @@ class ModelReward:
     """
 
     def __init__(self, model: RewardModel, env: Env, gamma: float, features: Iterable[str]) -> None:
-        kept = tuple(features)
-        lacking = [camera for camera in getattr(model, "cameras", ()) if camera not in kept]
-        if lacking:
-            got = f"a policy that does not see {lacking[0]}"
-            raise BadInput("--reward-model", got=got, expected="the cameras that the model looks at", available=kept)
+        check_cameras(model, features)
         if env.steps_together:
             raise BadInput("--reward-model", got=f"{env.task}, whose worlds move together", expected="another task")
         self.model, self.gamma = model, gamma

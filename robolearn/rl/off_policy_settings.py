@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from policies.policy import ChunkPolicy
-    from robolearn.core import Env
+    from robolearn.core import Env, RewardModel
     from robolearn.data.replay import PlayedEpisode
 
 NEVER = 10**9  # updates
@@ -231,10 +231,11 @@ class ReplayConfig:
         seed: int,
         name: str,
         demonstrations: Iterable[PlayedEpisode] = (),
+        model: RewardModel | None = None,
     ) -> Any:
         """A trainer that fine-tunes `policy` in `env`; see `robolearn.rl.replay_runner.ReplayRunner`."""
         made = resolve_name("robolearn.rl.replay_runner:ReplayRunner")
-        return made(policy, env, self.algorithm, env_steps, seed, demonstrations, name=name)
+        return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name)
 
     def check_budget(self, max_episode_steps: int, execute: int, env_steps: int) -> None:
         """Raise `BadInput` unless `env_steps` pay for an iteration."""

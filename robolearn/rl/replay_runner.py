@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,12 @@ from torch import Tensor
 
 from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
-from robolearn.core import BadInput, Env, Observation, bind_policy
+from robolearn.core import BadInput, Env, Observation, RewardModel, bind_policy
 from robolearn.data.replay import PlayedEpisode
+from robolearn.rewards.scoring import scored
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.experience import Experience
+from robolearn.rl.model_reward import check_cameras
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.rl.settings import UNKNOWN_EPISODE
 from robolearn.rollout import Agent, Decision, Decisions, Engine, Turn
@@ -50,7 +52,7 @@ class ReplayRunner:
       env_steps: budget of control steps.
       seed: of starts, noise and everything else.
       demonstrations: that are in the replay from the beginning.
-      score: see `Experience`.
+      model: whose rewards, success and ends are learned from, in the place of the world's and the demonstrations'.
       name: of the policy, for messages.
 
     Raises:
@@ -65,7 +67,7 @@ class ReplayRunner:
         env_steps: int,
         seed: int,
         demonstrations: Iterable[PlayedEpisode] = (),
-        score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
+        model: RewardModel | None = None,
         name: str = "",
     ) -> None:
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
@@ -73,7 +75,10 @@ class ReplayRunner:
             raise BadInput("--delay-steps", got=config.acting_delay, expected="0 here: hil run learns with a delay")
         self.env, self.config, self.budget, self.seed = env, config, env_steps, seed
         self.algorithm: OffPolicy = config.build(policy, seed=seed)
-        self.experience = Experience(self.algorithm, demonstrations, score)
+        if model is not None:
+            check_cameras(model, policy.interface.observation)
+        self._model = model
+        self.experience = Experience(self.algorithm, demonstrations, self._scored)
         self.engine = Engine(env)
         self._each = check_budget(env.num_envs, self.algorithm.chunk, env_steps)
         self._agent = _Explorer(self.algorithm, env)
@@ -99,12 +104,15 @@ class ReplayRunner:
             self._restart(self.seed)
         before_s = self.engine.simulation_s, self.engine.acting_s
         closed: list[PlayedEpisode] = []
+        called = 0  # done, by the model
         sums: dict[str, Tensor] = {}
         updates, update_s = self.algorithm.updates, 0.0
         self._agent.drop()
         with torch_threads(1):
             for turn in self.engine.turns(self._agent, Decisions(ITERATION * self.algorithm.chunk)):
-                closed += [self.experience.add(episode) for episode in self._episodes.add(turn)]
+                ended = self._episodes.add(turn)
+                called += sum(self.experience.add(episode).success for episode in ended)
+                closed += ended
                 began = time.perf_counter()
                 while self.algorithm.updates < self._allowed:
                     for name, value in self.algorithm.update(self.experience.sample(self._draws)).items():
@@ -123,6 +131,7 @@ class ReplayRunner:
             "wall_simulation_s": self.engine.simulation_s - before_s[0],
             "wall_inference_s": self.engine.acting_s - before_s[1],
             "wall_update_s": update_s,
+            **({} if self._model is None or not closed else {"called_done": called / len(closed)}),
             **{name: float(value) / max(made, 1) for name, value in sums.items()},
         }
 
@@ -135,6 +144,9 @@ class ReplayRunner:
     def export(self, path: Path) -> None:
         """Write the policy to the checkpoint folder `path`."""
         save_policy(self.algorithm.policy, path)
+
+    def _scored(self, episode: PlayedEpisode) -> PlayedEpisode:
+        return episode if self._model is None else scored(episode, self._model, self.env.prompt)
 
     calibration = None  # nothing is chosen before the first iteration
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, Score, Window
 from robolearn.data.replay import PlayedEpisode
 from robolearn.rl.algorithms import OffPolicyConfig, algorithms
 from robolearn.rl.replay_runner import ReplayRunner
@@ -105,3 +105,42 @@ def test_what_cannot_begin_is_refused(make_policy: Make, point: Make) -> None:
         begin(make_policy, point, env_steps=63)
     with pytest.raises(BadInput, match="--delay-steps"):
         begin(make_policy, point, "proposals", delay_steps=2)
+
+
+class Verdict:
+    """Calls done where |x| has come below `near`."""
+
+    cameras = ()
+
+    def __init__(self, near: float) -> None:
+        self.near = near
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        assert set(prompts) == {"come to 0"}
+        found = []
+        for window in windows:
+            x = np.abs(window.observation["proprio"][1:, 0])
+            ones = np.ones(len(x), np.float32)
+            found.append(Score(ones, -x, x < self.near, ones))
+        return found
+
+
+@pytest.mark.parametrize("near", [0.0, 0.3])
+def test_a_model_s_rewards_and_ends_are_learned_from_and_the_world_s_are_not(
+    make_policy: Make, point: Make, near: float
+) -> None:
+    world = point(4, limit=6)
+    policy = make_policy(world.interface, horizon=2, execute=2, gain=20.0)
+    runner = ReplayRunner(policy, world, algorithms(OffPolicyConfig)["rlpd"](**SMALL), 2000, 0, model=Verdict(near))
+    kept: list[PlayedEpisode] = []
+    add = runner.experience.add
+    runner.experience.add = lambda episode: kept.append(scored := add(episode)) or scored  # type: ignore[method-assign]
+    rows = run(runner, 0, 6)
+    for episode in kept:
+        x = np.abs(episode.observation["proprio"][1:, 0])
+        np.testing.assert_allclose(episode.reward, -x[: len(episode)], atol=1e-6)
+        assert episode.success == episode.terminated == bool((x < near).any())
+        assert not episode.success or len(episode) == int(np.argmax(x < near)) + 1
+    assert any(row["success"] > 0 for row in rows)  # the world's own is shown
+    called = [row["called_done"] for row in rows if "called_done" in row]
+    assert max(called) == 0.0 if near == 0.0 else max(called) > 0.0
