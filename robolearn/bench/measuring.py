@@ -8,11 +8,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from robolearn.core import RobolearnError
 
 log = logging.getLogger(__name__)
+
+Name = TypeVar("Name")
 
 
 def rate(work: Callable[[], float], seconds: float) -> float:
@@ -23,12 +25,12 @@ def rate(work: Callable[[], float], seconds: float) -> float:
     return done / (time.perf_counter() - begun)
 
 
-def in_turn(measures: Mapping[str, Callable[[], float]], rounds: int, warm: int = 1) -> dict[str, list[float]]:
+def in_turn(measures: Mapping[Name, Callable[[], float]], rounds: int, warm: int = 1) -> dict[Name, list[float]]:
     """`rounds` values of each measure, after `warm` rounds that do not count.
 
     In turn, so that a machine whose speed drifts treats all alike.
     """
-    found: dict[str, list[float]] = {name: [] for name in measures}
+    found: dict[Name, list[float]] = {name: [] for name in measures}
     for turn in range(warm + rounds):
         log.info("round %d of %d", turn + 1, warm + rounds)
         for name, measure in measures.items():
