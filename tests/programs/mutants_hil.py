@@ -10,7 +10,8 @@ import sys
 from mutation import Mutant, kill_replacements
 
 HIL, WIRE = "robolearn/hil", "robolearn/hil/wire"
-EXPERIENCE = "robolearn/rl/experience.py"
+EXPERIENCE, RUNNER = "robolearn/rl/experience.py", "robolearn/rl/replay_runner.py"
+REPLAY = ("tests/rl/test_replay_runner.py",)
 LOOP_FILE, LINK_FILE, AGENT_FILE = (f"tests/hil/test_hil_{name}.py" for name in ("loop", "link", "agent"))
 AGENT, LEARNER, DOOR = (AGENT_FILE,), ("tests/hil/test_hil_learner.py",), ("tests/hil/test_hil_wire.py",)
 RECORDS = (f"{LOOP_FILE}::test_records_are_what_was_executed_and_seen",)
@@ -307,6 +308,27 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "watched-chunk-goes-on-after-help": Mutant(
         f"{HIL}/evaluation.py", "self._chunks.drop(steers)", "pass", WATCHED
+    ),
+    "worlds-end-with-what-comes-next": Mutant(
+        RUNNER, "final = {key: np.array(turn.observation[key][w]) for key in seen}", "final = seen", REPLAY
+    ),
+    "worlds-clock-is-the-task-s-end": Mutant(
+        RUNNER, "bool(turn.terminated[w]), bool(turn.solved[w])", "bool(turn.ended[w]), bool(turn.solved[w])", REPLAY
+    ),
+    "worlds-pay-before-the-warmup": Mutant(
+        RUNNER, "max(self.experience.env_steps - config.warmup, 0)", "self.experience.env_steps", REPLAY
+    ),
+    "worlds-keep-their-chunks-over-a-state": Mutant(
+        RUNNER, "        self._agent.drop()\n        with", "        with", REPLAY
+    ),
+    "worlds-forget-running-episodes": Mutant(
+        RUNNER, "            self._episodes.load_state(running)\n", "            pass\n", REPLAY
+    ),
+    "worlds-draw-anew-after-a-resumption": Mutant(
+        RUNNER, "        self._draws.set_state(tensors[\"draws\"])\n", "", REPLAY
+    ),
+    "worlds-own-reward-beside-a-model": Mutant(
+        RUNNER, "return episode if self._model is None else", "return episode if True else", REPLAY
     ),
 }  # fmt: skip
 
