@@ -102,7 +102,7 @@ def test_the_advantages_bootstrap_from_final_observations(
     """With a critic whose network answers the elapsed share: 0 only at a start, so a reset observation would show."""
     seen: list[tuple[torch.Tensor, ...]] = []
     gae = baseline.gae
-    monkeypatch.setattr(baseline, "gae", lambda *args: (seen.append(args[:5]), gae(*args))[1])
+    monkeypatch.setattr(baseline, "gae", lambda *args, **rest: (seen.append(args[:5]), gae(*args, **rest))[1])
     made = kit.runner(point(16, together=together), time_limit=time_limit)
 
     class Elapsed(torch.nn.Module):
