@@ -100,7 +100,7 @@ class RewardTrain(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class RewardEvaluate(Command):
-    """Measure a reward model on episodes whose outcome is known, and say whether it is a reward to learn from.
+    """Measure a reward model on episodes whose outcome is known, and name what rules it out as a reward to learn from.
 
     Exit code 1 where it is none. VOC alone proves nothing: a clock has 1.
     """
@@ -163,7 +163,7 @@ class RewardEvaluate(Command):
         for fault in result["faults"]:
             console.print(f"no reward: {fault}")
         if not result["faults"]:
-            console.print("a reward to learn from, by these episodes")
+            console.print("not ruled out as a reward; what it gets wrong stands above")
         if "report" in result:
             console.print(f"report: {result['report'] or result['report_error']}")
 

@@ -56,7 +56,7 @@ def render_critic(
         "critic.html",
         title=title,
         subtitle=subtitle,
-        headline="A reward to learn from, by these episodes." if not evaluation.faults else "No reward to learn from:",
+        headline=evaluation.headline,
         faults=evaluation.faults,
         figures=_figures(evaluation),
         pictures=[

@@ -61,6 +61,15 @@ class CriticEvaluation:
     latency_ms: dict[str, float]
 
     @property
+    def headline(self) -> str:
+        """The verdict in a line; the limits are the coarsest that rule a critic out, no promise that it is good."""
+        if self.faults:
+            return "No reward to learn from:"
+        false, missed = self.false_positives.rate, 1 - self.recall.rate
+        wrong = f"it calls {false:.0%} of the failures done, and misses {missed:.0%} of the successes"
+        return f"Not ruled out as a reward by these {len(self.judged)} episodes: {wrong}."
+
+    @property
     def faults(self) -> list[str]:
         """Reasons why it is no reward to learn from, a sentence each; empty where there are none."""
         found = []
