@@ -18,6 +18,7 @@ from hardware.ros2.gripper_node import ANSWER_S, ActionGoal
 from hardware.ros2.process import Background, wait_until
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
+pytestmark = pytest.mark.realtime
 
 
 class Clock:
@@ -60,19 +61,11 @@ class Rig:
         return ActionGoal(self.clients[name], Fibonacci.Goal(order=3), self.ended.append, self.clock)
 
 
-@pytest.fixture(scope="module")
-def ros() -> Iterator[Background]:
-    with Background(DOMAIN) as made:
-        yield made
-        assert not made.errors
-
-
 @pytest.fixture
-def rig(ros: Background) -> Iterator[Rig]:
-    made = Rig(ros)
-    yield made
-    for one in (*made.servers, *made.clients.values()):
-        one.destroy()
+def rig() -> Iterator[Rig]:
+    with Background(DOMAIN) as ros:  # of its own: rclpy does not take a server of a node that is spun away
+        yield Rig(ros)
+        assert not ros.errors
 
 
 @pytest.mark.parametrize(("name", "taken"), [("taken", True), ("refused", False)])
