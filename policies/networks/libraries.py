@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 from policies.networks.encoder_settings import EncoderConfig, Size, check_map
 from robolearn.core import BadInput
+from robolearn.core.errors import first_line
 from robolearn.io.json_files import parse_json
 
 INSTALL = "pip install 'robolearn[vision]'"
@@ -146,7 +147,7 @@ def build(library: str, architecture: Mapping[str, Any], what: str) -> nn.Module
     except BadInput:
         raise
     except Exception as error:  # whatever a library makes of settings that it does not like
-        raise BadInput(what, got=_first_line(error), expected=f"an architecture of {library}'s") from error
+        raise BadInput(what, got=first_line(error)[:200], expected=f"an architecture of {library}'s") from error
 
 
 def resolved(config: EncoderConfig, sizes: set[Size]) -> EncoderConfig:
@@ -203,7 +204,7 @@ def read_weights(library: str, folder: Path, backbone: nn.Module) -> None:
         if not missing:
             backbone.load_state_dict(state)
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise BadInput(what, got=_first_line(error), expected=f"weights of its {CONFIG}") from error
+        raise BadInput(what, got=first_line(error)[:200], expected=f"weights of its {CONFIG}") from error
     if missing:
         raise BadInput(what, got=f"no tensor {missing[0]!r}", expected=f"weights of its {CONFIG}")
 
@@ -320,7 +321,3 @@ def _json(what: str, file: Path) -> dict[str, Any]:
 def _flat(key: str) -> str:
     """timm's feature extractors take sequences apart: ``stages.0`` is ``stages_0`` in them."""
     return key.replace(".", "_")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -88,8 +88,7 @@ class Learner:
     @property
     def allowed(self) -> int:
         """Updates that the steps so far pay for."""
-        config = self.algorithm.config
-        return math.floor(config.utd * max(self.experience.env_steps - config.warmup, 0))
+        return self.algorithm.config.updates_paid(self.experience.env_steps)
 
     @property
     def due(self) -> bool:

@@ -75,6 +75,10 @@ class OffPolicyConfig(AlgorithmConfig):
         import_module("robolearn.rl.actors").check_tunable(base)  # which needs torch
         return self.page_class()(base, self, seed=seed)
 
+    def updates_paid(self, env_steps: int) -> int:
+        """Updates ⌊utd · (steps − warmup)⌋ that so many control steps in the replay pay for."""
+        return math.floor(self.utd * max(env_steps - self.warmup, 0))
+
     @property
     def acting_delay(self) -> int:
         """Control steps that a decision takes while it learns in a simulated world."""

@@ -31,7 +31,7 @@ from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.experience import Experience
 from robolearn.rl.model_reward import check_cameras
 from robolearn.rl.off_policy_settings import OffPolicyConfig
-from robolearn.rl.settings import UNKNOWN_EPISODE
+from robolearn.rl.runner import iterations_apart
 from robolearn.rollout import Agent, Decision, Decisions, Engine, Turn
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.threads import torch_threads
@@ -58,6 +58,8 @@ class ReplayRunner:
     Raises:
       BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
     """
+
+    calibration = None  # nothing is chosen before the first iteration
 
     def __init__(
         self,
@@ -138,8 +140,7 @@ class ReplayRunner:
     @property
     def _allowed(self) -> int:
         """Updates that the steps so far pay for."""
-        config = self.config
-        return math.floor(config.utd * max(self.experience.env_steps - config.warmup, 0)) if len(self.experience) else 0
+        return self.config.updates_paid(self.experience.env_steps) if len(self.experience) else 0
 
     def export(self, path: Path) -> None:
         """Write the policy to the checkpoint folder `path`."""
@@ -148,19 +149,11 @@ class ReplayRunner:
     def _scored(self, episode: PlayedEpisode) -> PlayedEpisode:
         return episode if self._model is None else scored(episode, self._model, self.env.prompt)
 
-    calibration = None  # nothing is chosen before the first iteration
-
     # --- exact resume ------------------------------------------------------------------------------------------
 
     def iterations_between_states(self, asked: int) -> int:
-        """Number of iterations between two calls of `state`: `asked`, or enough for two of the longest episodes where
-        worlds whose state cannot be read begin anew."""
-        longest = 2 * (self.env.max_episode_steps or UNKNOWN_EPISODE)
-        return (
-            asked
-            if self.env.snapshot() is not None
-            else max(asked, math.ceil(longest * self.env.num_envs / self._each))
-        )
+        """Number of iterations between two calls of `state`; see `robolearn.rl.runner.iterations_apart`."""
+        return iterations_apart(self.env, self._each, asked)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next iteration depends on; worlds whose state cannot be read begin anew here."""

@@ -144,10 +144,8 @@ class Runner:
         To save worlds whose state cannot be read ends their episodes. Between two times there is room for
         `EPISODES_BETWEEN` of the longest, or what happens late in an episode would never be seen.
         """
-        if self.env.snapshot() is not None or self.algorithm.reset_options() is not None:
-            return asked
-        longest = EPISODES_BETWEEN * (self.env.max_episode_steps or UNKNOWN_EPISODE)
-        return max(asked, math.ceil(longest * self.env.num_envs / self._each))
+        anew = self.algorithm.reset_options() is not None  # every rollout is: a state ends nothing
+        return asked if anew else iterations_apart(self.env, self._each, asked)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next iteration depends on.
@@ -204,6 +202,15 @@ class Runner:
 
     def _restart_seed(self) -> int:
         return self.seed * 1_000_003 + self.env_steps
+
+
+def iterations_apart(env: Env, each: int, asked: int) -> int:
+    """Iterations of `each` control steps between two saved states: `asked`, or time for `EPISODES_BETWEEN` of the
+    longest episodes where the worlds' state cannot be read and a saved one ends theirs."""
+    if env.snapshot() is not None:
+        return asked
+    longest = EPISODES_BETWEEN * (env.max_episode_steps or UNKNOWN_EPISODE)
+    return max(asked, math.ceil(longest * env.num_envs / each))
 
 
 def check_budget(config: OnPolicyConfig, max_episode_steps: int, execute: int, env_steps: int) -> None:

@@ -54,12 +54,11 @@ def _finite() -> None:
     import numpy as np
 
     import hardware.safety.checks as checks
-    import hardware.safety.checks as reach
 
     def floats(what: str, values: Any, stage: str = "finite") -> list[float]:
         return np.asarray(values, dtype=np.float64).ravel().tolist()
 
-    checks.finite = reach.finite = floats
+    checks.finite = floats
 
 
 def _deadman_released() -> None:

@@ -12,6 +12,7 @@ from mutation import Mutant, kill_replacements
 HIL, WIRE = "robolearn/hil", "robolearn/hil/wire"
 EXPERIENCE, RUNNER = "robolearn/rl/experience.py", "robolearn/rl/replay_runner.py"
 REPLAY = ("tests/rl/test_replay_runner.py",)
+PAID = "robolearn/rl/off_policy_settings.py"
 LOOP_FILE, LINK_FILE, AGENT_FILE = (f"tests/hil/test_hil_{name}.py" for name in ("loop", "link", "agent"))
 AGENT, LEARNER, DOOR = (AGENT_FILE,), ("tests/hil/test_hil_learner.py",), ("tests/hil/test_hil_wire.py",)
 RECORDS = (f"{LOOP_FILE}::test_records_are_what_was_executed_and_seen",)
@@ -140,7 +141,7 @@ MUTANTS: dict[str, Mutant] = {
         EXPERIENCE, "round(config.demo_share * count)", "round((1 - config.demo_share) * count)", LEARNER
     ),
     "ratio-without-warmup": Mutant(
-        f"{HIL}/learner.py", "self.experience.env_steps - config.warmup", "self.experience.env_steps", LEARNER,
+        PAID, "env_steps - self.warmup", "env_steps", LEARNER,
     ),
     "ratio-not-kept": Mutant(
         f"{HIL}/learner.py", "self.updates < self.allowed", "self.updates <= self.allowed", LEARNER,
@@ -316,7 +317,7 @@ MUTANTS: dict[str, Mutant] = {
         RUNNER, "bool(turn.terminated[w]), bool(turn.solved[w])", "bool(turn.ended[w]), bool(turn.solved[w])", REPLAY
     ),
     "worlds-pay-before-the-warmup": Mutant(
-        RUNNER, "max(self.experience.env_steps - config.warmup, 0)", "self.experience.env_steps", REPLAY
+        PAID, "max(env_steps - self.warmup, 0)", "env_steps", REPLAY
     ),
     "worlds-keep-their-chunks-over-a-state": Mutant(
         RUNNER, "        self._agent.drop()\n        with", "        with", REPLAY
