@@ -1,6 +1,6 @@
 """The shared words, specs, protocols and errors. Knows nothing of any other room."""
 
-from robolearn.core.errors import BadInput, NonFinite, RobolearnError
+from robolearn.core.errors import BadInput, NonFinite, RewardWithheld, RobolearnError
 from robolearn.core.protocols import ChunkEnv, Env, Policy, RewardModel, StepResult, Teleoperator, bind_policy
 from robolearn.core.specs import ArraySpec, Interface, check_compatible
 from robolearn.core.types import ActionChunk, Episode, Observation, Score, Window
@@ -17,6 +17,7 @@ __all__ = [
     "Observation",
     "Policy",
     "RewardModel",
+    "RewardWithheld",
     "RobolearnError",
     "Score",
     "StepResult",

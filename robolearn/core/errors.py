@@ -53,6 +53,14 @@ class NonFinite(RobolearnError):
     """A number that must be finite is NaN or infinite."""
 
 
+class RewardWithheld(RobolearnError):
+    """A reward model, or its server, gave no score that can be used; the message says why.
+
+    None of the windows of that call has a score: nothing stands in its place, a zero least of all. Another call may
+    succeed.
+    """
+
+
 def first_line(error: BaseException) -> str:
     """The first line of what a library says of its error, or the error's type."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

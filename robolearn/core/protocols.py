@@ -132,6 +132,9 @@ class RewardModel(Protocol):
 
         The same steps must get the same score, whatever stands beside them: a run that is resumed scores its episodes
         again. `prompts`: the task of each window in words; may be empty.
+
+        Raises:
+          RewardWithheld: no score of these windows can be used.
         """
         ...
 
