@@ -1,11 +1,11 @@
-"""``robolearn finetune``: online RL that starts from a trained policy."""
+"""``robolearn finetune``: RL that starts from a trained policy, in worlds or from stored episodes."""
 
 from __future__ import annotations
 
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,9 @@ LAST = 5  # iterations whose rollouts are counted together at the end
 
 @dataclass(frozen=True, kw_only=True)
 class Finetune(Command):
-    """Fine-tune a flow or diffusion policy by online RL. Can be killed at any moment and resumed exactly.
+    """Fine-tune a flow or diffusion policy by RL. Can be killed at any moment and resumed exactly.
+
+    In simulated worlds, or offline from a data set alone: --env-steps 0 --updates N, for algorithms that replay.
 
     --algo chooses the algorithm, and with it which of the settings below there are; --task chooses their defaults.
     """
@@ -50,9 +52,10 @@ class Finetune(Command):
     algo: AnyAlgorithm = "reinflow"
     """The algorithm."""
     data: tuple[Path, ...] = ()
-    """Data sets of demonstrations, of which off-policy algorithms draw a share of each batch (--demo-share)."""
+    """Data sets, of which off-policy algorithms draw a share of each batch (--demo-share): demonstrations, or with
+    --updates whatever was recorded."""
     env_steps: int = RL_ENV_STEPS
-    """Budget of control steps, the calibration of the noise included."""
+    """Budget of control steps, the calibration of the noise included; 0: no world takes a step, for --updates."""
     seed: int = 0
     """Of starts, noise and everything else."""
     device: Device = "auto"
@@ -88,7 +91,8 @@ class Finetune(Command):
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import Kept, run_loop
 
-        at_least(1, env_steps=self.env_steps, checkpoint_every=self.checkpoint_every)
+        at_least(1, checkpoint_every=self.checkpoint_every)
+        updates = self._updates()
         check_tracker(self.log)
         check_seed(self.seed)
         check_watched(self.view, self.world)
@@ -121,12 +125,17 @@ class Finetune(Command):
         stored |= self.world.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
         world = replace(self.world.matching(policy.interface), shaping_gamma=shaping)
         evaluator = Evaluator(replace(self.world, reward="sparse"), self.keep.episodes, self.seed, self.json)
-        shown = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
-        with closing(shown) as env, closing(evaluator):
+        worlds: Any = nullcontext()
+        if self.env_steps:
+            made = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
+            worlds = closing(made)
+        with worlds as env, closing(evaluator):
             note = noting(env)
             runner = config.runner(policy, env, self.env_steps, self.seed, str(self.policy), **given)
             every = runner.iterations_between_states(self.checkpoint_every)
-            if env.snapshot() is None:  # to save ends episodes there, so it belongs to what the run is
+            if (
+                env is not None and env.snapshot() is None
+            ):  # to save ends episodes there, so it belongs to what the run is
                 stored["checkpoint_every"] = every
             if every != self.checkpoint_every:
                 log.info("the state of %s cannot be read: it is saved every %d iterations", world.task, every)
@@ -134,11 +143,12 @@ class Finetune(Command):
             with Run.create(self.out, stored, resume=self.resume, may_differ=may_differ, longer="env_steps") as run:
                 write_flags(self, "finetune", run.path)
                 run.track(self.log)
-                with Progress(f"fine-tuning {world.task}", total=self.env_steps, unit="control steps",
+                unit = " and ".join(["updates"] * bool(updates) + ["control steps"] * bool(self.env_steps))
+                with Progress(f"fine-tuning {world.task}", total=updates + self.env_steps, unit=unit,
                               show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
 
                     def report(i: int, row: Mapping[str, float]) -> None:
-                        progress(int(row["env_steps"]), row)
+                        progress(int(row["env_steps"] + min(updates, row.get("updates", 0))), row)
                         note(standing(i, row))
 
                     kept = Kept(runner, run, self.keep, evaluator)
@@ -151,6 +161,7 @@ class Finetune(Command):
                     "algorithm": algorithm_name(config),
                     "env_steps": runner.env_steps,
                     "budget": self.env_steps,
+                    **({"updates_offline": updates} if updates else {}),
                     "iterations": done["iterations"],
                     "sigma_max": calibration.noise.sigma_max if calibration else config.sigma_max,
                     "calibration": calibration.to_json() if calibration else None,
@@ -175,6 +186,8 @@ class Finetune(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r = result
         console.print(f"policy       {r['policy']}")
+        if r.get("updates_offline"):
+            console.print(f"offline      {r['updates_offline']:,} updates from {', '.join(map(str, self.data))} alone")
         iterations = f"{r['iterations']} iteration{'' if r['iterations'] == 1 else 's'}"
         steps = f"{r['env_steps']:,} of {r['budget']:,} control steps, {iterations}"
         title = ALGORITHMS[r["algorithm"]].title
@@ -192,6 +205,17 @@ class Finetune(Command):
         again = f"robolearn evaluate --policy {self.policy} --against {r['run']} --task {self.world.task}"
         console.print(f"next         {again} : a verdict on what it gained")
 
+    def _updates(self) -> int:
+        """Updates offline; raises `BadInput` where there is nothing to do, or nothing to do it with."""
+        updates = self.settings.updates if isinstance(self.settings, ReplayConfig) else 0
+        if self.env_steps < 1 and not (self.env_steps == 0 and updates):
+            raise BadInput("--env-steps", got=self.env_steps, expected="at least 1; or 0 with --updates, and --data")
+        if updates and not self.data:
+            raise BadInput("--updates", got=f"{updates} without --data", expected="a data set to learn from offline")
+        if self.view != "none" and not self.env_steps:
+            raise BadInput("--view", got=f"{self.view} with --env-steps 0", expected="none: no world takes a step")
+        return updates
+
     def check_budget(self, execute: int) -> None:
         """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""
         with closing(self.world.build(1)) as env:
@@ -202,6 +226,7 @@ class Finetune(Command):
         from robolearn.core import check_compatible
         from robolearn.data import Dataset
         from robolearn.data.replay import PlayedEpisode
+        from robolearn.data.replay.recorded import recorded
 
         if not self.data:
             return [], {}
@@ -211,6 +236,9 @@ class Finetune(Command):
         sets = [Dataset.open(path) for path in self.data]
         for path, found in zip(self.data, sets, strict=True):
             check_compatible(policy.interface, found.interface, what=f"--data {path}")
+        if self._updates():
+            given = recorded(sets, scored=bool(self.reward_model))
+            return sets, {"demonstrations": given, "task": sets[0].tasks[0]}
         episodes = (found.episode(i) for found in sets for i in range(found.episodes))
         return sets, {"demonstrations": map(PlayedEpisode.of_demonstration, episodes)}
 

@@ -205,15 +205,21 @@ class ProposalsConfig(OffPolicyConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
-    """An off-policy algorithm in simulated worlds side by side, whose episodes all go into its replay."""
+    """An off-policy algorithm on stored episodes, and in simulated worlds side by side, whose episodes all go into its
+    replay."""
 
     num_envs: Annotated[int, tyro.conf.arg(name="worlds")] = 16
     """Worlds side by side."""
+    updates: int = 0
+    """Updates offline: from --data alone, before the first control step. Its episodes then count as they were recorded,
+    with their rewards, ends and successes, and failures are learned from; at 0 they are demonstrations."""
     algorithm: OffPolicyConfig = field(default_factory=ProposalsConfig)
 
     def __post_init__(self) -> None:
         if self.num_envs < 1:
             raise BadInput("--worlds", got=self.num_envs, expected="at least 1")
+        if self.updates < 0:
+            raise BadInput("--updates", got=self.updates, expected="0 or more")
 
     @property
     def title(self) -> str:
@@ -225,21 +231,27 @@ class ReplayConfig:
 
     def stored(self) -> dict[str, Any]:
         """For a run's config.json."""
-        return {"num_envs": self.num_envs, **self.algorithm.stored()}
+        offline = {"updates": self.updates} if self.updates else {}
+        return {"num_envs": self.num_envs, **offline, **self.algorithm.stored()}
 
     def runner(
         self,
         policy: ChunkPolicy,
-        env: Env,
+        env: Env | None,
         env_steps: int,
         seed: int,
         name: str,
         demonstrations: Iterable[PlayedEpisode] = (),
         model: RewardModel | None = None,
+        task: str = "",
     ) -> Any:
-        """A trainer that fine-tunes `policy` in `env`; see `robolearn.rl.replay_runner.ReplayRunner`."""
+        """A trainer that fine-tunes `policy`, in `env` or without worlds; see `robolearn.rl.replay_runner.ReplayRunner`
+        and `robolearn.rl.offline_runner.OfflineRunner`."""
+        if env is None:
+            made = resolve_name("robolearn.rl.offline_runner:OfflineRunner")
+            return made(policy, self.algorithm, self.updates, seed, demonstrations, model, task)
         made = resolve_name("robolearn.rl.replay_runner:ReplayRunner")
-        return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name)
+        return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name, self.updates)
 
     def check_budget(self, max_episode_steps: int, execute: int, env_steps: int) -> None:
         """Raise `BadInput` unless `env_steps` pay for an iteration."""

@@ -1,12 +1,12 @@
 """The replay runner: N worlds feed a replay that an off-policy algorithm learns from, in one process.
 
-    updates ≤ ⌊utd · (steps − warmup)⌋         steps: of the episodes in the replay
+    updates ≤ U + ⌊utd · (steps − warmup)⌋     steps: of the episodes that were played;  U: offline, from stored ones
 
-A trainer for `robolearn.runs.run_loop`. An iteration moves every world by `ITERATION` decisions; episodes go on from
-one to the next, and are learned from once they have ended. After every control step of the N worlds the updates are
-made that are paid for, and what is predicted next comes from the newest weights. At the end of an iteration the rest of
-each chunk is dropped, so that a saved state holds none: it has weights, optimisers, generators, the replay, the worlds
-and the episodes that run in them.
+A trainer for `robolearn.runs.run_loop`. The first iterations are those of `robolearn.rl.offline_runner`, if any. An
+iteration moves every world by `ITERATION` decisions; episodes go on from one to the next, and are learned from once
+they have ended. After every control step of the N worlds the updates are made that are paid for, and what is predicted
+next comes from the newest weights. At the end of an iteration the rest of each chunk is dropped, so that a saved state
+holds none: it has weights, optimisers, generators, the replay, the worlds and the episodes that run in them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from policies.policy import ChunkPolicy
-from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Env, Observation, RewardModel, bind_policy
 from robolearn.data.replay import PlayedEpisode
-from robolearn.rewards.scoring import scored
 from robolearn.rl.algorithms.off_policy import OffPolicy
-from robolearn.rl.experience import Experience
-from robolearn.rl.model_reward import check_cameras
 from robolearn.rl.off_policy_settings import OffPolicyConfig
+from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.runner import iterations_apart
 from robolearn.rollout import Agent, Decision, Decisions, Engine, Turn
 from robolearn.runs.checkpoint import prefixed, unprefixed
@@ -42,7 +38,7 @@ ITERATION = 8  # decisions in every world
 RESTART = 1_000_003  # seeds of worlds that begin anew: this many apart for two seeds of a run
 
 
-class ReplayRunner:
+class ReplayRunner(OfflineRunner):
     """Fine-tunes `policy` in `env` from replayed experience.
 
     Args:
@@ -51,15 +47,14 @@ class ReplayRunner:
       config: of the algorithm.
       env_steps: budget of control steps.
       seed: of starts, noise and everything else.
-      demonstrations: that are in the replay from the beginning.
+      demonstrations: episodes that are in the replay from the beginning.
       model: whose rewards, success and ends are learned from, in the place of the world's and the demonstrations'.
       name: of the policy, for messages.
+      updates: before the first control step, from `demonstrations` alone.
 
     Raises:
       BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
     """
-
-    calibration = None  # nothing is chosen before the first iteration
 
     def __init__(
         self,
@@ -71,22 +66,18 @@ class ReplayRunner:
         demonstrations: Iterable[PlayedEpisode] = (),
         model: RewardModel | None = None,
         name: str = "",
+        updates: int = 0,
     ) -> None:
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
         if config.acting_delay:
             raise BadInput("--delay-steps", got=config.acting_delay, expected="0 here: hil run learns with a delay")
-        self.env, self.config, self.budget, self.seed = env, config, env_steps, seed
-        self.algorithm: OffPolicy = config.build(policy, seed=seed)
-        if model is not None:
-            check_cameras(model, policy.interface.observation)
-        self._model = model
-        self.experience = Experience(self.algorithm, demonstrations, self._scored)
+        self.env, self.budget = env, env_steps
+        super().__init__(policy, config, updates, seed, demonstrations, model, env.prompt)
         self.engine = Engine(env)
         self._each = check_budget(env.num_envs, self.algorithm.chunk, env_steps)
         self._agent = _Explorer(self.algorithm, env)
         self._episodes = RunningEpisodes(env.num_envs)
-        self._draws = torch.Generator().manual_seed(seed)
-        self._steps_before = self._done = 0
+        self._steps_before = 0
 
     @property
     def env_steps(self) -> int:
@@ -96,13 +87,15 @@ class ReplayRunner:
     @property
     def iterations(self) -> int:
         """Those done, and those that the rest of the budget pays for."""
-        return self._done + max(self.budget - self.env_steps, 0) // self._each
+        return super().iterations + max(self.budget - self.env_steps, 0) // self._each
 
     # --- a trainer: see `robolearn.runs.loop.Trainer` ----------------------------------------------------------
 
     def iterate(self, i: int) -> dict[str, float]:
         """Act and learn; returns the metrics."""
-        if i == 0:
+        if self.offline_left:
+            return super().iterate(i)
+        if self.env_steps == 0:
             self._restart(self.seed)
         before_s = self.engine.simulation_s, self.engine.acting_s
         closed: list[PlayedEpisode] = []
@@ -116,72 +109,55 @@ class ReplayRunner:
                 called += sum(self.experience.add(episode).success for episode in ended)
                 closed += ended
                 began = time.perf_counter()
-                while self.algorithm.updates < self._allowed:
-                    for name, value in self.algorithm.update(self.experience.sample(self._draws)).items():
-                        sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
+                self._learn(self._allowed, sums)
                 update_s += time.perf_counter() - began
         self._done = i + 1
-        made = self.algorithm.updates - updates
         known = bool(closed) and self.engine.success_reported
         return {
             "env_steps": float(self.env_steps),
             "success": sum(e.success for e in closed) / len(closed) if known else math.nan,
             "episode_return": float(np.mean([e.reward.sum() for e in closed])) if closed else math.nan,
             "episodes": float(len(closed)),
-            "updates": float(self.algorithm.updates),
-            "replay_mb": self.experience.bytes / 1e6,
             "wall_simulation_s": self.engine.simulation_s - before_s[0],
             "wall_inference_s": self.engine.acting_s - before_s[1],
             "wall_update_s": update_s,
             **({} if self._model is None or not closed else {"called_done": called / len(closed)}),
-            **{name: float(value) / max(made, 1) for name, value in sums.items()},
+            **self._metrics(sums, updates),
         }
 
     @property
     def _allowed(self) -> int:
         """Updates that the steps so far pay for."""
-        return self.config.updates_paid(self.experience.env_steps) if len(self.experience) else 0
-
-    def export(self, path: Path) -> None:
-        """Write the policy to the checkpoint folder `path`."""
-        save_policy(self.algorithm.policy, path)
-
-    def _scored(self, episode: PlayedEpisode) -> PlayedEpisode:
-        return episode if self._model is None else scored(episode, self._model, self.env.prompt)
+        return self.offline + self.config.updates_paid(self.experience.env_steps) if len(self.experience) else 0
 
     # --- exact resume ------------------------------------------------------------------------------------------
 
     def iterations_between_states(self, asked: int) -> int:
-        """Number of iterations between two calls of `state`; see `robolearn.rl.runner.iterations_apart`."""
+        """See `robolearn.rl.runner.iterations_apart`."""
         return iterations_apart(self.env, self._each, asked)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next iteration depends on; worlds whose state cannot be read begin anew here."""
-        snapshot = self.engine.snapshot()
-        if snapshot is None:
+        snapshot = self.engine.snapshot() if self.env_steps else None
+        if snapshot is None and self.env_steps:
             self._restart(self._restart_seed())
-        tensors, algorithm = self.algorithm.state()
-        stored, experience = self.experience.state()
-        tensors |= prefixed("experience", stored) | {"draws": self._draws.get_state()}
+        tensors, meta = super().state()
         if snapshot is not None:
             for name, arrays in (("engine", snapshot), ("running", self._episodes.state())):
                 tensors |= prefixed(name, {key: torch.from_numpy(value) for key, value in arrays.items()})
-        meta = {"algorithm": algorithm, "experience": experience, "env_steps": self.env_steps, "done": self._done}
         return tensors, meta
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         """The inverse of `state`."""
-        self.algorithm.load_state(tensors, meta["algorithm"])
-        self.experience.load_state(unprefixed("experience", tensors), meta["experience"])
-        self._draws.set_state(tensors["draws"])
-        self._steps_before, self._done = int(meta["env_steps"]) - self.engine.env_steps, int(meta["done"])
+        super().load_state(tensors, meta)
+        self._steps_before = int(meta["env_steps"]) - self.engine.env_steps
         snapshot, running = (
             {key: value.numpy() for key, value in unprefixed(name, tensors).items()} for name in ("engine", "running")
         )
         if snapshot:
             self.engine.restore(snapshot)
             self._episodes.load_state(running)
-        else:
+        elif self.env_steps:
             self._restart(self._restart_seed())
 
     def _restart(self, seed: int) -> None:

@@ -43,6 +43,24 @@ def test_it_learns_from_worlds_and_demonstrations(
     assert "of 800 control steps" in capsys.readouterr().out
 
 
+def test_a_data_set_alone_is_learned_from_and_then_the_worlds(
+    bc: Path, demos: Path, tmp_path: Path, capsys, caplog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "rl"
+    args = ("finetune", "--policy", bc, "--algo", "proposals", "--data", demos, "--out", out, *SMALL, "--updates", 60,
+            "--eval-episodes", 0, "--json")  # fmt: skip
+    with monkeypatch.context() as nothing:
+        nothing.setattr("sim.registry.WorldConfig.build", lambda *_: pytest.fail("no world is needed"))
+        assert run(*args, "--env-steps", 0) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["env_steps"] == 0 and result["updates_offline"] == 60 and result["training_success"] is None
+    assert "8 episodes as they were recorded" in caplog.text
+    assert run(*args, "--env-steps", 600, "--resume") == 0
+    result, rows = json.loads(capsys.readouterr().out), list(read_metrics(out))
+    assert [row["updates"] for row in rows[:1]] == [60] and rows[-1]["env_steps"] == result["env_steps"] >= 512
+    assert rows[-1]["updates"] > 60
+
+
 @pytest.mark.long
 def test_it_goes_on_after_sigkill_bit_for_bit(bc: Path, demos: Path, tmp_path: Path) -> None:
     args = ["finetune", "--policy", bc, "--algo", "proposals", "--data", demos, *SMALL, "--env-steps", 2000]
@@ -69,6 +87,10 @@ def test_it_goes_on_after_sigkill_bit_for_bit(bc: Path, demos: Path, tmp_path: P
         (("--algo", "rlpd", "--worlds", "0"), ("--worlds", "at least 1")),
         (("--algo", "rlpd", "--env-steps", "100"), ("--env-steps", "16 worlds x")),
         (("--algo", "rlpd", "--proposals", "3"), ("--proposals",)),
+        (("--algo", "rlpd", "--env-steps", "0", "--data", "{demos}"), ("--env-steps", "--updates")),
+        (("--algo", "rlpd", "--env-steps", "0", "--updates", "9"), ("--updates", "without --data")),
+        (("--algo", "reinflow", "--env-steps", "0"), ("--env-steps",)),
+        (("--algo", "reinflow", "--updates", "9"), ("--updates",)),
     ],
 )
 def test_what_does_not_fit_is_refused(

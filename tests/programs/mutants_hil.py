@@ -11,6 +11,7 @@ from mutation import Mutant, kill_replacements
 
 HIL, WIRE = "robolearn/hil", "robolearn/hil/wire"
 EXPERIENCE, RUNNER = "robolearn/rl/experience.py", "robolearn/rl/replay_runner.py"
+OFFLINE = "robolearn/rl/offline_runner.py"
 REPLAY = ("tests/rl/test_replay_runner.py",)
 PAID = "robolearn/rl/off_policy_settings.py"
 LOOP_FILE, LINK_FILE, AGENT_FILE = (f"tests/hil/test_hil_{name}.py" for name in ("loop", "link", "agent"))
@@ -326,10 +327,10 @@ MUTANTS: dict[str, Mutant] = {
         RUNNER, "            self._episodes.load_state(running)\n", "            pass\n", REPLAY
     ),
     "worlds-draw-anew-after-a-resumption": Mutant(
-        RUNNER, "        self._draws.set_state(tensors[\"draws\"])\n", "", REPLAY
+        OFFLINE, "        self._draws.set_state(tensors[\"draws\"])\n", "", REPLAY
     ),
     "worlds-own-reward-beside-a-model": Mutant(
-        RUNNER, "return episode if self._model is None else", "return episode if True else", REPLAY
+        OFFLINE, "return episode if self._model is None else", "return episode if True else", REPLAY
     ),
 }  # fmt: skip
 

@@ -24,6 +24,8 @@ DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
 EXECUTED = ("tests/rl/test_rl_executed.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY = "robolearn/data/replay"
+RECORDED, RECORDS = f"{REPLAY}/recorded.py", ("tests/data/test_recorded.py",)
+REPLAY_RUNNER = ("tests/rl/test_replay_runner.py",)
 REPLAYED = ("tests/data/test_replay.py", "tests/data/test_replay_records.py")
 
 IMITATION = "robolearn/train/imitation.py"
@@ -40,6 +42,23 @@ EVALUATION, VERDICT = ("tests/eval/test_eval_evaluation.py",), ("tests/eval/test
 INTERVALS = ("tests/eval/test_eval_intervals.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "offline-every-success-ends-the-task": Mutant(
+        RECORDED, "dataset.terminated if stated or not", "dataset.terminated if not", RECORDS
+    ),
+    "offline-a-failure-is-a-demonstration": Mutant(
+        RECORDED, "np.zeros(len(episode), np.bool_) if episode.intervention is None", "np.ones(len(episode), np.bool_) if True",
+        RECORDS,
+    ),
+    "offline-the-end-of-a-task-is-the-clock": Mutant(
+        RECORDED, "bool(ends_of(dataset)[index])", "False", RECORDS
+    ),
+    "offline-updates-are-paid-for-again": Mutant(
+        f"{RL}/replay_runner.py", "return self.offline + self.config", "return self.config", REPLAY_RUNNER
+    ),
+    "offline-goes-on-without-end": Mutant(
+        f"{RL}/offline_runner.py", "self._learn(min(before + BLOCK, self.offline), sums)", "self._learn(before + BLOCK, sums)",
+        REPLAY_RUNNER,
+    ),
     "imitation-exports-the-last-weights": Mutant(
         IMITATION, "ChunkPolicy(self.ema.module, ", "ChunkPolicy(self.net, ", ("tests/train/test_imitation.py",)
     ),

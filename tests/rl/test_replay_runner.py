@@ -12,6 +12,7 @@ import torch
 from robolearn.core import BadInput, Score, Window
 from robolearn.data.replay import PlayedEpisode
 from robolearn.rl.algorithms import OffPolicyConfig, algorithms
+from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.replay_runner import ReplayRunner
 
 Make = Callable[..., Any]
@@ -144,3 +145,66 @@ def test_a_model_s_rewards_and_ends_are_learned_from_and_the_world_s_are_not(
     assert any(row["success"] > 0 for row in rows)  # the world's own is shown
     called = [row["called_done"] for row in rows if "called_done" in row]
     assert max(called) == 0.0 if near == 0.0 else max(called) > 0.0
+
+
+def played_well_and_badly(episodes: int = 12) -> list[PlayedEpisode]:
+    """The point goes to 0 in every other episode; elsewhere it goes away until the clock ends it."""
+    found = []
+    for e in range(episodes):
+        x, good = [np.linspace(0.5, 0.8, episodes)[e] * (-1) ** (e // 2)], e % 2 == 0
+        while len(x) < 5 and abs(x[-1]) >= TOLERANCE:
+            x.append(x[-1] - np.sign(x[-1]) * REACH * (1.0 if good else -1.0))
+        a = (np.diff(x) / REACH).astype(np.float32)[:, None]
+        reward = np.zeros(len(a), np.float32)
+        reward[-1] = good
+        seen = {"proprio": np.stack([x, np.zeros(len(x))], 1).astype(np.float32)}
+        found.append(PlayedEpisode(seen, a, reward, np.zeros(len(a), bool), good, good))
+    return found
+
+
+def offline_begin(make_policy: Make, point: Make, algo: str, updates: int, env_steps: int, forgetful: bool = False):
+    world = point(4, forgetful=forgetful, limit=7)
+    policy = make_policy(world.interface, horizon=1, execute=1, gain=20.0)
+    config = algorithms(OffPolicyConfig)[algo](**SMALL)  # type: ignore[arg-type]
+    if not env_steps:
+        return OfflineRunner(policy, config, updates, 0, played_well_and_badly())
+    return ReplayRunner(policy, world, config, env_steps, 0, played_well_and_badly(), updates=updates)
+
+
+@pytest.mark.parametrize(
+    ("algo", "forgetful"), [(algo, False) for algo in sorted(algorithms(OffPolicyConfig))] + [("rlpd", True)]
+)
+def test_what_began_offline_goes_on_in_worlds_bit_for_bit(
+    make_policy: Make, point: Make, kit: Any, monkeypatch: pytest.MonkeyPatch, algo: str, forgetful: bool
+) -> None:
+    """Offline and then in worlds at one go; stopped in the middle of it, stopped at its end by a run that had no
+    worlds, and stopped afterwards."""
+    monkeypatch.setattr("robolearn.rl.offline_runner.BLOCK", 20)
+    updates = 25
+    whole = offline_begin(make_policy, point, algo, updates, 500, forgetful)
+    assert whole.iterations == 2 + 500 // 32
+    rows = run(whole, 0, 2)
+    assert [row["updates"] for row in rows] == [20, updates] and rows[-1]["env_steps"] == whole.env.executed == 0
+    whole.state()
+    assert whole.env.seeds == []  # not even begun
+    later = run(whole, 2, 6)
+    assert later[0]["env_steps"] == 32 and later[-1]["updates"] > updates
+    if forgetful:
+        return  # such worlds begin anew where they are saved
+    alone = offline_begin(make_policy, point, algo, updates, 0)
+    np.testing.assert_equal(run(alone, 0, 1), rows[:1])
+    for env_steps, first in ((0, 1), (500, 2), (500, 4)):
+        tensors, meta = alone.state()
+        tensors = {key: value.clone() for key, value in tensors.items()}
+        alone = offline_begin(make_policy, point, algo, updates, env_steps)
+        alone.load_state(tensors, meta)
+        last = {1: 2, 2: 4, 4: 6}[first]
+        np.testing.assert_equal(run(alone, first, last), [*rows, *later][first:last])
+    kit.assert_same(whole.state()[0], alone.state()[0])
+
+
+def test_offline_learning_needs_a_window(make_policy: Make, point: Make) -> None:
+    policy = make_policy(point(1).interface, horizon=2, execute=2)
+    config = algorithms(OffPolicyConfig)["rlpd"](**SMALL)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=r"--updates.*no window.*more than 2 steps"):
+        OfflineRunner(policy, config, 5, 0, [])

@@ -1,0 +1,142 @@
+"""The offline runner: an off-policy algorithm learns from recorded episodes, and no world takes a step.
+
+A trainer for `robolearn.runs.run_loop`, of `BLOCK` updates an iteration. `robolearn.rl.replay_runner` begins with the
+same iterations where it has `updates`, and goes on in worlds with the same learner.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from policies.policy import ChunkPolicy
+from policies.storage.checkpoint import save_policy
+from robolearn.core import BadInput, RewardModel
+from robolearn.data.replay import PlayedEpisode
+from robolearn.rewards.scoring import scored
+from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.experience import Experience
+from robolearn.rl.model_reward import check_cameras
+from robolearn.rl.off_policy_settings import OffPolicyConfig
+from robolearn.runs.checkpoint import prefixed, unprefixed
+from robolearn.runs.threads import torch_threads
+
+BLOCK = 250  # updates
+
+
+class OfflineRunner:
+    """Fine-tunes `policy` from stored episodes.
+
+    Args:
+      policy: to begin with; its weights stay as they are.
+      config: of the algorithm.
+      updates: of the critics, from `episodes` alone.
+      seed: of noise, weights and what is drawn.
+      episodes: in the replay from the beginning; once there are others, the share `demo_share` of a batch.
+      model: whose rewards, success and ends are learned from, in the place of those that came with an episode.
+      task: in words, for `model`.
+
+    Raises:
+      BadInput: a policy that does not fit the algorithm, or updates without anything to learn from.
+    """
+
+    calibration = None  # nothing is chosen before the first iteration
+
+    def __init__(
+        self,
+        policy: ChunkPolicy,
+        config: OffPolicyConfig,
+        updates: int,
+        seed: int,
+        episodes: Iterable[PlayedEpisode] = (),
+        model: RewardModel | None = None,
+        task: str = "",
+    ) -> None:
+        self.config, self.offline, self.seed = config, updates, seed
+        self.algorithm: OffPolicy = config.build(policy, seed=seed)
+        if model is not None:
+            check_cameras(model, policy.interface.observation)
+        self._model, self._task = model, task
+        self.experience = Experience(self.algorithm, episodes, self._scored)
+        if updates and not len(self.experience):
+            got, expected = "no window to learn from", f"episodes of more than {self.algorithm.chunk} steps"
+            raise BadInput("--updates: --data", got=got, expected=expected)
+        self._draws = torch.Generator().manual_seed(seed)
+        self._done = 0
+
+    @property
+    def env_steps(self) -> int:
+        """Control steps so far."""
+        return 0
+
+    @property
+    def offline_left(self) -> int:
+        """Updates from the stored episodes alone that are still to come."""
+        return max(self.offline - self.algorithm.updates, 0)
+
+    @property
+    def iterations(self) -> int:
+        """Those done, and those to come."""
+        return self._done + math.ceil(self.offline_left / BLOCK)
+
+    # --- a trainer: see `robolearn.runs.loop.Trainer` ----------------------------------------------------------
+
+    def iterate(self, i: int) -> dict[str, float]:
+        """`BLOCK` updates, or what is left of them; returns the metrics."""
+        began = time.perf_counter()
+        sums: dict[str, Tensor] = {}
+        before = self.algorithm.updates
+        with torch_threads(1):
+            self._learn(min(before + BLOCK, self.offline), sums)
+        self._done = i + 1
+        return {
+            "env_steps": float(self.env_steps),
+            "wall_update_s": time.perf_counter() - began,
+            **self._metrics(sums, before),
+        }
+
+    def _learn(self, allowed: int, sums: dict[str, Tensor]) -> None:
+        """Update until there were `allowed` updates; metrics are added to `sums`."""
+        while self.algorithm.updates < allowed:
+            for name, value in self.algorithm.update(self.experience.sample(self._draws)).items():
+                sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
+
+    def _metrics(self, sums: dict[str, Tensor], before: int) -> dict[str, float]:
+        """Of learning, since there were `before` updates."""
+        made = self.algorithm.updates - before
+        found = {"updates": float(self.algorithm.updates), "replay_mb": self.experience.bytes / 1e6}
+        return found | {name: float(value) / max(made, 1) for name, value in sums.items()}
+
+    def export(self, path: Path) -> None:
+        """Write the policy to the checkpoint folder `path`."""
+        save_policy(self.algorithm.policy, path)
+
+    def _scored(self, episode: PlayedEpisode) -> PlayedEpisode:
+        return episode if self._model is None else scored(episode, self._model, self._task)
+
+    # --- exact resume ------------------------------------------------------------------------------------------
+
+    def iterations_between_states(self, asked: int) -> int:
+        """Number of iterations between two calls of `state`."""
+        return asked
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Everything that the next iteration depends on."""
+        tensors, algorithm = self.algorithm.state()
+        stored, experience = self.experience.state()
+        tensors |= prefixed("experience", stored) | {"draws": self._draws.get_state()}
+        meta = {"algorithm": algorithm, "experience": experience, "env_steps": self.env_steps, "done": self._done}
+        return tensors, meta
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """The inverse of `state`."""
+        self.algorithm.load_state(tensors, meta["algorithm"])
+        self.experience.load_state(unprefixed("experience", tensors), meta["experience"])
+        self._draws.set_state(tensors["draws"])
+        self._done = int(meta["done"])

@@ -1,0 +1,91 @@
+"""Episodes of a data set as they were recorded: rewards, ends and authors against what was written, by hand."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from robolearn.core import BadInput, Episode, Interface
+from robolearn.data import Dataset
+from robolearn.data.replay import PlayedEpisode, ReplayBuffer
+from robolearn.data.replay.recorded import recorded
+from robolearn.data.writing.writer import EpisodeWriter
+
+Make = Callable[..., Episode]
+
+
+def stored(path: Path, interface: Interface, episodes: list[Episode], **settings: bool) -> Dataset:
+    with EpisodeWriter(path, interface, **settings) as writer:
+        writer.write_all(episodes)
+    return Dataset.open(path)
+
+
+def windows(interface: Interface, played: PlayedEpisode) -> list[tuple[int, float, float]]:
+    """(t, R, discount) of each window of two actions; γ = ½."""
+    buffer = ReplayBuffer(interface, 2, 100)
+    buffer.add(played)
+    batch = buffer.gather(torch.arange(len(buffer)), 0.5, torch.Generator())
+    found = zip(batch.observation["proprio"], batch.reward, batch.discount, strict=True)
+    return [(int(o[1]), float(r), float(d)) for o, r, d in found]
+
+
+def test_successes_and_failures_keep_their_ends(tmp_path: Path, interface: Interface, episode: Make, caplog) -> None:
+    """A success of four steps ends the task; what followed a failure's last step is not known, so nothing reaches it;
+    a failure that the task ended (a drop) has value 0 after it."""
+    dropped = replace(episode(2, 4, success=False), terminated=True, truncated=False)
+    found = stored(tmp_path / "a", interface, [episode(0, 4), episode(1, 4, success=False), dropped])
+    with caplog.at_level(logging.INFO):
+        solved, failed, lost = recorded([found])
+    assert windows(interface, solved) == [(0, 0.0, 0.25), (1, 0.0, 0.25), (2, 0.5, 0.0), (3, 1.0, 0.0)]
+    assert windows(interface, failed) == [(0, 0.0, 0.25), (1, 0.0, 0.25)]
+    assert windows(interface, lost) == [(0, 0.0, 0.25), (1, 0.0, 0.25), (2, 0.0, 0.0), (3, 0.0, 0.0)]
+    assert (solved.success, failed.success, lost.success) == (True, False, False)
+    assert "3 episodes as they were recorded, 1 of them successes" in caplog.text
+    assert "the last step of 1 episodes is left out" in caplog.text
+
+
+def test_nobody_is_a_demonstrator_whom_the_set_does_not_call_one(
+    tmp_path: Path, interface: Interface, episode: Make
+) -> None:
+    helped = replace(episode(1, 4), intervention=np.array([False, True, True, False]))
+    plain, corrected = recorded([stored(tmp_path / "a", interface, [episode(0, 3), helped])])
+    assert not plain.intervention.any()
+    np.testing.assert_array_equal(corrected.intervention, [False, True, True, False])
+
+
+def test_a_set_that_knows_success_alone_has_it_for_a_reward(
+    tmp_path: Path, interface: Interface, episode: Make
+) -> None:
+    """Its successes ended at the clock, as those of a person do who presses a key; they end the task."""
+    silent = [replace(episode(e, 3, success=e == 0), reward=np.zeros(3, np.float32), terminated=False, truncated=True)
+              for e in range(2)]  # fmt: skip
+    solved, failed = recorded([stored(tmp_path / "a", interface, silent)])
+    np.testing.assert_array_equal(solved.reward, [0, 0, 1])
+    assert solved.terminated and not failed.terminated and not failed.reward.any()
+
+
+def test_rewards_do_without_success_and_a_long_task_goes_on_after_it(
+    tmp_path: Path, interface: Interface, episode: Make
+) -> None:
+    """Where the set has rewards its own ends count: a success that the clock cut is bootstrapped from."""
+    dense = replace(episode(0, 3), reward=np.full(3, 0.25, np.float32), terminated=False, truncated=True)
+    for name, outcomes in (("a", True), ("b", False)):
+        (played,) = recorded([stored(tmp_path / name, interface, [dense], outcomes=outcomes)])
+        assert not played.terminated and played.success == outcomes
+        np.testing.assert_array_equal(played.reward, [0.25] * 3)
+
+
+def test_what_teaches_nothing_is_refused(tmp_path: Path, interface: Interface, episode: Make) -> None:
+    failed = [episode(e, 3, success=False) for e in range(2)]
+    unlabelled = stored(tmp_path / "a", interface, failed, outcomes=False)
+    with pytest.raises(BadInput, match=r"neither rewards .* nor successes"):
+        recorded([unlabelled])
+    with pytest.raises(BadInput, match="2 episodes without reward or success"):
+        recorded([stored(tmp_path / "b", interface, failed)])
+    assert len(list(recorded([unlabelled], scored=True))) == 2  # a reward model will say
