@@ -196,6 +196,7 @@ class Recording(Teleoperation):
         verdict = self.episodes.verdict
         self._resolve()
         self._hand_over(float(verdict.success))
+        final = self._rows[0].observation if self._rows else self._observed  # after the last executed action
         self._rows.clear()  # the executed actions of these are missing
         if not self._count:
             log.warning("an episode without steps is not stored")
@@ -205,7 +206,7 @@ class Recording(Teleoperation):
         def end() -> None:
             began = time.monotonic()
             ended = {"terminated": not verdict.truncated, "truncated": verdict.truncated}
-            self.session.writer.end(success=verdict.success, task=self.session.task, **ended)
+            self.session.writer.end(success=verdict.success, task=self.session.task, final=final, **ended)
             self.store_s.append(time.monotonic() - began)
 
         self._storage.put(end, ends=True)

@@ -6,9 +6,11 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
+
+from numpy.typing import NDArray
 
 from hardware.recording.episodes import EpisodeLifecycle
 from hardware.teleop.device import Device
@@ -26,8 +28,11 @@ class Writer(Protocol):
         """Takes one step of the running episode, as `EpisodeWriter.add` does; never waits."""
         ...
 
-    def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
-        """Store the running episode; its number."""
+    def end(
+        self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "",
+        final: Mapping[str, NDArray] | None = None,
+    ) -> int:  # fmt: skip
+        """Store the running episode, which `final` was observed at the end of; its number."""
         ...
 
     def discard(self) -> None:

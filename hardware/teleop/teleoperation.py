@@ -147,7 +147,7 @@ class Teleoperation:
     def _control_step(self, now: float) -> None:
         if self._awaited is not None:
             self._keep(None)  # it has not come: the arm held still
-        observation = self._observe()
+        observation = self._observed = self._observe()
         self.before_step()
         self.sample = sample = self.device.sample(observation)
         for event in sample.events:
@@ -157,7 +157,7 @@ class Teleoperation:
         if self.problem and self.episodes.phase is Phase.RECORDING:
             self.do(self.episodes.stopped(self.problem))
         if self.episodes.armed:
-            self._ask(observation, sample)
+            self._ask(sample)
         else:
             self._asked = None
         before, self.status = self.status.state, self._make_status(observation or {})
@@ -174,9 +174,8 @@ class Teleoperation:
         self.problem = ""
         return {key: value[0] for key, value in observation.items()}
 
-    def _ask(self, observation: dict[str, NDArray] | None, sample: Sample) -> None:
+    def _ask(self, sample: Sample) -> None:
         """Set-points for this control step; a policy's may come in the course of it."""
-        self._observed = observation
         counts = not self.problem and (not sample.automatic or self.episodes.phase is Phase.RECORDING)
         action, later = (sample.action, sample.later) if counts else (None, None)
         if later is not None:

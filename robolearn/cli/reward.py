@@ -45,7 +45,7 @@ class RewardTrain(Command):
     def run(self) -> dict[str, Any]:
         from robolearn.core.machine import resolve_device
         from robolearn.io.json_files import plain
-        from robolearn.rewards.training import CriticTrainer, common_cameras
+        from robolearn.rewards.training import CriticTrainer, common_cameras, lengths_of
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import run_loop
         from robolearn.runs.run import check_new
@@ -55,7 +55,7 @@ class RewardTrain(Command):
         check_new(self.out, self.resume)
         datasets = [_opened(path) for path in self.data]
         pictures = common_cameras(datasets, self.cameras)
-        frames = self.settings.views * sum(dataset.frames for dataset in datasets)
+        frames = self.settings.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
         with Progress("encoding", total=frames, unit="frames", quiet=self.json) as encoding:
             trainer = CriticTrainer(
                 self.settings, datasets, cameras=list(pictures), device=resolve_device(self.device),

@@ -37,6 +37,8 @@ class Episode:
     frame_tasks: tuple[str, ...] = ()
     # the kind of failure (`robolearn.data.lerobot.features.FAILURES`); empty where it is not known, or none
     failure: str = ""
+    # feature → (…), without an axis of steps: the observation after the last action; empty where it is not known
+    final: Observation = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.action)

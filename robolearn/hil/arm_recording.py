@@ -96,7 +96,7 @@ class OutboxWriter:
         if len(self._rows) > 2:
             self._step(0.0)
 
-    def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
+    def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "", **_: Any) -> int:
         if len(self._rows) > 1:
             self._step(float(success))
         if self._index:

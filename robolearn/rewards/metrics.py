@@ -58,8 +58,13 @@ class JudgedEpisode:
 
 
 def window_of(episode: Episode) -> Window:
-    """The steps of a stored episode; its last observation is that before the last action."""
-    return Window({key: np.asarray(value) for key, value in episode.observation.items()}, episode.action)
+    """The steps of a stored episode, with the observation after the last action where that is stored."""
+    final = episode.final
+    seen = {
+        key: np.concatenate([value, final[key][None]]) if final else np.asarray(value)
+        for key, value in episode.observation.items()
+    }
+    return Window(seen, episode.action)
 
 
 def backwards(window: Window) -> Window:

@@ -7,7 +7,9 @@ Of a success of T frames, the first at i = 0, the progress from i to t as a shar
     c(i → i) =  0                            a still
     c = 0                                    with the words of another task
 
-and done(t) = 0 before 0.8 T, 1 from the last 0.05 T, one frame at least, not asked between. A failure says what it is
+and done = 1 at the observation after the last action, 0 before the last tenth (`CriticConfig.unsure`), not asked
+between. Where a set does not have that observation, done(t) = 0 before 0.8 T, 1 from the last 0.05 T, one frame at
+least: there the end of a success and a near miss look alike. A failure says what it is
 not: its progress from its first frame stays below what a success has after the same time, and below the cap,
 
     c(0 → t) ≤ min(t / (T̄ − 1), cap)         T̄ the mean length of the successes;  done(t) = 0
@@ -32,6 +34,7 @@ from robolearn.rewards.settings import CriticConfig
 
 NOT_DONE, DONE = 0.8, 0.95  # shares of a success before which it is not done, and from which it is
 FROM_START = 0.5  # of the pairs that go forwards: those from the first frame, which scoring asks for
+END = 0.1  # of the pairs that go forwards: those to the last frame, of which an episode has one
 OTHER_START = 0.3  # of the pairs from a first frame: those from another success's
 
 
@@ -62,11 +65,11 @@ def progress_between(i: NDArray, t: NDArray, length: NDArray) -> NDArray[np.floa
     return np.where(t >= i, c, -c).astype(np.float32)
 
 
-def done_label(t: NDArray, length: NDArray) -> NDArray[np.float32]:
-    """1 at the end of a success, 0 well before, NaN between."""
+def done_label(t: NDArray, length: NDArray, final: NDArray, unsure: float) -> NDArray[np.float32]:
+    """1 at the end of a success, 0 well before, NaN between; `final`: the last frame is the final observation."""
     label = np.full(len(t), np.nan, np.float32)
-    label[t < NOT_DONE * length] = 0.0
-    label[t >= np.minimum(DONE * length, length - 1)] = 1.0
+    label[t < np.where(final, np.minimum((1.0 - unsure) * length, length - 1), NOT_DONE * length)] = 0.0
+    label[t >= np.where(final, length - 1, np.minimum(DONE * length, length - 1))] = 1.0
     return label
 
 
@@ -79,7 +82,8 @@ class PairSampler:
     """Draws batches of pairs from the episodes of a set.
 
     Args:
-      starts, lengths, success: (E,) of the episodes.
+      starts, lengths, success: (E,) of the episodes, in frames.
+      final: (E,) true where the last frame is the observation after the last action.
       words: (E,) number of each one's sentence, among `sentences` of them.
       sentences: number of sentences, those of other tasks included.
 
@@ -93,11 +97,12 @@ class PairSampler:
         starts: NDArray[np.int64],
         lengths: NDArray[np.int64],
         success: NDArray[np.bool_],
+        final: NDArray[np.bool_],
         words: NDArray[np.int64],
         sentences: int,
     ) -> None:
         self._config, self._starts, self._lengths, self._words = config, starts, lengths, words
-        self._sentences = sentences
+        self._sentences, self._final = sentences, final
         self._solved = np.flatnonzero(success & (lengths > 1))
         self._failed = np.flatnonzero(~success & (lengths > 1))
         if not len(self._solved):
@@ -133,9 +138,10 @@ class PairSampler:
         i = (rng.random(count) * (length - 1)).astype(np.int64)
         i[rng.random(count) < FROM_START] = 0
         t = i + 1 + (rng.random(count) * (length - 1 - i)).astype(np.int64)
+        t = np.where(rng.random(count) < END, length - 1, t)
         if turned:
             i, t = t, i
-        return self._pairs(e, i, t, progress_between(i, t, length), done_label(t, length))
+        return self._pairs(e, i, t, progress_between(i, t, length), self._done(e, t))
 
     def _still(self, count: int, rng: np.random.Generator) -> Pairs:
         e = self._any(count, rng)
@@ -157,6 +163,9 @@ class PairSampler:
         most = most_of_a_failure(t, self.mean_length, self._config.cap)
         pairs = self._pairs(e, np.zeros_like(t), t, most, np.zeros(count, np.float32))
         return Pairs(pairs.first, pairs.second, pairs.words, most, np.ones(count, bool), pairs.done)
+
+    def _done(self, e: NDArray[np.int64], t: NDArray[np.int64]) -> NDArray[np.float32]:
+        return done_label(t, self._lengths[e], self._final[e], self._config.unsure)
 
     def _any(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         every = np.concatenate([self._solved, self._failed])

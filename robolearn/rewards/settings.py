@@ -54,6 +54,9 @@ class CriticConfig:
     """Times that each frame is encoded: as it is, and shifted and in other colours."""
     cap: float = 0.4
     """Most progress of an episode that failed."""
+    unsure: float = 0.1
+    """Share of a success before its final observation in which it is not asked whether the task is done; more where a
+    person ends episodes late. Sets without final observations: done from 0.95 of a success, not done before 0.8."""
     reversed_share: float = 0.15
     """Share of a batch that is played backwards: what was gained is lost."""
     still_share: float = 0.05
@@ -78,7 +81,7 @@ class CriticConfig:
         if not (self.lr > 0 and self.weight_decay >= 0 and self.done_weight >= 0):
             got = (self.lr, self.weight_decay, self.done_weight)
             raise BadInput("--lr, --weight-decay, --done-weight", got=got, expected="a positive number, and two from 0")
-        for name in ("dropout", "cap", "reversed_share", "still_share", "wrong_share", "failure_share"):
+        for name in ("dropout", "cap", "unsure", "reversed_share", "still_share", "wrong_share", "failure_share"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 got = getattr(self, name)
                 raise BadInput(f"--{name.replace('_', '-')}", got=got, expected="a share from 0 to less than 1")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -20,6 +21,7 @@ from robolearn.core import BadInput, NonFinite
 from robolearn.core.specs import is_image
 from robolearn.data import Dataset
 from robolearn.rewards.critic import ProgressCritic, save_critic
+from robolearn.rewards.metrics import window_of
 from robolearn.rewards.pairs import Pairs, PairSampler
 from robolearn.rewards.settings import OTHER_TASKS, CriticConfig
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
@@ -162,7 +164,7 @@ class CriticTrainer:
         self, datasets: Sequence[Dataset], cameras: list[str], progress: Callable[[int, int], None] | None
     ) -> Tensor:
         """(views, N, C, 112, m, m) float16 of all frames of all sets."""
-        count = self.config.views * sum(dataset.frames for dataset in datasets)
+        count = self.config.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
         views, seen = [], 0
         with torch_threads(self.config.threads):
             for view in range(self.config.views):
@@ -170,8 +172,8 @@ class CriticTrainer:
                 parts = []
                 for dataset in datasets:
                     for e in range(dataset.episodes):
-                        observation = dataset.episode(e).observation
-                        frames = [np.asarray(observation[camera]) for camera in cameras]
+                        window = window_of(dataset.episode(e))
+                        frames = [window.observation[camera] for camera in cameras]
                         parts.append(self.critic.encoder.encode(frames, generator if view else None))
                         seen += len(frames[0])
                         if progress is not None:
@@ -231,14 +233,21 @@ def common_cameras(datasets: Sequence[Dataset], wanted: Sequence[str] = ()) -> d
     return found
 
 
+def lengths_of(dataset: Dataset) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(E,) observations of each episode of `dataset`, and whether the last one is that after the last action."""
+    final = np.array([dataset.has_final(e) for e in range(dataset.episodes)], bool)
+    return dataset.lengths + final, final
+
+
 def _sampler(config: CriticConfig, datasets: Sequence[Dataset], tasks: list[str], sentences: int) -> PairSampler:
-    lengths = np.concatenate([dataset.lengths for dataset in datasets])
+    lengths, final = (np.concatenate(parts) for parts in zip(*map(lengths_of, datasets), strict=True))
     words = [tasks.index(dataset.episode(e).task) for dataset in datasets for e in range(dataset.episodes)]
     return PairSampler(
         config,
         np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64),
         lengths,
         np.concatenate([dataset.success for dataset in datasets]),
+        final,
         np.array(words, np.int64),
         sentences,
     )

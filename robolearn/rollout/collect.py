@@ -8,7 +8,7 @@ Commits cost more than the simulation between them, so episodes that end within 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,8 +59,9 @@ def collect(
                 running[w].add(observed, action, turn.rewards[:, 0], int(w))
             for w in np.flatnonzero(turn.worlds & turn.ended):
                 episode = running[w].finish(
-                    bool(turn.success[w]), bool(turn.terminated[w]), bool(turn.truncated[w]), env.prompt
-                )
+                    bool(turn.success[w]), bool(turn.terminated[w]), bool(turn.truncated[w]), env.prompt,
+                    {key: np.array(value[w]) for key, value in turn.observation.items()},
+                )  # fmt: skip
                 if not episode.success:
                     episode = replace(episode, failure=agent.failures[w])
                 finished.add(episode)
@@ -137,7 +138,9 @@ class _EpisodeRecorder:
         self._actions.append(action[world])
         self._rewards.append(float(reward[world]))
 
-    def finish(self, success: bool, terminated: bool, truncated: bool, task: str) -> Episode:
+    def finish(
+        self, success: bool, terminated: bool, truncated: bool, task: str, final: Mapping[str, NDArray]
+    ) -> Episode:
         keys = self._observations[0]
         return Episode(
             observation={key: np.stack([o[key] for o in self._observations]) for key in keys},
@@ -147,6 +150,7 @@ class _EpisodeRecorder:
             terminated=terminated,
             truncated=truncated,
             task=task,
+            final=final,
         )
 
 

@@ -89,6 +89,7 @@ class Paper:
         self.rows: list[tuple[dict, np.ndarray, float, dict]] = []
         self.episodes: list[tuple[dict, list]] = []
         self.interventions: list[bool] = []  # of all rows
+        self.finals: list[dict | None] = []
         self.discarded = 0
         self.on_add: Callable[[], None] = lambda: None
         self.on_end: Callable[[], None] = lambda: None
@@ -98,8 +99,9 @@ class Paper:
         self.rows.append((observation, np.asarray(action), reward, stamps))
         self.interventions.append(intervention)
 
-    def end(self, *, success, terminated=False, truncated=False, task="") -> int:
+    def end(self, *, success, terminated=False, truncated=False, task="", final=None) -> int:
         self.on_end()
+        self.finals.append(final)
         facts = {"success": success, "terminated": terminated, "truncated": truncated, "task": task}
         self.episodes.append((facts, self.rows))
         self.rows = []

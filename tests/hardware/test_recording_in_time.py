@@ -59,6 +59,9 @@ def test_what_is_stored_is_what_was_asked_for_and_done(rig: RecordingRig) -> Non
     ((facts, rows),) = paper.episodes
     assert facts == {"success": True, "terminated": True, "truncated": False, "task": "wave"}
     assert len(rows) == 16, "the first in the control step of START"
+    (final,) = paper.finals
+    assert final is not None and final.keys() == rows[0][0].keys(), "what the last executed action led to"
+    assert (final["images.front"] > rows[-1][0]["images.front"]).all(), "a later picture"
     actions = np.array([row[1] for row in rows])
     assert (actions[:11] == move(dx=-0.4, gripper=1.0)).all(), "to the bit where the filter changed nothing"
     assert np.abs(actions[-3:, :6]).max() < 0.2 and np.isfinite(actions).all(), "what holding still took"

@@ -20,7 +20,13 @@ CONFIG = CriticConfig(batch=200, reversed_share=0.2, still_share=0.1, wrong_shar
 def sampler(config: CriticConfig = CONFIG) -> PairSampler:
     """Two successes of 11 and 21 frames, a failure of 30; one task among four sentences."""
     return PairSampler(
-        config, np.array([0, 11, 32]), np.array([11, 21, 30]), np.array([True, True, False]), np.zeros(3, np.int64), 4
+        config,
+        np.array([0, 11, 32]),
+        np.array([11, 21, 30]),
+        np.array([True, True, False]),
+        np.zeros(3, bool),
+        np.zeros(3, np.int64),
+        4,
     )
 
 
@@ -32,9 +38,17 @@ def test_progress_is_the_share_of_what_was_left() -> None:
 
 
 def test_done_is_asked_at_the_end_and_well_before() -> None:
-    label = done_label(np.arange(20), np.full(20, 20))
+    label = done_label(np.arange(20), np.full(20, 20), np.zeros(20, bool), 0.1)
     assert label[:16].tolist() == [0.0] * 16 and label[19] == 1.0 and np.isnan(label[16:19]).all()
-    assert done_label(np.array([6]), np.array([7])).tolist() == [1.0], "short ones have a last frame, too"
+    short = done_label(np.array([6]), np.array([7]), np.array([False]), 0.1)
+    assert short.tolist() == [1.0], "short ones have a last frame, too"
+
+
+def test_with_the_final_observation_only_that_is_done() -> None:
+    label = done_label(np.arange(40), np.full(40, 40), np.ones(40, bool), 0.1)
+    assert label[:36].tolist() == [0.0] * 36 and np.isnan(label[36:39]).all() and label[39] == 1.0
+    sure = done_label(np.arange(40), np.full(40, 40), np.ones(40, bool), 0.0)
+    assert sure.tolist() == [0.0] * 39 + [1.0], "nothing unsure, and the last is done all the same"
 
 
 def test_a_failure_stays_below_the_cap_and_the_pace_of_successes() -> None:
@@ -59,13 +73,15 @@ def test_a_batch_has_each_sort_in_its_share() -> None:
 
 
 def test_without_failures_there_is_no_critic_unless_it_is_asked_for() -> None:
-    arrays = (np.array([0]), np.array([11]), np.array([True]), np.zeros(1, np.int64), 2)
+    arrays = (np.array([0]), np.array([11]), np.array([True]), np.ones(1, bool), np.zeros(1, np.int64), 2)
     with pytest.raises(BadInput, match="praises failures"):
         PairSampler(CONFIG, *arrays)
     pairs = PairSampler(replace(CONFIG, failure_share=0.0), *arrays).draw(np.random.default_rng(0))
     assert not pairs.bound.any()
     with pytest.raises(BadInput, match="no success"):
-        PairSampler(CONFIG, np.array([0]), np.array([11]), np.array([False]), np.zeros(1, np.int64), 2)
+        PairSampler(
+            CONFIG, np.array([0]), np.array([11]), np.array([False]), np.ones(1, bool), np.zeros(1, np.int64), 2
+        )
 
 
 def test_the_loss_of_a_failure_is_only_what_is_above_its_bound() -> None:

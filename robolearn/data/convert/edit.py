@@ -112,10 +112,17 @@ def crop(dataset: Dataset, start: int, end: int, episodes: Sequence[int] | None 
             raise BadInput(f"episode {index}", got=f"{dataset.lengths[index]} steps", expected=expected)
 
     def cropped(index: int, draft: EpisodeDraft) -> EpisodeDraft:
-        return rows(draft, slice(start, len(draft) - end)) if index in chosen else draft
+        if index not in chosen:
+            return draft
+        short = rows(draft, slice(start, len(draft) - end))
+        return _with(short, final={}) if end else short
 
     source = source_of(dataset)
-    return replace(source, drafts=(cropped(index, draft) for index, draft in enumerate(source.drafts)))
+    lost = end and any(dataset.has_final(index) for index in chosen)
+    said = ("the observations after the last actions go with the ends that are cut",) if lost else ()
+    return replace(
+        source, drafts=(cropped(i, draft) for i, draft in enumerate(source.drafts)), notes=(*source.notes, *said)
+    )
 
 
 def subsample(dataset: Dataset, every: int, action: str = "auto") -> EpisodeSource:

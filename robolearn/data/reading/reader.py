@@ -23,11 +23,13 @@ from robolearn.data.lerobot.features import (
     INTERVENTION,
     SUCCESS,
     camera_name,
+    column,
     failure_kind,
     interface_of,
     names_of,
     stamp_name,
 )
+from robolearn.data.lerobot.finals import has_final, read_final
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.lerobot.statistics import Stats, describe_many
@@ -303,7 +305,24 @@ class Dataset:
         stamps = {name: times[rows] for name, times in self.stamps.items()}
         rest = (tasks[0], self.intervention[rows], stamps, tuple(tasks) if len(set(tasks)) > 1 else ())
         failure = self.failure[index] if self.failure else ""
-        return Episode(observation, self.action[rows], self.reward[rows], *ends, *rest, failure)
+        final = self._final(index, observation)
+        return Episode(observation, self.action[rows], self.reward[rows], *ends, *rest, failure, final)
+
+    def has_final(self, index: int) -> bool:
+        """True where the observation after the last action of episode `index` is stored."""
+        return has_final(self.path, index)
+
+    def _final(self, index: int, steps: Mapping[str, NDArray]) -> Mapping[str, NDArray]:
+        """The observation after the last action of episode `index`, read when it is looked at; empty without one.
+        Features that are no part of the set, as its words, are those of the last step."""
+        root = self.path
+        if not isinstance(root, Path) or not self.has_final(index):
+            return {}
+        shapes = {key: array.shape[1:] for key, array in self.observation.items() if column(key) in self.features}
+        shapes |= {key: tuple(self.features[column(key)]["shape"]) for key in self.readers}
+        length = int(self.lengths[index])
+        made = {key: lambda key=key: read_final(root, index, length, {key: shapes[key]})[key] for key in shapes}
+        return LazyObservation({key: steps[key][-1] for key in steps if key not in shapes}, made)
 
     def _maker(self, key: str, episode: int, rows: slice) -> Callable[[], NDArray]:
         frames = self._frames.get(key)

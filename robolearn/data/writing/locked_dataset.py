@@ -31,6 +31,7 @@ from robolearn.data.lerobot.features import (
     schema_of,
     stamp_name,
 )
+from robolearn.data.lerobot.finals import FINAL_PATH, final_table
 from robolearn.data.lerobot.layout import VERSION
 from robolearn.data.lerobot.statistics import Stats, aggregate, describe, merge, split
 from robolearn.data.lerobot.tables import (
@@ -183,6 +184,9 @@ class LockedDataset:
             facts = row_facts(count, span, data.number, meta.number, cameras, self.interface.control_hz)
             data = data.appended(frames_table(self._schema, columns))
             meta = meta.appended(episode_row(self._rows, facts, own_tasks, described))
+            if episode.final:
+                row = final_table(episode.final, self.interface, len(episode))
+                commit.stage(layout.numbered(FINAL_PATH, count), layout.parquet_bytes(row))
             count += 1
             frames += len(episode)
 
@@ -348,6 +352,7 @@ class LockedDataset:
         """Leave no file after the newest that committed episodes lie in; see `clean_up`."""
         newest = {file.pattern: file.number if file.table is not None else -1 for file in (self._data, self._meta)}
         newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
+        newest[FINAL_PATH] = self.episodes - 1
         clean_up(self.root, newest, torn=torn, cut=cut)
 
 

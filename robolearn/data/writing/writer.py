@@ -189,21 +189,27 @@ class EpisodeWriter:
         spec, hz = self.interface.observation[key], self.interface.control_hz
         return VideoEncoder(path, key, spec, hz, self._video, index=index)
 
-    def end(self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "") -> int:
+    def end(
+        self, *, success: bool, terminated: bool = False, truncated: bool = False, task: str = "",
+        final: Mapping[str, ArrayLike] | None = None,
+    ) -> int:  # fmt: skip
         """Store the steps added since the last `end`, durably; returns the episode's index.
 
         Args:
           success: whether the task was solved.
           terminated: the world ended the episode; `truncated`: the clock did.
           task: the task in words.
+          final: the observation after the last action, where it is known.
 
         Raises:
+          BadInput: a `final` that lacks a feature, or of another shape; the steps are still there.
           RobolearnError: the disk is full; where the message has it the steps are still there, and `end` may be tried
             again. `close` leaves them to `repair`.
         """
         self._check_open()
         if not self._steps:
             raise BadInput("episode", got="no steps", expected="at least one before end()")
+        last = self._checked_final(final or {}, len(self._steps))
         try:
             for key, encoder in self._encoders.items():
                 if key not in self._videos:
@@ -216,7 +222,7 @@ class EpisodeWriter:
             task=task or self._task,
         )  # fmt: skip
         try:
-            self._locked.commit([CheckedEpisode(episode, dict(self._videos))])
+            self._locked.commit([CheckedEpisode(replace(episode, final=last), dict(self._videos))])
         except (OSError, RobolearnError):
             self._refused = True
             raise
@@ -321,7 +327,16 @@ class EpisodeWriter:
             self._intervention(bool(intervention.any()))
         times, action = self._stamps_of(episode.stamps, length, 0), bounded(action, 0)
         numbers = {"observation": observation, "action": action, "reward": reward}
+        numbers["final"] = self._checked_final(episode.final, length[0])
         return replace(episode, **numbers, intervention=intervention, stamps=times)
+
+    def _checked_final(self, final: Mapping[str, Any], steps: int) -> dict[str, NDArray]:
+        """The observation after the last of so many steps, as it will be stored; empty where it is not known."""
+        checked: dict[str, NDArray] = {}
+        for key, spec in self.interface.observation.items() if final else ():
+            value, what = np.asarray(present(final, key)), f"final observation {key!r}"
+            checked[key] = picture(value, spec, (), what) if is_image(spec) else vector(value, spec, (), what, steps)
+        return checked
 
     def _intervention(self, value: bool) -> bool:
         if value and INTERVENTION not in self._locked.features:

@@ -1,0 +1,37 @@
+"""Mutation check of the ends of episodes and of critics: one line of them is wrong, a test that is named here fails."""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+FINALS, PAIRS = ("tests/data/test_finals.py",), ("tests/rewards/test_pairs.py",)
+RECORDED = ("tests/hardware/test_recording_in_time.py::test_what_is_stored_is_what_was_asked_for_and_done",)
+FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
+
+MUTANTS: dict[str, Mutant] = {
+    "final-of-another-colour": Mutant(FORMAT, "np.ascontiguousarray(value[..., ::-1])", "np.array(value)", FINALS),
+    "final-of-another-length": Mutant(FORMAT, "(found := table[_LENGTH][0].as_py()) != length", "False and (found := 0)", FINALS),
+    "final-outlives-a-kill": Mutant(LOCKED, "        newest[FINAL_PATH] = self.episodes - 1\n", "", FINALS),
+    "final-of-the-next-episode": Mutant(LOCKED, "layout.numbered(FINAL_PATH, count)", "layout.numbered(FINAL_PATH, count + 1)", FINALS),
+    "final-is-the-first-of-the-next": Mutant(
+        "robolearn/rollout/collect.py", "for key, value in turn.observation.items()}", "for key, value in engine.observation.items()}", FINALS
+    ),
+    "final-of-a-cut-end": Mutant("robolearn/data/convert/edit.py", "_with(short, final={}) if end else short", "short", FINALS),
+    "final-not-checked": Mutant("robolearn/data/writing/writer.py", "self._checked_final(final or {}, len(self._steps))", "final or {}", FINALS),
+    "final-is-the-last-row": Mutant(
+        "hardware/recording/recording.py", "self._rows[0].observation if self._rows else self._observed", "self._newest", RECORDED
+    ),
+    "final-not-scored": Mutant(
+        "robolearn/rewards/metrics.py", "np.concatenate([value, final[key][None]]) if final else np.asarray(value)", "np.asarray(value)", FINALS
+    ),
+    "near-the-end-is-done": Mutant(
+        "robolearn/rewards/pairs.py", "np.where(final, length - 1, np.minimum", "np.where(final, 0.9 * length, np.minimum", PAIRS
+    ),
+    "unsure-of-everything": Mutant("robolearn/rewards/pairs.py", "np.where(final, np.minimum((1.0 - unsure)", "np.where(final, np.minimum((0.5 - unsure)", PAIRS),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("rewards", MUTANTS))
