@@ -32,11 +32,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.numpy import load_file
 from torch import Tensor
 
 from policies.policy import feature
 from robolearn.core import ActionChunk, ArraySpec, BadInput, Interface, NonFinite, Observation
-from robolearn.core.specs import is_image
+from robolearn.core.specs import ACTION_SCALE, is_image
 from robolearn.data.convert.formats.config import scale_of
 from robolearn.data.lerobot.features import column, key_of
 from robolearn.io.json_files import read_json
@@ -44,6 +45,7 @@ from robolearn.io.json_files import read_json
 KINDS = ("act", "diffusion")
 INSTALL = "pip install 'robolearn[lerobot]'"
 TOLD = "robolearn.json"
+UNIT_TOLERANCE = 0.01  # of actions in [-1, 1] that a recorder rounded
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _PRE, _POST = "policy_preprocessor.json", "policy_postprocessor.json"
 
@@ -70,6 +72,7 @@ def read_policy(path: str) -> PolicyFiles:
         raise BadInput(f"{what}: type", got=config.get("type"), available=KINDS)
     overrides = {name: _checked_steps(folder, name) for name in (_PRE, _POST)}
     told = _told(folder)
+    _check_units(folder, told)
     if find_spec("lerobot") is None:
         raise BadInput(what, got="no LeRobot in this environment", expected="it", hint=f"Install it: {INSTALL}")
     try:
@@ -154,6 +157,20 @@ def _checked_steps(folder: Path, name: str) -> dict[str, Any]:
         if state is not None and (Path(str(state)).name != state or not (folder / state).is_file()):
             raise BadInput(f"policy {file}: {registered}", got=f"no {state}", expected="that file beside it")
     return {"device_processor": {"device": "cpu"}} if "device_processor" in names else {}
+
+
+def _check_units(folder: Path, told: Mapping[str, Any]) -> None:
+    """Raise `BadInput` where the policy's actions are in units of their own, by the statistics that it was trained
+    with, and `TOLD` has no scale for them: cut to [-1, 1] they would be another motion."""
+    if ACTION_SCALE in told.get("extra", {}):
+        return
+    for step in read_json(folder / _POST, what=f"policy {folder / _POST}")["steps"]:
+        stats = load_file(folder / step["state_file"]) if step.get("state_file") else {}
+        ends = [stats[f"action.{name}"] for name in ("min", "max") if f"action.{name}" in stats]
+        if len(ends) == 2 and not np.abs(ends).max() <= 1 + UNIT_TOLERANCE:
+            got = f"they span {ends[0].min():.4g} … {ends[1].max():.4g}, and {TOLD} has no scale"
+            hint = f"`dataset import` writes the scale of its set; {TOLD} takes it: extra.{ACTION_SCALE}"
+            raise BadInput(f"policy lerobot:{folder}: actions", got=got, expected="[-1, 1]", hint=hint)
 
 
 def _told(folder: Path) -> dict[str, Any]:

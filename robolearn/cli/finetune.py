@@ -225,6 +225,7 @@ class Finetune(Command):
         """The data sets, and the runner's argument that holds their episodes."""
         from robolearn.core import check_compatible
         from robolearn.data import Dataset
+        from robolearn.data.mixture import check_actions
         from robolearn.data.replay import PlayedEpisode
         from robolearn.data.replay.recorded import recorded
 
@@ -236,6 +237,7 @@ class Finetune(Command):
         sets = [Dataset.open(path) for path in self.data]
         for path, found in zip(self.data, sets, strict=True):
             check_compatible(policy.interface, found.interface, what=f"--data {path}")
+            check_actions(found)
         if self._updates():
             given = recorded(sets, scored=bool(self.reward_model))
             return sets, {"demonstrations": given, "task": sets[0].tasks[0]}

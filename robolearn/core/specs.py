@@ -15,6 +15,9 @@ PROMPT = "prompt"
 """The task in words, as the vector of a sentence."""
 GOAL = "goal."
 """Begins the name of a feature that is a goal: ``goal.objects`` is what ``objects`` shall be in the end."""
+ACTION_SCALE = "action_scale"
+"""In `Interface.extra`, of actions that an import scaled: ``low`` and ``high``, what −1 and 1 stand for in the units of
+the file, and ``unit`` where that is what the action kind says: the limits of the arm's joints."""
 LARGEST = 100_000_000  # components of one array in a file, which may be a stranger's: a picture of 33 megapixels
 
 
@@ -165,6 +168,11 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str) -> Non
         raise BadInput(f"{what}: action kind", got=offered.action_kind, expected=needed.action_kind, hint=hint)
     if needed.action.shape != offered.action.shape:
         raise BadInput(f"{what}: action shape", got=offered.action.shape, expected=needed.action.shape)
+    if (theirs := own_scale(offered)) != (own := own_scale(needed)):
+        hint = (
+            "One number means two motions there. `robolearn dataset import --unit` brings joint positions to one scale"
+        )
+        raise BadInput(f"{what}: scale of the actions", got=_spoken(theirs), expected=_spoken(own), hint=hint)
     if not abs(needed.control_hz - offered.control_hz) <= 1e-6:
         raise BadInput(f"{what}: control rate", got=f"{offered.control_hz} Hz", expected=f"{needed.control_hz} Hz")
     for key, spec in needed.observation.items():
@@ -174,6 +182,38 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str) -> Non
         if found.shape != spec.shape or (found.names and spec.names and found.names != spec.names):
             got, expected, hint = _difference(found, spec)
             raise BadInput(f"{what}: observation {key!r}", got=got, expected=expected, hint=hint)
+
+
+Scaled = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+def action_scale(interface: Interface) -> tuple[Scaled, str, str] | None:
+    """((low, high), unit, unit of the gripper) that stand in `interface` under `ACTION_SCALE`, or None. Raises
+    `BadInput`: what stands there is no scale."""
+    stored = interface.extra.get(ACTION_SCALE)
+    if stored is None:
+        return None
+    try:
+        low, high = (tuple(float(number) for number in stored[name]) for name in ("low", "high"))
+        if len(low) == len(high) == interface.action.size and all(map(math.isfinite, (*low, *high))):
+            return (low, high), str(stored.get("unit", "")), str(stored.get("gripper", ""))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+    raise BadInput(
+        f"interface: {ACTION_SCALE}", got=stored, expected=f"low, high: {interface.action.size} numbers each"
+    )
+
+
+def own_scale(interface: Interface) -> Scaled | None:
+    """(low, high) that −1 and 1 stand for, or None where the action kind says it."""
+    found = action_scale(interface)
+    return None if found is None or found[1] else found[0]
+
+
+def _spoken(scale: Scaled | None) -> str:
+    if scale is None:
+        return "that of the action kind"
+    return "extremes of a set, " + ", ".join(f"{low:.4g}…{high:.4g}" for low, high in zip(*scale, strict=True))
 
 
 def _difference(found: ArraySpec, needed: ArraySpec) -> tuple[str, str, str]:

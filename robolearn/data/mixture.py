@@ -18,6 +18,7 @@ from robolearn.core.specs import check_compatible
 from robolearn.data.lerobot.statistics import Stats, aggregate
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.windows import TrainingBatch, Windows
+from robolearn.data.writing.steps import ACTION_TOLERANCE
 
 
 def shares_of(mix: Sequence[float] | None, datasets: Sequence[Dataset]) -> list[float]:
@@ -45,9 +46,20 @@ def check_alike(datasets: Sequence[Dataset]) -> None:
 
     It may have more observations than the first, which are left out.
     """
+    for dataset in datasets:
+        check_actions(dataset)
     for other in datasets[1:]:
         what = f"data set {other.path} (beside {datasets[0].path})"
         check_compatible(datasets[0].interface, other.interface, what=what)
+
+
+def check_actions(dataset: Dataset) -> None:
+    """Raise `BadInput` where actions of `dataset` are beyond [-1, 1]: they are in units of their own."""
+    low, high = float(dataset.action.min()), float(dataset.action.max())
+    if not -1 - ACTION_TOLERANCE <= low <= high <= 1 + ACTION_TOLERANCE:
+        got = f"they span {low:.4g} … {high:.4g}"
+        hint = f"robolearn dataset import {dataset.path} --out … writes a set with actions in [-1, 1]"
+        raise BadInput(f"data set {dataset.path}: actions", got=got, expected="[-1, 1]", hint=hint)
 
 
 class Mixture:

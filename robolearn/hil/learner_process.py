@@ -16,6 +16,7 @@ from policies.storage.loading import needed_by
 from robolearn.core import BadInput, check_compatible
 from robolearn.core.machine import resolve_device
 from robolearn.data import Dataset
+from robolearn.data.mixture import check_actions
 from robolearn.data.replay import PlayedEpisode, RecordSchema
 from robolearn.hil.learner import Learner, result_of
 from robolearn.hil.learner_service import LearnerState, learner_methods
@@ -65,6 +66,7 @@ def run_learner(
     demos = Dataset.open(own.demos) if own.demos else None
     if demos is not None:
         check_compatible(needed_by(own.policy), demos.interface, what=f"--demos {own.demos}")
+        check_actions(demos)
     prompt = demos.episode(0).task if demos is not None and demos.episodes else ""
     if reward_config(config.reward).needs_prompt and not prompt.strip():
         raise BadInput("--reward", got=f"{config.reward} without --demos", expected="demonstrations that name the task")

@@ -23,7 +23,7 @@ from policies.policy import ChunkPolicy
 from policies.registry import fresh_net
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Interface, NonFinite
-from robolearn.core.specs import is_goal, is_image, of_goal
+from robolearn.core.specs import check_compatible, is_goal, is_image, of_goal
 from robolearn.data import Dataset, Windows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
 from robolearn.data.windows import HindsightWindows, TrainingBatch
@@ -159,6 +159,7 @@ class ImitationTrainer:
         for name in ("embodiment", "action_kind", "control_hz"):
             if getattr(offered, name) != getattr(needed, name):
                 raise BadInput(f"--from: {name}", got=getattr(offered, name), expected=getattr(needed, name))
+        check_compatible(offered, needed, what="--from, the data")
         if policy.net.config != self.net.config:
             raise BadInput("--from: settings of the policy", got=policy.net.config, expected=self.net.config)
         for net in (self.net, self.ema.module):

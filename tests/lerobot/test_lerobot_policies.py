@@ -69,7 +69,7 @@ def save(folder: Path, kind: str, world: Interface, camera: int = 0, scale: floa
             "mean": torch.tensor(rng.normal(size=size), dtype=torch.float32),
             "std": torch.tensor(rng.uniform(0.5, 2.0, size), dtype=torch.float32),
             "min": torch.full((size,), -1.0),
-            "max": torch.full((size,), 1.5),
+            "max": torch.full((size,), 1.0),
         }
         for name, size in ((STATE, proprio.size), (OBJECTS, objects.size), (ACTION, action.size))
     }

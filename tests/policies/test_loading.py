@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from policies.storage import lerobot_policy
 from policies.storage.checkpoint import load_policy
@@ -55,6 +57,24 @@ def test_steps_that_are_not_lerobots_own_are_not_imported(tmp_path: Path) -> Non
     assert "a: got no ../b.safetensors" in refused(f"lerobot:{folder}")
     file.unlink()
     assert "no policy_postprocessor.json" in refused(f"lerobot:{folder}")
+
+
+def test_a_policy_in_degrees_is_refused_unless_its_scale_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path / "policy")
+    steps = [{"registry_name": "unnormalizer_processor", "state_file": "post.safetensors"}]
+    (folder / "policy_postprocessor.json").write_text(json.dumps({"steps": steps}))
+    low, high = torch.tensor([-116.0, 0.0]), torch.tensor([93.0, 100.0])
+    save_file({"action.min": low, "action.max": high, "action.mean": low.clone()}, folder / "post.safetensors")
+    monkeypatch.setattr(lerobot_policy, "find_spec", lambda name: None)  # what follows is LeRobot's
+    assert "actions: got they span -116 … 100, and robolearn.json has no scale" in refused(f"lerobot:{folder}")
+    scale = {"low": low.tolist(), "high": high.tolist()}
+    (folder / "robolearn.json").write_text(json.dumps({"extra": {"action_scale": scale}}))
+    assert "no LeRobot in this environment" in refused(f"lerobot:{folder}")
+    (folder / "robolearn.json").unlink()
+    save_file({"action.min": low / 116, "action.max": high / 116}, folder / "post.safetensors")
+    assert "no LeRobot in this environment" in refused(f"lerobot:{folder}")
 
 
 def test_a_word_in_robolearn_json_that_means_nothing(tmp_path: Path) -> None:

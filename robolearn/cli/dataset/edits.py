@@ -197,8 +197,8 @@ class DatasetImport(Command):
     """Turn demonstrations in another format into a LeRobotDataset v3.0 that robolearn trains on.
 
     Formats: lerobot-v2.1 (and v2.0), lerobot-v3.0 of any maker, robomimic (HDF5), npz (a folder with a file per
-    episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a robot contract). Actions beyond [-1, 1] are scaled
-    into it; the scale is kept.
+    episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a robot contract). Joint positions come to the limits
+    of the arm by their --unit; other actions beyond [-1, 1] are scaled by their extremes. The scale is kept.
 
     Example: robolearn dataset import low_dim_v141.hdf5 --out data/square
     """
@@ -217,6 +217,12 @@ class DatasetImport(Command):
     """The arm's name, in place of what the files say."""
     action_kind: str = ""
     """Kind of action, such as tcp_delta or joint_position; "native" if not given."""
+    unit: Literal["", "degrees", "radians", "normalised"] = ""
+    """Of joint positions, which need it: normalised is [-1, 1] over the limits of the joints; the others also need an
+    --embodiment whose limits are known."""
+    gripper_unit: Literal["", "percent", "share", "metres", "jaw"] = ""
+    """Of the gripper among joint positions in degrees or radians: percent or share (1) of open, metres of opening, or
+    jaw, the angle of a turning jaw. By default percent where it is called gripper.pos, as LeRobot's; else required."""
     proprio: tuple[str, ...] = ()
     """robomimic: the features that make up the robot's own vector, in order."""
     cameras: tuple[str, ...] | None = None
@@ -245,7 +251,7 @@ class DatasetImport(Command):
         if name is None:
             available = [key for key, form in FORMATS.items() if form.read]
             raise BadInput("--format", got=f"{self.path}, which is of none of the formats", available=available)
-        same = ("task", "hz", "embodiment", "action_kind", "proprio", "tolerance_s", "robot")
+        same = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "proprio", "tolerance_s", "robot")
         given = {name: getattr(self, name) for name in same}
         cameras = self.cameras if self.images else ()
         options = ReadOptions(**given, cameras=cameras, success=OUTCOMES[self.outcome])

@@ -105,7 +105,9 @@ class DatasetInfo(Command):
         sizes = result["bytes"]
         row("on disk", ", ".join(f"{name} {megabytes(size)}" for name, size in sizes.items() if size))
         if "action_scale" in result["extra"]:
-            row("note", "the actions were scaled into [-1, 1] when they were imported")
+            unit = result["extra"]["action_scale"].get("unit")
+            by = f"from {unit} to the limits of the joints" if unit else "by their extremes, which no arm knows"
+            row("note", f"the actions were scaled into [-1, 1] when they were imported, {by}")
         console.print(table)
 
 

@@ -33,6 +33,7 @@ class HilRun(LearnerArguments, WorldArguments):
     def run(self) -> dict[str, Any]:
         from policies.storage.loading import needed_by
         from robolearn.data import Dataset
+        from robolearn.data.mixture import check_actions
         from robolearn.deploy.processes import Program
         from robolearn.hil.processes import (
             ARM,
@@ -62,7 +63,9 @@ class HilRun(LearnerArguments, WorldArguments):
         check_new(self.out, self.resume, BESIDE)
         needed = needed_by(self.policy)
         if self.demos:  # what is no data set, or of another arm or task, is refused before anything is started
-            check_compatible(needed, Dataset.open(self.demos).interface, what=f"--demos {self.demos}")
+            demos = Dataset.open(self.demos)
+            check_compatible(needed, demos.interface, what=f"--demos {self.demos}")
+            check_actions(demos)
         check_policy_fits(self, self.policy)
         check_terminal(self.teleop)
         address = free_address()

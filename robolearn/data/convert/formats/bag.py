@@ -16,6 +16,9 @@ from robots.stations import Contract, contract_names, load_contract
 
 def read(path: Path, options: ReadOptions) -> EpisodeSource:
     """The episodes of the bag at `path` by the contract `options.robot`; raises `BadInput` as `read_bag` does."""
+    if options.unit or options.gripper_unit:
+        got = options.unit or options.gripper_unit
+        raise BadInput("--unit of a bag", got=got, expected="none: the contract has the units of its topics")
     contract = _contract(options.robot, options.cameras)
     if contract.objects is not None:
         # Only a simulation sends them; the names are in its messages.

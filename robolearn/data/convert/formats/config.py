@@ -5,8 +5,10 @@ over the whole set,
 
     a = 2 (x − low) / (high − low) − 1        x = low + (a + 1) (high − low) / 2
 
-A component that never changes becomes 0. The scale stands in the interface's ``extra["action_scale"]``, so that an
-export gives back the units of the import, and the deployment of a policy scales by them.
+A component that never changes becomes 0. Joint positions come to the limits of the arm's joints instead, the same for
+all sets of that arm (`joint_units`). The scale stands in the interface's ``extra["action_scale"]``: exports give back
+the units of the import, a policy of LeRobot's is scaled by it, and sets, policies and arms of different scales are
+refused together (`robolearn.core.specs.check_compatible`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
+from robolearn.core.specs import ACTION_SCALE, action_scale
 from robolearn.core.types import Episode
+from robolearn.data.convert.joint_units import TOLERANCE, Scale, joint_scale
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, drafts, interface_with_images
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.container import TOLERANCE_S
@@ -35,6 +39,7 @@ class ReadOptions:
       hz: frames per second.
       embodiment: name of the arm.
       action_kind: what an action means, e.g. ``"tcp_delta"``.
+      unit, gripper_unit: of joint positions, of `joint_units.UNITS` and `joint_units.GRIPPER_UNITS`.
       proprio: the features that make up ``proprio``, in order.
       cameras: the cameras to take; None takes all, an empty tuple none.
       success: whether episodes succeeded whose success is not recorded.
@@ -46,6 +51,8 @@ class ReadOptions:
     hz: float | None = None
     embodiment: str = ""
     action_kind: str = ""
+    unit: str = ""
+    gripper_unit: str = ""
     proprio: tuple[str, ...] = ()
     cameras: tuple[str, ...] | None = None
     success: bool | None = None
@@ -107,35 +114,16 @@ class FormatConfig:
         return f"{self.name} [{self.needs_extra}]" if self.needs_extra else self.name
 
 
-KEY = "action_scale"
-TOLERANCE = 1e-6  # as in the checks of a writer
+FILE_UNIT = "action_unit"
+"""In the `Interface.extra` of an exported file: the units of its joint positions."""
 
 
-@dataclass(frozen=True)
-class Scale:
-    """low, high: (Da,) what −1 and 1 stand for."""
-
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-
-    def apply(self, action: NDArray) -> NDArray[np.float32]:
-        """(…, Da) in the system's units → [-1, 1]."""
-        span = self.high - self.low
-        x = np.asarray(action, np.float64) - self.low
-        a = 2.0 * x / np.where(span > 0, span, 1.0) - 1.0
-        return np.clip(np.where(span > 0, a, 0.0), -1.0, 1.0).astype(np.float32)
-
-    def invert(self, action: NDArray) -> NDArray[np.float32]:
-        """(…, Da) in [-1, 1] → the system's units."""
-        x = self.low + 0.5 * (np.asarray(action, np.float64) + 1.0) * (self.high - self.low)
-        return x.astype(np.float32)
-
-
-def scale_for(actions: Iterable[tuple[str, NDArray]]) -> Scale | None:
+def scale_for(actions: Iterable[tuple[str, NDArray]], interface: Interface, options: ReadOptions) -> Scale | None:
     """The scale for the `actions` (T, Da) of named episodes, or None where all are in [-1, 1] already.
 
     Raises:
-      BadInput: a number that is not finite; the episode and the frame are named.
+      BadInput: a number that is not finite, the episode and the frame are named; joint positions whose unit nothing
+        says, or that are not in it.
     """
     extremes: list[tuple[NDArray, NDArray]] = []
     for name, action in actions:
@@ -145,16 +133,30 @@ def scale_for(actions: Iterable[tuple[str, NDArray]]) -> Scale | None:
             raise BadInput(where, got=action[frame, component], expected="a finite number")
         if len(action):
             extremes.append((action.min(axis=0).astype(np.float64), action.max(axis=0).astype(np.float64)))
-    if not extremes:
-        return None
-    low, high = np.min([least for least, _ in extremes], axis=0), np.max([most for _, most in extremes], axis=0)
+    size = interface.action.size
+    low = np.min([least for least, _ in extremes], axis=0) if extremes else np.zeros(size)
+    high = np.max([most for _, most in extremes], axis=0) if extremes else np.zeros(size)
+    if interface.action_kind == "joint_position":
+        stated = interface.extra.get(FILE_UNIT)
+        stated = stated if isinstance(stated, dict) else {}
+        # What has an interface of ours and no unit is in [-1, 1] over the limits.
+        unit = options.unit or stated.get("joints") or ("" if options.action_kind else "normalised")
+        if unit and ACTION_SCALE in interface.extra and (options.unit or options.action_kind):
+            got = "actions that an import has scaled"
+            raise BadInput("--unit", got=got, expected="the set before that", hint="Import the original, or export it")
+        return joint_scale(interface, unit, options.gripper_unit or stated.get("gripper", ""), low, high)
+    if options.unit or options.gripper_unit:
+        got = f"{options.unit or options.gripper_unit} of actions of kind {interface.action_kind!r}"
+        raise BadInput("--unit", got=got, expected="--action-kind joint_position")
     return None if low.min() >= -1 - TOLERANCE and high.max() <= 1 + TOLERANCE else Scale(low, high)
 
 
 def scale_of(interface: Interface) -> Scale | None:
     """The scale that is written into `interface`, if any."""
-    stored = interface.extra.get(KEY)
-    return None if stored is None else Scale(np.asarray(stored["low"], float), np.asarray(stored["high"], float))
+    if (found := action_scale(interface)) is None:
+        return None
+    (low, high), unit, gripper = found
+    return Scale(np.asarray(low), np.asarray(high), unit, gripper)
 
 
 def stored_episode(
@@ -194,14 +196,14 @@ def imported(
         notes.append("nothing says which episodes succeeded: none is marked as a success, nor as a failure; "
                      "--outcome says it")  # fmt: skip
     if scale is not None:
-        extremes = {"low": scale.low.tolist(), "high": scale.high.tolist()}
-        interface = replace(interface, extra={**interface.extra, KEY: extremes})
+        extra = {key: value for key, value in interface.extra.items() if key != FILE_UNIT}
+        interface = replace(interface, extra={**extra, ACTION_SCALE: scale.to_json()})
         drafts = (_with_action(draft, scale.apply(draft.episode.action)) for draft in drafts)
-        notes.append(
+        notes += scale.notes or [
             f"the actions were not in [-1, 1] ({scale.low.min():.4g} to {scale.high.max():.4g}): each component is "
-            f"scaled by its own extremes, which stand in the interface's extra['{KEY}']; export gives the original "
-            "units back"
-        )
+            f"scaled by its own extremes, which stand in the interface's extra['{ACTION_SCALE}']; export gives the "
+            "original units back"
+        ]
     return EpisodeSource(interface, drafts, count, tuple(stamps), tuple(notes), outcomes)
 
 
@@ -216,7 +218,9 @@ def exported(dataset: Dataset, progress: Progress | None) -> tuple[Interface, It
             if progress is not None:
                 progress(index + 1, {})
 
-    extra = {key: value for key, value in interface.extra.items() if key != KEY}
+    extra = {key: value for key, value in interface.extra.items() if key != ACTION_SCALE}
+    if scale and interface.action_kind == "joint_position":
+        extra[FILE_UNIT] = {"joints": scale.unit or "unknown", "gripper": scale.gripper}
     return replace(interface, extra=extra), unscaled()
 
 

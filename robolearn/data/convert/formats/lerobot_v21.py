@@ -103,7 +103,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
             where, rows = table(index, ["action"])
             yield where, array_of(rows["action"], chosen.interface.action.shape, "float32", what=where)
 
-    scale = scale_for(actions())
+    scale = scale_for(actions(), chosen.interface, options)
 
     def episodes() -> Iterator[EpisodeDraft]:
         for index in range(count):

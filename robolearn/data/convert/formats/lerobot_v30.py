@@ -201,10 +201,11 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
             yield index, where, mine
 
     shape = chosen.interface.action.shape
-    scale = scale_for(
+    actions = (
         (where, array_of(part["action"], shape, "float32", what=where))
         for _, where, part in tables(["action", "episode_index"])
     )
+    scale = scale_for(actions, chosen.interface, options)
     segments = segments_of(path, info) if chosen.videos else {}
 
     def read_drafts() -> Iterator[EpisodeDraft]:

@@ -67,7 +67,8 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     first = _load(files[0])
     interface = _interface(path, files[0], first, options)
     # The actions of a set are read twice: their extremes must be known before the first is stored.
-    scale = scale_for((file.name, _action(file, _load(file, ("action",)), interface)) for file in files)
+    actions = ((file.name, _action(file, _load(file, ("action",)), interface)) for file in files)
+    scale = scale_for(actions, interface, options)
     stamps = tuple(sorted(key.removeprefix("stamp.") for key in first if key.startswith("stamp.")))
     # Where nothing is rewarded rewards were not recorded.
     rewarded = any(values.any() for file in files for values in _load(file, ("reward",)).values())

@@ -78,7 +78,8 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
             features = {key: (key,) for key in interface.observation}
         else:
             interface, features = _derive(path, names[0], demo, env, options)
-        scale = scale_for((name, _actions(path, file["data"][name], interface)) for name in names)
+        actions = ((name, _actions(path, file["data"][name], interface)) for name in names)
+        scale = scale_for(actions, interface, options)
         stamps = tuple(demo.get("stamps", ()))
         # Where nothing is rewarded rewards were not recorded.
         rewarded = any(_tells_success(file["data"][name]) for name in names)

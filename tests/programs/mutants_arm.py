@@ -1,0 +1,41 @@
+"""Mutation check of the arm's border: units, clocks, pictures or turns are read wrongly in one line, and a test fails."""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+UNITS, UNIT_TESTS = "robolearn/data/convert/joint_units.py", ("tests/data/tools/test_joint_units.py",)
+SPECS, MIXTURE = "robolearn/core/specs.py", "robolearn/data/mixture.py"
+FORMATS = "robolearn/data/convert/formats/config.py"
+LOADING = ("tests/policies/test_loading.py",)
+
+MUTANTS: dict[str, Mutant] = {
+    "degrees-are-radians": Mutant(
+        UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n    scale', "factor = 1.0\n    scale", UNIT_TESTS
+    ),
+    "degrees-of-a-jaw-are-radians": Mutant(
+        UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n        ends', "factor = 1.0\n        ends", UNIT_TESTS
+    ),
+    "percent-is-a-share": Mutant(UNITS, '"percent": (0.0, 100.0)', '"percent": (0.0, 1.0)', UNIT_TESTS),
+    "radians-pass-for-degrees": Mutant(UNITS, ".max() <= math.pi:", ".max() <= 0.0:", UNIT_TESTS),
+    "limits-are-anywhere": Mutant(UNITS, "BEYOND = 0.1", "BEYOND = 10.0", UNIT_TESTS),
+    "joints-in-any-order": Mutant(UNITS, "plain != list(joints):", "False:", UNIT_TESTS),
+    "a-cut-is-not-said": Mutant(UNITS, "low[i] < least - TOLERANCE * range_ or", "False and", UNIT_TESTS),
+    "normalised-is-anything": Mutant(UNITS, "if low.min() < -1 - TOLERANCE or", "if False and", UNIT_TESTS),
+    "unit-is-not-asked": Mutant(FORMATS, '("" if options.action_kind else "normalised")', '"normalised"', UNIT_TESTS),
+    "unit-is-lost-by-export": Mutant(FORMATS, 'scale.unit or "unknown"', '"unknown"', UNIT_TESTS),
+    "scales-are-not-compared": Mutant(SPECS, "(theirs := own_scale(offered)) !=", "(theirs := own_scale(needed)) !=", UNIT_TESTS),
+    "from-compares-no-scale": Mutant(
+        "robolearn/train/imitation.py", '        check_compatible(offered, needed, what="--from, the data")\n', "", UNIT_TESTS
+    ),
+    "plain-degrees-are-trained-on": Mutant(MIXTURE, "        check_actions(dataset)\n", "", UNIT_TESTS),
+    "lerobot-degrees-are-cut": Mutant(
+        "policies/storage/lerobot_policy.py", "    _check_units(folder, told)\n", "", LOADING
+    ),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("the arm's border", MUTANTS))
