@@ -49,19 +49,20 @@ TRANSFORMERS_DROPS = frozenset(
 NOT_BACKBONES = ("timm_wrapper", "timm_backbone")  # build what timm, or its hub, has under a name
 
 
-def import_vision(name: str) -> Any:
-    """The library `name`, timm or transformers. Raises `BadInput`: it is not installed, or does not go with the
-    installed torch."""
+def import_vision(name: str, what: str = "", hint: str = INSTALL) -> Any:
+    """The library `name`, timm or transformers. Raises `BadInput` about `what`, by default ``--encoder``: it is not
+    installed, or does not go with the installed torch."""
+    what = what or f"--encoder {name}"
     level = logging.getLogger().level
     try:
         _torchvision()
         return importlib.import_module(name)
     except ImportError as error:
-        raise BadInput(f"--encoder {name}", got=f"no {error.name or name}", expected="it", hint=INSTALL) from None
+        raise BadInput(what, got=f"no {error.name or name}", expected="it", hint=hint) from None
     except RuntimeError as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         hint = "Its build of torchvision and that of torch do not go together"
-        raise BadInput(f"--encoder {name}", got=first, expected="a library that can be imported", hint=hint) from error
+        raise BadInput(what, got=first, expected="a library that can be imported", hint=hint) from error
     finally:
         logging.getLogger().setLevel(level)
 
@@ -127,13 +128,16 @@ def read_folder(library: str, folder: Path) -> dict[str, Any]:
         got = "a file" if folder.exists() else "no such folder"
         raise BadInput(what, got=got, expected=f"a folder with {CONFIG} and {WEIGHTS}")
     config = _json(what, folder / CONFIG)
-    if not (folder / WEIGHTS).is_file() and not (
-        library == "transformers" and (folder / f"{WEIGHTS}.index.json").is_file()
-    ):
+    check_weights(folder, what, sharded=library == "transformers")
+    return _timm_architecture(what, config) if library == "timm" else _transformers_architecture(what, folder, config)
+
+
+def check_weights(folder: Path, what: str, *, sharded: bool) -> None:
+    """Raise `BadInput` unless `folder` has safetensors, in one file or, where `sharded`, in several with an index."""
+    if not (folder / WEIGHTS).is_file() and not (sharded and (folder / f"{WEIGHTS}.index.json").is_file()):
         found = sorted(path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pth", ".ckpt"))
         got = f"pickled weights ({found[0]})" if found else "no weights"
         raise BadInput(what, got=got, expected=WEIGHTS, hint="Pickles are not read" if found else "")
-    return _timm_architecture(what, config) if library == "timm" else _transformers_architecture(what, folder, config)
 
 
 def build(library: str, architecture: Mapping[str, Any], what: str) -> nn.Module:
@@ -189,7 +193,7 @@ def read_weights(library: str, folder: Path, backbone: nn.Module) -> None:
             missing = [key for key, value in state.items() if value is None]
         else:
             model: Any = backbone.model
-            with _quiet():
+            with quiet():
                 loaded, report = type(model).from_pretrained(
                     folder,
                     config=model.config,
@@ -278,8 +282,8 @@ def _transformers(transformers: Any, config: Mapping[str, Any]) -> Any:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """transformers lists what it leaves out, e.g. the half of SigLIP that reads, and draws a bar of its own."""
+def quiet() -> Iterator[None]:
+    """transformers lists what it leaves out, e.g. the half of SigLIP that reads, and draws a bar: not within."""
     said = import_vision("transformers").utils.logging
     level, bar = said.get_verbosity(), said.is_progress_bar_enabled()
     said.set_verbosity_error()

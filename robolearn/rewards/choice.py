@@ -8,45 +8,14 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Self
 
 from robolearn.core import BadInput, Interface, RewardModel
+from robolearn.rewards.config import RewardConfig
+from robolearn.rewards.vla.settings import VLM_REWARDS
 
 TASK = "task"  # the world's own reward and end, and what a person says of it
 KEY = "key"  # the person's success key alone: whatever the world says is no end of the task
-
-
-@dataclass(frozen=True)
-class RewardConfig:
-    """A sort of reward. A new one is a subclass with `of` and `build`, and a line in `REWARDS`.
-
-    Attributes:
-      name: in the table.
-      usage: what ``--reward`` takes, for help and messages.
-      recorded: rewards are in the records of the episodes already, `build` returns None.
-      sees_images, needs_prompt, is_privileged: the model looks at pictures; the task's words decide; it reads what
-        only a simulated world has. False also where only the model itself knows.
-    """
-
-    name: ClassVar[str]
-    usage: ClassVar[str]
-    recorded: ClassVar[bool] = False
-    sees_images: ClassVar[bool] = False
-    needs_prompt: ClassVar[bool] = False
-    is_privileged: ClassVar[bool] = False
-
-    @classmethod
-    def of(cls, text: str) -> Self | None:
-        """The config that `text` names, or None where it is of another sort."""
-        return cls() if text == cls.name else None
-
-    def build(self, interface: Interface, device: str = "cpu") -> RewardModel | None:
-        """The model, which scores episodes of `interface`.
-
-        Raises:
-          BadInput: there is none, or it does not fit.
-        """
-        return None
 
 
 @dataclass(frozen=True)
@@ -115,7 +84,7 @@ class CriticReward(RewardConfig):
 
 
 REWARDS: dict[str, type[RewardConfig]] = {
-    config.name: config for config in (TaskReward, KeyReward, PythonReward, CriticReward)
+    config.name: config for config in (TaskReward, KeyReward, *VLM_REWARDS, PythonReward, CriticReward)
 }
 
 

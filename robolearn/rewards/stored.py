@@ -66,7 +66,10 @@ def read_scores(dataset: Dataset, model: str = "") -> list[Score] | None:
 
 
 def model_name(text: str, model: RewardModel) -> str:
-    """A name of the model that ``--reward TEXT`` made: of its weights where it has some, else the text."""
+    """A name of the model that ``--reward TEXT`` made: its own, that of its weights where it has some, or the text."""
+    identity: Any = getattr(model, "identity", None)
+    if identity is not None:
+        return identity()
     state: Any = getattr(model, "state_dict", None)
     return text if state is None else sha256(*(value.cpu().numpy() for _, value in sorted(state().items())))
 

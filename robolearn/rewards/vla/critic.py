@@ -1,0 +1,256 @@
+"""The frame of every vision-language critic: frames of an episode in, a family's readings of them out, a `Score`.
+
+    progress between two frames that were looked at is interpolated; *done* holds until the next one that was
+    reward_t = [done first at t] + γ Φ_t − Φ_{t−1}, Φ = progress (`robolearn.rewards.shaping`)
+
+A number that is not finite, or an answer that is none, withholds the score (`RewardWithheld`): a zero is an opinion.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from robolearn.core import BadInput, Interface, RewardWithheld, Score, Window
+from robolearn.io.hashes import sha256
+from robolearn.io.json_files import plain, read_json
+from robolearn.rewards.shaping import shaped_rewards
+from robolearn.rewards.vla.loading import content_hash, load_processor, model_folder
+from robolearn.rewards.vla.settings import VlmReward
+
+MARKS = re.compile(r"(<image>|<video>)")  # where pictures stand in a text
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """Frames of an episode.
+
+    Attributes:
+      pictures: n of (H, W, 3), uint8.
+      at: (n,) their places among all `total` frames of the window.
+    """
+
+    pictures: NDArray[np.uint8]
+    at: NDArray[np.int64]
+    total: int
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def first(self, count: int) -> Clip:
+        """Its first `count` frames."""
+        return Clip(self.pictures[:count], self.at[:count], self.total)
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Progress (n,) in [0, 1] and probability of done (n,) at the frames `at` (n,); `sure` (n,): of the verdict, by
+    default the probability, brought to a scale on which the threshold is a half."""
+
+    at: NDArray[np.int64]
+    progress: NDArray[np.float64]
+    done: NDArray[np.float64]
+    sure: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A row of a batch.
+
+    Attributes:
+      text: the user's words, with <image> or <video> where pictures stand.
+      pictures: of its images in order, or the frames of its video.
+      system: words before the user's.
+    """
+
+    text: str
+    pictures: Sequence[Any]
+    system: str = ""
+
+
+def clip_of(pictures: NDArray[np.uint8], frames: int) -> Clip:
+    """At most `frames` of `pictures` (P, H, W, 3), evenly spaced, the first and the last included."""
+    at = np.unique(np.linspace(0, len(pictures) - 1, min(frames, len(pictures))).round().astype(np.int64))
+    return Clip(np.asarray(pictures)[at], at, len(pictures))
+
+
+def score_of(clip: Clip, reading: Reading, steps: int, threshold: float) -> Score:
+    """The score of `steps` steps: each has the frame that it led to, where that is known."""
+    frames, after = np.arange(clip.total), slice(clip.total - steps, None)
+    progress = np.interp(frames, reading.at, reading.progress).astype(np.float32)
+    newest = np.searchsorted(reading.at, frames, side="right") - 1
+    probability = reading.done[newest]
+    done = probability >= threshold
+    scaled = np.interp(probability, [0.0, threshold, 1.0], [0.0, 0.5, 1.0])
+    sure = np.where(done, scaled, 1.0 - scaled) if reading.sure is None else reading.sure[newest]
+    reward = shaped_rewards(progress[after], done[after], start=float(progress[0]))
+    return Score(progress[after], reward, done[after], sure[after].astype(np.float32))
+
+
+class VisionLanguageCritic(ABC):
+    """A `RewardModel` on a model of transformers; a family implements `read`.
+
+    Raises:
+      BadInput: no such camera, or several and none named; and what loading raises.
+    """
+
+    sees_images, needs_prompt, is_privileged = True, True, False
+    defaults: dict[str, str]  # the family's own texts
+    numbered = False  # the template counts the pictures, where it can
+
+    def __init__(self, config: VlmReward, interface: Interface, device: str = "cpu") -> None:
+        self.config, self.device, self.what = config, device, f"--reward {config.name}:"
+        self.camera = self._camera(interface)
+        self.texts = self._texts()
+        self.folder = model_folder(config.model, self.what)
+        self.processor = self._load_processor()
+        if self.processor.tokenizer.pad_token is None:
+            self.processor.tokenizer.pad_token = self.processor.tokenizer.eos_token
+        # Qwen3-VL's processor frames every picture of a video, its template the whole video: one of them is enough.
+        self._video = str(getattr(self.processor, "video_token", ""))
+        frame = [str(getattr(self.processor, f"vision_{side}_token", "")) for side in ("start", "end")]
+        self._framed_video = f"{frame[0]}{self._video}{frame[1]}"
+        self.model: Any = self._load_model()
+
+    @abstractmethod
+    def read(self, clips: Sequence[Clip], tasks: Sequence[str]) -> list[Reading]:
+        """Readings of each clip. Raises `RewardWithheld`: an answer is none."""
+
+    @abstractmethod
+    def _load_model(self) -> Any: ...
+
+    def _load_processor(self) -> Any:
+        return load_processor(self.folder, self.what)
+
+    def check(self, interface: Interface) -> None:
+        """Raise `BadInput` where `interface` lacks the camera."""
+        if self.camera not in interface.observation:
+            raise BadInput(f"{self.what} camera", got=self.camera, available=_cameras(interface))
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        """See `robolearn.core.RewardModel`.
+
+        Raises:
+          BadInput: a task without words, or with marks of the model's own; a window without the camera.
+          RewardWithheld: an answer is none, or a number is not finite.
+        """
+        clips = [self._clip(window) for window in windows]
+        for prompt in prompts:
+            self._check_task(prompt)
+        with torch.inference_mode():
+            readings = self.read(clips, prompts)
+        for reading in readings:
+            for name, values in (("progress", reading.progress), ("probability of done", reading.done)):
+                if not np.isfinite(values).all():
+                    at = reading.at[np.flatnonzero(~np.isfinite(values))[0]]
+                    raise RewardWithheld(f"{self.config.name}: {name} at frame {at} is not finite")
+        return [
+            score_of(clip, reading, len(window), self.config.done)
+            for clip, reading, window in zip(clips, readings, windows, strict=True)
+        ]
+
+    def identity(self) -> str:
+        """A hash of the model's files, its settings and its words."""
+        settings = {key: value for key, value in plain(asdict(self.config)).items() if key not in ("model", "batch")}
+        return sha256(json.dumps([self.config.name, self.camera, settings, self.texts], sort_keys=True),
+                      content_hash(*self._folders()))  # fmt: skip
+
+    def _folders(self) -> tuple[Path, ...]:
+        return (self.folder,)
+
+    def say(self, text: str, **words: object) -> str:
+        """The text of that name, with words in the place of names in braces; other braces stay."""
+        return re.sub(r"\{(\w+)\}", lambda found: str(words.get(found[1], found[0])), self.texts[text])
+
+    def batches(self, questions: Sequence[Question]) -> Iterator[Sequence[Question]]:
+        """Groups of at most `batch` rows."""
+        for begin in range(0, len(questions), self.config.batch):
+            yield questions[begin : begin + self.config.batch]
+
+    def encode(
+        self, questions: Sequence[Question], *, side: str, asked: bool = False, fps: float = 1.0, **options: Any
+    ) -> dict[str, Any]:
+        """Tensors for the model.
+
+        Args:
+          side: where short rows are padded, ``left`` or ``right``.
+          asked: add the beginning of the assistant's turn.
+          fps: frames a second of the videos that the model is given to believe.
+          options: for the processor.
+        """
+        images, videos = [], []
+        for question in questions:
+            if "<video>" in question.text:
+                frames = np.asarray(question.pictures)
+                videos.append(frames if len(frames) > 1 else np.repeat(frames, 2, axis=0))  # one picture is no video
+            else:
+                images += [Image.fromarray(np.asarray(picture)) for picture in question.pictures]
+        if videos:
+            facts = [{"total_num_frames": len(v), "fps": fps, "frames_indices": [*range(len(v))]} for v in videos]
+            options |= {"videos": videos, "video_metadata": facts, "do_sample_frames": False}
+        made = self.processor(
+            text=[self._row(question, asked) for question in questions], images=images or None,
+            padding=True, padding_side=side, return_tensors="pt", **options,
+        )  # fmt: skip
+        return {key: value.to(self.device) for key, value in made.items() if isinstance(value, torch.Tensor)}
+
+    def _row(self, question: Question, asked: bool) -> str:
+        parts = [part for part in MARKS.split(question.text) if part]
+        content = [{"type": part[1:-1]} if MARKS.fullmatch(part) else {"type": "text", "text": part} for part in parts]
+        turns: list[dict[str, Any]] = [{"role": "user", "content": content}]
+        if question.system:
+            turns.insert(0, {"role": "system", "content": [{"type": "text", "text": question.system}]})
+        numbers = {"add_vision_id": True} if self.numbered and "add_vision_id" in self.processor.chat_template else {}
+        text = self.processor.apply_chat_template(turns, tokenize=False, add_generation_prompt=asked, **numbers)
+        return self._finish(text.replace(self._framed_video, self._video))
+
+    def _finish(self, text: str) -> str:
+        """What is read of a text from the template of the chat."""
+        return text
+
+    def _clip(self, window: Window) -> Clip:
+        pictures = window.observation.get(self.camera)
+        if pictures is None:
+            raise BadInput(f"{self.what} camera", got=f"an episode without {self.camera}", available=window.observation)
+        return clip_of(pictures, self.config.frames)
+
+    def _check_task(self, task: str) -> None:
+        if not task.strip():
+            raise BadInput(f"{self.what} the task in words", got="nothing", expected="a sentence")
+        marks = [mark for mark in (*self.processor.tokenizer.all_special_tokens, "<image>", "<video>") if mark in task]
+        if marks:
+            raise BadInput(f"{self.what} the task in words", got=f"the mark {marks[0]}", expected="words alone")
+
+    def _camera(self, interface: Interface) -> str:
+        cameras = _cameras(interface)
+        wanted = self.config.camera and f"images.{self.config.camera.removeprefix('images.')}"
+        if not (wanted in cameras if wanted else len(cameras) == 1):
+            got = wanted or (f"{len(cameras)} of them, and none named" if cameras else "none")
+            raise BadInput(f"{self.what} camera", got=got, expected="one: option camera=", available=cameras)
+        return wanted or cameras[0]
+
+    def _texts(self) -> dict[str, str]:
+        path = self.config.prompts
+        given = read_json(path, what=f"{self.what} prompts") if path else {}
+        for name, text in given.items():
+            if name not in self.defaults:
+                raise BadInput(f"{self.what} prompts {path}", got=name, available=self.defaults)
+            for mark in re.findall(r"<image>|<video>|\{\w+\}", self.defaults[name]):
+                if not isinstance(text, str) or text.count(mark) != self.defaults[name].count(mark):
+                    raise BadInput(f"{self.what} prompts {path}: {name}", got=repr(text)[:80],
+                                   expected=f"{mark} as often as the family's own text has it")  # fmt: skip
+        return self.defaults | given
+
+
+def _cameras(interface: Interface) -> list[str]:
+    return [key for key, spec in interface.observation.items() if len(spec.shape) == 3 and spec.shape[2] == 3]

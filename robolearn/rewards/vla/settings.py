@@ -1,0 +1,119 @@
+"""Settings of the vision-language critics: ``--reward FAMILY:MODEL`` with options after commas. No import of torch.
+
+MODEL is a folder that transformers has saved, or a repository of the hub, ``owner/name`` with an optional
+``@revision``. ``robometer:models/robometer-4b,camera=front,frames=8`` sets two fields of `RobometerReward`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import ClassVar, Literal, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from robolearn.core import BadInput, Interface, RewardModel
+from robolearn.rewards.config import RewardConfig
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class VlmReward(RewardConfig):
+    """A vision-language model as a critic; a family is a subclass with its defaults.
+
+    Attributes:
+      model: folder or hub repository of the weights.
+      camera: the one that is looked at; may be empty where there is only one.
+      frames: most frames of an episode that are looked at, evenly spaced, the first and the last included.
+      done: probability, or progress, from which the task is called done.
+      batch: rows of a forward pass. With 1 a score does not depend on what stands beside it by a single bit; with more
+        it does by rounding.
+      dtype: of the weights; ``auto`` is the one that they are stored in.
+      prompts: a JSON file whose texts take the place of the family's own; see `texts`.
+      texts: the names of those texts.
+    """
+
+    sees_images = needs_prompt = True
+    texts: ClassVar[tuple[str, ...]] = ()
+
+    model: str
+    camera: str = ""
+    frames: int = 8
+    done: float = 0.5
+    batch: int = 1
+    dtype: Dtype = "auto"
+    prompts: Path | None = None
+
+    def __post_init__(self) -> None:
+        counts = {field.name: getattr(self, field.name) for field in fields(self) if field.type == "int"}
+        if low := [key for key, value in counts.items() if value < 1 + (key == "frames")]:
+            raise BadInput(f"--reward {self.name}: {low[0]}", got=counts[low[0]], expected="at least 1; frames: 2")
+        if not 0.0 < self.done <= 1.0:
+            raise BadInput(f"--reward {self.name}: done", got=self.done, expected="more than 0, at most 1")
+
+    @classmethod
+    def of(cls, text: str) -> Self | None:
+        """See `RewardConfig.of`. Raises `BadInput`: of this family, but with an option that it has not."""
+        name, _, rest = text.partition(":")
+        if name != cls.name:
+            return None
+        model, *options = rest.split(",")
+        given = dict(option.partition("=")[::2] for option in options)
+        known = [field.name for field in fields(cls) if field.name != "model"]
+        if wrong := [key for key in given if key not in known]:
+            raise BadInput(f"--reward {name}", got=wrong[0], expected="option=value", available=known)
+        if not model:
+            raise BadInput(f"--reward {name}", got="no model", expected=cls.usage)
+        try:
+            return TypeAdapter(cls).validate_python({"model": model} | given)
+        except ValidationError as error:
+            first = error.errors()[0]
+            option, got = ".".join(str(part) for part in first["loc"]), first["input"]
+            raise BadInput(f"--reward {name}: {option}", got=got, expected=first["msg"]) from None
+
+
+@dataclass(frozen=True)
+class RobometerReward(VlmReward):
+    """Robometer: progress and success read by heads at a token after each frame.
+
+    Attributes:
+      processor: folder or repository of tokenizer and processors, where the weights come without.
+    """
+
+    name = "robometer"
+    usage = "robometer:<model>"
+    texts = ("progress",)
+
+    processor: str = ""
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        from robolearn.rewards.vla.robometer import Robometer
+
+        return Robometer(self, interface, device)
+
+
+@dataclass(frozen=True)
+class TopReward(VlmReward):
+    """TOPReward: the probability that the model says True after what it has seen so far.
+
+    Attributes:
+      prefixes: beginnings of the episode, evenly spaced, each asked about on its own.
+      fps: frames a second that the model is given to believe.
+    """
+
+    name = "topreward"
+    usage = "topreward:<model>"
+    texts = ("statement",)
+
+    frames: int = 16
+    prefixes: int = 15
+    fps: float = 2.0
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        from robolearn.rewards.vla.topreward import TopRewardCritic
+
+        return TopRewardCritic(self, interface, device)
+
+
+VLM_REWARDS: tuple[type[VlmReward], ...] = (RobometerReward, TopReward)
