@@ -32,7 +32,7 @@ MARKS = re.compile(r"(<image>|<video>)")  # where pictures stand in a text
 
 
 @dataclass(frozen=True, eq=False)
-class Clip:
+class SampledFrames:
     """Frames of an episode.
 
     Attributes:
@@ -47,13 +47,13 @@ class Clip:
     def __len__(self) -> int:
         return len(self.at)
 
-    def first(self, count: int) -> Clip:
+    def first(self, count: int) -> SampledFrames:
         """Its first `count` frames."""
-        return Clip(self.pictures[:count], self.at[:count], self.total)
+        return SampledFrames(self.pictures[:count], self.at[:count], self.total)
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class FrameScores:
     """Progress (n,) in [0, 1] and probability of done (n,) at the frames `at` (n,); `sure` (n,): of the verdict, by
     default the probability, brought to a scale on which the threshold is a half."""
 
@@ -78,13 +78,13 @@ class Question:
     system: str = ""
 
 
-def clip_of(pictures: NDArray[np.uint8], frames: int) -> Clip:
+def clip_of(pictures: NDArray[np.uint8], frames: int) -> SampledFrames:
     """At most `frames` of `pictures` (P, H, W, 3), evenly spaced, the first and the last included."""
     at = np.unique(np.linspace(0, len(pictures) - 1, min(frames, len(pictures))).round().astype(np.int64))
-    return Clip(np.asarray(pictures)[at], at, len(pictures))
+    return SampledFrames(np.asarray(pictures)[at], at, len(pictures))
 
 
-def score_of(clip: Clip, reading: Reading, steps: int, threshold: float) -> Score:
+def score_of(clip: SampledFrames, reading: FrameScores, steps: int, threshold: float) -> Score:
     """The score of `steps` steps: each has the frame that it led to, where that is known."""
     frames, after = np.arange(clip.total), slice(clip.total - steps, None)
     progress = np.interp(frames, reading.at, reading.progress).astype(np.float32)
@@ -123,7 +123,7 @@ class VisionLanguageCritic(ABC):
         self.model: Any = self._load_model()
 
     @abstractmethod
-    def read(self, clips: Sequence[Clip], tasks: Sequence[str]) -> list[Reading]:
+    def read(self, clips: Sequence[SampledFrames], tasks: Sequence[str]) -> list[FrameScores]:
         """Readings of each clip. Raises `RewardWithheld`: an answer is none."""
 
     @abstractmethod
@@ -215,10 +215,10 @@ class VisionLanguageCritic(ABC):
         return self._finish(text.replace(self._framed_video, self._video))
 
     def _finish(self, text: str) -> str:
-        """What is read of a text from the template of the chat."""
+        """The text that is read, of one from the template of the chat."""
         return text
 
-    def _clip(self, window: Window) -> Clip:
+    def _clip(self, window: Window) -> SampledFrames:
         pictures = window.observation.get(self.camera)
         if pictures is None:
             raise BadInput(f"{self.what} camera", got=f"an episode without {self.camera}", available=window.observation)

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from policies.networks.libraries import CONFIG
 from robolearn.core import BadInput
 from robolearn.io.json_files import read_json
-from robolearn.rewards.vla.critic import Clip, Question, Reading, VisionLanguageCritic
+from robolearn.rewards.vla.critic import FrameScores, Question, SampledFrames, VisionLanguageCritic
 from robolearn.rewards.vla.loading import float_type, library, load_model, load_processor, model_folder, read_tensors
 from robolearn.rewards.vla.settings import RobometerReward
 
@@ -73,7 +73,7 @@ class Robometer(VisionLanguageCritic):
         "give the progress as a number from 0, where it began, to 1, where the task is done; 0 for another task."
     }
 
-    def read(self, clips: Sequence[Clip], tasks: Sequence[str]) -> list[Reading]:
+    def read(self, clips: Sequence[SampledFrames], tasks: Sequence[str]) -> list[FrameScores]:
         """See `VisionLanguageCritic.read`."""
         questions = [
             Question(self.say("progress", task=task) + f"<image>{PROGRESS}" * len(clip), self._pictures(clip))
@@ -83,7 +83,7 @@ class Robometer(VisionLanguageCritic):
         found = []
         for clip, (progress, success) in zip(clips, outputs, strict=True):
             values = expectation(progress).clamp(0.0, 1.0), torch.sigmoid(success.float())[:, 0]
-            found.append(Reading(clip.at, *(value.cpu().double().numpy() for value in values)))
+            found.append(FrameScores(clip.at, *(value.cpu().double().numpy() for value in values)))
         return found
 
     def outputs(self, questions: Sequence[Question]) -> list[tuple[Tensor, Tensor]]:
@@ -96,7 +96,7 @@ class Robometer(VisionLanguageCritic):
             for frames in (row[place] for row, place in zip(hidden, places, strict=True))
         ]
 
-    def _pictures(self, clip: Clip) -> list[Image.Image]:
+    def _pictures(self, clip: SampledFrames) -> list[Image.Image]:
         pictures = self.processor.image_processor
         return [fitted(picture, pictures.patch_size * pictures.merge_size) for picture in clip.pictures]
 

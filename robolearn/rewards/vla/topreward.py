@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from robolearn.core import BadInput
-from robolearn.rewards.vla.critic import Clip, Question, Reading, VisionLanguageCritic
+from robolearn.rewards.vla.critic import FrameScores, Question, SampledFrames, VisionLanguageCritic
 from robolearn.rewards.vla.loading import load_model
 from robolearn.rewards.vla.settings import TopReward
 
@@ -32,7 +32,7 @@ class TopRewardCritic(VisionLanguageCritic):
         "statement True or False? The answer is: True"
     }
 
-    def read(self, clips: Sequence[Clip], tasks: Sequence[str]) -> list[Reading]:
+    def read(self, clips: Sequence[SampledFrames], tasks: Sequence[str]) -> list[FrameScores]:
         """See `VisionLanguageCritic.read`."""
         counts = [
             np.unique(np.linspace(1, len(c), min(self.config.prefixes, len(c))).round().astype(int)) for c in clips
@@ -46,7 +46,7 @@ class TopRewardCritic(VisionLanguageCritic):
         found = []
         for clip, lengths in zip(clips, counts, strict=True):
             values = np.array([next(probability) for _ in lengths])
-            found.append(Reading(clip.at[lengths - 1], values, values))
+            found.append(FrameScores(clip.at[lengths - 1], values, values))
         return found
 
     def log_probability(self, questions: Sequence[Question]) -> np.ndarray:
