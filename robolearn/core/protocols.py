@@ -130,8 +130,8 @@ class RewardModel(Protocol):
     def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
         """The scores of B windows, each of T steps, reset to end.
 
-        The same steps must get the same score, whatever stands beside them: a run that is resumed scores its episodes
-        again. `prompts`: the task of each window in words; may be empty.
+        The same steps must get the same score, whatever stands beside them: it is stored, and read when a run is
+        resumed. `prompts`: the task of each window in words; may be empty.
 
         Raises:
           RewardWithheld: no score of these windows can be used.

@@ -114,6 +114,7 @@ class ActorLoop:
       name: of the actor.
       make_operator: seed → operator of an episode.
       console: of the operator.
+      task: in words; by default the world's.
     """
 
     def __init__(
@@ -127,7 +128,9 @@ class ActorLoop:
         features: Sequence[str],
         make_operator: Callable[[int], Operator] | None = None,
         console: OperatorConsole | None = None,
+        task: str = "",
     ) -> None:
+        self._task = task or env.prompt
         self._env, self._engine = env, Engine(env)
         self._buffered, self._link, self._outbox = buffered, link, outbox
         self._config, self._name, self._features = config, name, tuple(features)
@@ -193,6 +196,7 @@ class ActorLoop:
                 turn.decision.chunk[0, 0],
                 float(label == "success") if labelled or not by_task else float(turn.rewards[0, 0]),
                 helped,
+                "" if self._index else self._task,
             )
             self._write(first + self._index, step)
             self._index += 1
@@ -259,6 +263,7 @@ def act_in_world(
     name: str,
     make_operator: Callable[[int], Operator] | None,
     people: Callable[[Callable[[], bool]], AbstractContextManager[tuple[OperatorConsole | None, Operator | None]]],
+    task: str = "",
 ) -> tuple[ActorResult, Period]:
     """Act in `env` for the learner of `link` until its run is over; the result, and the period of the control steps.
 
@@ -268,11 +273,13 @@ def act_in_world(
       make_operator: seed → script that takes over, where there is no person.
       people: called with a function that is true once the actor is to end; opens the console and the person's device,
         each or None.
+      task: in words; by default the world's.
 
     Raises:
       BadInput: the learner refuses, or its pace does not suit a person.
       KeyboardInterrupt: it was stopped.
     """
+    link.task = task = task or env.prompt
     with stopping() as stop, closing(link), people(stop) as (console, person):
         config = link.open(stop)
         if config is None:
@@ -283,7 +290,7 @@ def act_in_world(
         link.start(buffered)
         operators = make_operator if person is None else lambda _: person
         features = tuple(base.interface.observation)
-        actor = ActorLoop(env, buffered, link, outbox, config, name, features, operators, console)
+        actor = ActorLoop(env, buffered, link, outbox, config, name, features, operators, console, task)
         sys.setswitchinterval(SWITCH_S)
         result = actor.run(stop)
         if stop():

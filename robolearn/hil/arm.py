@@ -84,7 +84,7 @@ class ArmActor:
         player = ChunkPlayer(policy, config.seed, simulated=contract.simulated)
         supervised = Supervised(device, player, contract.interface)
         self.close = supervised.close
-        self.writer = OutboxWriter(outbox, tuple(base.interface.observation), link)
+        self.writer = OutboxWriter(outbox, tuple(base.interface.observation), link, task)
         self.session = Session(
             contract, supervised, observed(contract, base), self.writer, task, ENDLESS, limit_s=limit_s,
             start_s=START_S, simulated=contract.simulated, watch=lambda _: check(),
@@ -124,6 +124,7 @@ def act_on_arm(
       BadInput: the learner refuses, or its settings do not suit an arm.
       KeyboardInterrupt: it was stopped.
     """
+    link.task = task
     with stopping() as stop, contextlib.closing(link):
         config = link.open(stop)
         if config is None:

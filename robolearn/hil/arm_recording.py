@@ -74,13 +74,14 @@ class OutboxWriter:
     Args:
       features: of the observations.
       link: notified of each record.
+      task: in words.
 
     Attributes:
       episodes, steps, interventions: written so far.
     """
 
-    def __init__(self, outbox: Outbox, features: Sequence[str], link: Link) -> None:
-        self._outbox, self._features, self._link = outbox, tuple(features), link
+    def __init__(self, outbox: Outbox, features: Sequence[str], link: Link, task: str = "") -> None:
+        self._outbox, self._features, self._link, self._task = outbox, tuple(features), link, task
         number, first = outbox.tail()
         self._episode = number + (first < len(outbox))  # one that a kill cut short stays cut
         self._rows: list[tuple[dict[str, NDArray], NDArray[np.float32], bool]] = []
@@ -112,7 +113,8 @@ class OutboxWriter:
 
     def _step(self, reward: float) -> None:
         seen, action, intervention = self._rows.pop(0)
-        self._write(ReplayStep(self._episode, self._index, seen, action, reward, intervention))
+        words = "" if self._index else self._task
+        self._write(ReplayStep(self._episode, self._index, seen, action, reward, intervention, words))
         self._index += 1
         self.steps += 1
         self.interventions += intervention

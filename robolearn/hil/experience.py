@@ -2,22 +2,40 @@
 
 The order in which records of several actors arrive decides where they lie in the buffers, and with that which windows
 a generator draws. So `order` records how the episodes were closed: from the logs and it the buffers are rebuilt bit for
-bit.
+bit. Closing an episode and learning from it are two steps: a reward model may score it in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from robolearn.data.replay import Assembler, PlayedEpisode, Record, ReplayStep
+from robolearn.data.replay import Assembler, PlayedEpisode, Record, ReplayStep, StoredScore
+from robolearn.rewards.scoring import CONFIDENT, with_score
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.experience import Experience
 
 
+@dataclass(frozen=True, eq=False)
+class ClosedEpisode:
+    """An episode that has ended and is to be learned from.
+
+    Attributes:
+      actor, number: whose, and its number there.
+      records: number of that actor's records that had been taken then.
+      cut: it was cut short by a crash.
+    """
+
+    actor: str
+    number: int
+    records: int
+    cut: bool
+    episode: PlayedEpisode
+
+
 @dataclass(frozen=True)
 class EpisodeOutcome:
-    """Outcome of an episode that was learned from.
+    """Outcome of an episode that was learned from, or whose reward is withheld.
 
     Attributes:
       steps: control steps.
@@ -27,6 +45,7 @@ class EpisodeOutcome:
       reward: sum.
       cut: it was cut short by a crash; its success is unknown.
       actor, records: whose, and the number of that actor's records that had been taken then.
+      withheld: it has no reward and is not learned from; its success is unknown.
     """
 
     steps: int
@@ -37,6 +56,7 @@ class EpisodeOutcome:
     cut: bool
     actor: str = ""
     records: int = 0
+    withheld: bool = False
 
 
 class RecordedExperience(Experience):
@@ -44,32 +64,35 @@ class RecordedExperience(Experience):
 
     Args:
       algorithm: its settings define how windows are made and drawn.
-      demonstrations: to begin with.
-      score: gives an episode its rewards and its end, before anything is learned from it.
+      demonstrations: to begin with, with their rewards.
+      threshold: least confidence of a model's *done*.
 
     Attributes:
       taken: actor → number of its records that were taken.
       outcomes: of the episodes, in the order in which they were closed.
+      withheld_steps: control steps of those whose reward is withheld.
     """
 
     def __init__(
         self,
         algorithm: OffPolicy,
         demonstrations: Iterable[PlayedEpisode],
-        score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
+        threshold: float = CONFIDENT,
     ) -> None:
-        super().__init__(algorithm, demonstrations, score)
+        super().__init__(algorithm, demonstrations)
+        self._threshold = threshold
         self._over: dict[str, int] = {}  # actor → the newest episode that was cut
         self._assemblers: dict[str, Assembler] = {}
         self.taken: dict[str, int] = {}
         self.outcomes: list[EpisodeOutcome] = []
+        self.withheld_steps = 0
 
     @property
     def order(self) -> list[tuple[str, int, bool]]:
         """Actor, its records, cut: of each episode."""
         return [(outcome.actor, outcome.records, outcome.cut) for outcome in self.outcomes]
 
-    def take(self, actor: str, record: Record) -> list[EpisodeOutcome]:
+    def take(self, actor: str, record: Record) -> list[ClosedEpisode]:
         """The next record of an actor; the episodes that it closes, the one that a crash had cut short included."""
         assembler = self._assemblers.setdefault(actor, Assembler())
         closed, taken = [], self.taken.get(actor, 0)
@@ -81,33 +104,43 @@ class RecordedExperience(Experience):
         episode = assembler.add(record)
         self.taken[actor] = taken + 1
         if episode is not None:
-            closed.append(self._close(actor, episode, cut=False))
+            closed.append(ClosedEpisode(actor, record.episode, taken + 1, False, episode))
         return closed
 
-    def cut(self, actor: str) -> list[EpisodeOutcome]:
+    def cut(self, actor: str) -> list[ClosedEpisode]:
         """Close the running episode of an actor that is gone."""
         assembler = self._assemblers[actor]
-        self._over[actor] = assembler.expects[0] if assembler.expects[1] else self._over.get(actor, -1)
+        number, steps = assembler.expects
+        self._over[actor] = number if steps else self._over.get(actor, -1)
         episode = assembler.cut()
-        return [] if episode is None else [self._close(actor, episode, cut=True)]
+        return [] if episode is None else [ClosedEpisode(actor, number, self.taken.get(actor, 0), True, episode)]
 
     @property
     def running(self) -> list[str]:
         """Actors with an episode that has begun and not ended."""
         return [actor for actor, assembler in self._assemblers.items() if assembler.expects[1] > 0]
 
-    def _close(self, actor: str, episode: PlayedEpisode, *, cut: bool) -> EpisodeOutcome:
-        episode = self.add(episode)
+    def learn(self, closed: ClosedEpisode, stored: StoredScore | None = None) -> EpisodeOutcome:
+        """Learn from an episode from now on, with the rewards and the end of its score; not where that is withheld."""
+        episode, withheld = closed.episode, stored is not None and stored.score is None
+        if stored is not None and stored.score is not None:
+            assert stored.key.steps == len(episode)
+            episode = with_score(episode, stored.score, self._threshold)
+        if withheld:
+            self.withheld_steps += len(episode)
+        else:
+            self.add(episode)
         steered = episode.intervention
         outcome = EpisodeOutcome(
             steps=len(episode),
             interventions=int(steered.sum()),
             takeovers=int(steered[0]) + int((steered[1:] & ~steered[:-1]).sum()),
-            success=episode.success,
-            reward=float(episode.reward.sum()),
-            cut=cut,
-            actor=actor,
-            records=self.taken.get(actor, 0),
+            success=episode.success and not withheld,
+            reward=0.0 if withheld else float(episode.reward.sum()),
+            cut=closed.cut,
+            actor=closed.actor,
+            records=closed.records,
+            withheld=withheld,
         )
         self.outcomes.append(outcome)
         return outcome

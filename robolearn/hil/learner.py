@@ -5,7 +5,8 @@
 In lockstep the updates that an episode pays for are made before anything else is taken, so what is learned depends on
 the records and the seed alone; in real time records come first. A checkpoint holds networks, optimisers, generators,
 counters, and which records were in the buffers; the records are in the logs. After a kill the buffers are rebuilt from
-them up to the checkpoint, and the records beyond it are taken as if they came then.
+them up to the checkpoint, and the records beyond it are taken as if they came then. Where a reward model scores the
+episodes (`robolearn.hil.scoring`), the learner goes on without the score in real time and waits for it in lockstep.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, RobolearnError
-from robolearn.data.replay import PlayedEpisode, Record
-from robolearn.hil.experience import EpisodeOutcome, RecordedExperience
+from robolearn.data.replay import PlayedEpisode, Record, StoredScore
+from robolearn.hil.experience import ClosedEpisode, EpisodeOutcome, RecordedExperience
 from robolearn.hil.learner_service import LearnerState
+from robolearn.hil.scoring import EpisodeScoring
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import pack_weights
@@ -50,8 +52,8 @@ class Learner:
       base: the policy to begin with; its weights stay as they are.
       receiver: the actors' records.
       state: shared with the actors.
-      demonstrations: to begin with.
-      score: see `RecordedExperience`.
+      demonstrations: to begin with, with their rewards.
+      scoring: gives episodes their rewards and ends; None: they have them already.
       awaited: actors that are started beside it: its end waits for them to connect, a minute at most.
     """
 
@@ -65,13 +67,14 @@ class Learner:
         state: LearnerState,
         demonstrations: Iterable[PlayedEpisode],
         options: LearnerOptions | None = None,
-        score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
+        scoring: EpisodeScoring | None = None,
         awaited: int = 0,
     ) -> None:
         self.run, self.config, self.budget, self.receiver, self.state = run, config, budget, receiver, state
         self.options, self._awaited = LearnerOptions() if options is None else options, awaited
         self.algorithm = config.settings.build(base, seed=config.seed)
-        self.experience = RecordedExperience(self.algorithm, demonstrations, score)
+        self.experience = RecordedExperience(self.algorithm, demonstrations)
+        self._scoring = scoring
         self.draws = torch.Generator().manual_seed(config.seed)
         self._lockstep = config.pace == "lockstep"
         self._waiting: deque[tuple[str, Iterator[Record]]] = deque()  # records beyond the checkpoint
@@ -98,7 +101,8 @@ class Learner:
     @property
     def finished(self) -> bool:
         """True once the budget is spent, and in lockstep all updates are made that it pays for."""
-        spent = self.budget.spent(self.experience.env_steps, len(self.experience.outcomes))
+        played = self.experience.env_steps + self.experience.withheld_steps
+        spent = self.budget.spent(played, len(self.experience.outcomes))
         return spent and not (self._lockstep and self.due)
 
     @property
@@ -117,7 +121,7 @@ class Learner:
         saved = time.monotonic()
         while not stop() and not self.finished:
             if not self._step():
-                self.receiver.wait(IDLE_S)
+                self.receiver.wait(IDLE_S, held=self._held)
             if self.receiver.failure is not None:
                 raise RobolearnError(f"the log of transitions cannot be written: {self.receiver.failure.strerror}")
             self._check_actors()
@@ -136,6 +140,8 @@ class Learner:
     def save(self) -> None:
         """Write a checkpoint; the one before it goes only then."""
         self.receiver.sync()
+        if self._scoring is not None:
+            self._scoring.sync()
         tensors, meta = self.algorithm.state()
         tensors |= {"draws": self.draws.get_state()} | prefixed("sums", self._sums)
         counters = {"wall_s": self.wall_s, "summed": self._summed}
@@ -145,11 +151,15 @@ class Learner:
     # --- one piece of work ----------------------------------------------------------------------------------------
 
     def _step(self) -> bool:
-        """Take a record or make an update; false where there is neither."""
+        """Learn from an episode that was scored, take a record or make an update; false where there is none of it."""
         if self._lockstep and self.due:
             self._update()
             return True
-        found = self._next()
+        scoring = self._scoring
+        if scoring is not None and (scored := scoring.next()) is not None:
+            self._learn_from(*scored)
+            return True
+        found = None if self._held else self._next()
         if found is not None:
             self._take(*found)
             return True
@@ -157,6 +167,11 @@ class Learner:
             self._update()
             return True
         return False
+
+    @property
+    def _held(self) -> bool:
+        """True where no record is taken until a score is there."""
+        return self._scoring is not None and (self._scoring.busy if self._lockstep else self._scoring.full)
 
     def _next(self) -> tuple[str, Record] | None:
         """The next record to learn from: of the logs, read one by one, before what comes now."""
@@ -168,8 +183,18 @@ class Learner:
         return self.receiver.take()
 
     def _take(self, actor: str, record: Record) -> None:
-        for outcome in self.experience.take(actor, record):
-            self._log(outcome)
+        for closed in self.experience.take(actor, record):
+            self._close(closed)
+        self._show()
+
+    def _close(self, closed: ClosedEpisode) -> None:
+        if self._scoring is None:
+            self._learn_from(closed)
+        else:
+            self._scoring.submit(closed)
+
+    def _learn_from(self, closed: ClosedEpisode, stored: StoredScore | None = None) -> None:
+        self._log(self.experience.learn(closed, stored))
         self._show()
 
     def _update(self) -> None:
@@ -182,6 +207,8 @@ class Learner:
         """Publish progress; in lockstep only once all updates that are due are made."""
         behind = self.updates - self.state.version
         if self._lockstep and (self.due or self.finished):  # its actors receive the end together with the last episode
+            return
+        if self._lockstep and self._held:
             return
         if behind and (self._lockstep or behind >= self.options.publish_every or not self.due):
             self._publish()
@@ -207,6 +234,7 @@ class Learner:
             "takeovers": outcome.takeovers,
             "episode_return": outcome.reward,
             "cut": outcome.cut,
+            "withheld": outcome.withheld,
             "updates": self.updates,
             "utd": self.updates / max(steps, 1),
             "replay_mb": self.experience.bytes / 1e6,
@@ -239,8 +267,8 @@ class Learner:
             silent_s = now - self.state.last_heartbeat.get(actor, self._began)
             if silent_s > self.options.cut_after_s and not self._has_more(actor):
                 log.warning("actor %s is gone: its episode is cut", actor)
-                for outcome in self.experience.cut(actor):
-                    self._log(outcome)
+                for closed in self.experience.cut(actor):
+                    self._close(closed)
                 self._show()
 
     def _has_more(self, actor: str) -> bool:
@@ -274,8 +302,9 @@ class Learner:
         anew = {actor: self.receiver.actors[actor].count - self.experience.taken.get(actor, 0) for actor in stored}
         self._waiting.extend((actor, records) for actor, records in stored.items() if anew[actor])
         if found is not None or self._waiting:
-            log.info("resumed %s: %d episodes, %d updates, %d records to be taken anew", self.run.path,
-                     len(self.experience.outcomes), self.updates, sum(anew.values()))  # fmt: skip
+            log.info("resumed %s: %d episodes, %d updates, %d records to be taken anew%s", self.run.path,
+                     len(self.experience.outcomes), self.updates, sum(anew.values()),
+                     f", {self._scoring.made} episodes scored anew" if self._scoring is not None else "")  # fmt: skip
 
     def _rebuild(self, stored: dict[str, Iterator[Record]], actor: str, records: int, cut: bool) -> None:
         """Take the records of an episode; those of its actor in `stored` go on after them."""
@@ -285,18 +314,20 @@ class Learner:
                 f"log of actor {actor!r}", got=f"{there} records",
                 expected=f"at least {records}, as when the state was saved",
             )  # fmt: skip
+        closed: list[ClosedEpisode] = []
         for record in islice(stored[actor], records - self.experience.taken.get(actor, 0)):
-            self.experience.take(actor, record)
+            closed += self.experience.take(actor, record)
         if cut:
-            self.experience.cut(actor)
-        last = self.experience.outcomes[-1]
-        assert (last.actor, last.records, last.cut) == (actor, records, cut)
+            closed += self.experience.cut(actor)
+        (one,) = closed
+        assert (one.actor, one.records, one.cut) == (actor, records, cut)
+        self.experience.learn(one, None if self._scoring is None else self._scoring.score_now(one))
 
 
 def summary(outcomes: list[EpisodeOutcome], window: int) -> tuple[list[EpisodeOutcome], float]:
-    """(the last `window` episodes without intervention or crash, the share of steps that an operator commanded in the
-    last `window` episodes of all)."""
-    free = [o for o in outcomes if not o.interventions and not o.cut][-window:]
+    """(the last `window` episodes with a known outcome and no intervention, the share of steps that an operator
+    commanded in the last `window` episodes of all)."""
+    free = [o for o in outcomes if not o.interventions and not o.cut and not o.withheld][-window:]
     last = outcomes[-window:]
     steps = sum(o.steps for o in last)
     return free, sum(o.interventions for o in last) / steps if steps else math.nan
@@ -317,6 +348,7 @@ def result_of(learner: Learner) -> dict[str, Any]:
         "algorithm": learner.config.algo,
         "success": Success.of(sum(o.success for o in free), len(free)).to_json() if free else None,
         "episodes": len(outcomes),
+        "withheld": sum(o.withheld for o in outcomes),
         "env_steps": steps,
         "robot_minutes": steps / hz / 60.0,
         "intervention_rate": rate,

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from robolearn.core import BadInput, check_compatible
 from robolearn.core.machine import resolve_device
 from robolearn.data import Dataset
 from robolearn.data.mixture import check_actions
-from robolearn.data.replay import PlayedEpisode, RecordSchema
+from robolearn.data.replay import PlayedEpisode, RecordSchema, ScoreLog
 from robolearn.hil.learner import Learner, result_of
 from robolearn.hil.learner_service import LearnerState, learner_methods
 from robolearn.hil.processes import BESIDE, stopping
+from robolearn.hil.scoring import EpisodeScoring
 from robolearn.hil.settings import LearnerRun
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import interface_hash, policy_hash
@@ -29,7 +31,8 @@ from robolearn.hil.wire.server import GrpcServer, Refusals, handshake_refusals
 from robolearn.io.atomic import write_text
 from robolearn.io.json_files import plain
 from robolearn.rewards.choice import make_reward, reward_config
-from robolearn.rewards.scoring import scored
+from robolearn.rewards.scoring import with_score
+from robolearn.rewards.stored import model_name
 from robolearn.runs import Progress, Run
 from robolearn.runs.run import CONFIG
 
@@ -67,13 +70,11 @@ def run_learner(
     if demos is not None:
         check_compatible(needed_by(own.policy), demos.interface, what=f"--demos {own.demos}")
         check_actions(demos)
-    prompt = demos.episode(0).task if demos is not None and demos.episodes else ""
-    if reward_config(config.reward).needs_prompt and not prompt.strip():
-        raise BadInput("--reward", got=f"{config.reward} without --demos", expected="demonstrations that name the task")
-
-    def score(episode: PlayedEpisode) -> PlayedEpisode:
-        return episode if model is None else scored(episode, model, prompt)
-
+    needs_words, tasks = reward_config(config.reward).needs_prompt, [] if demos is None else _tasks(demos)
+    if needs_words and not all(task.strip() for task in tasks):
+        raise BadInput(
+            f"--demos {own.demos}", got="an episode without words", expected=f"the task, for {config.reward}"
+        )
     resume = own.resume or (go_on and (own.out / CONFIG).exists())
     stored = _stored(own, base, demos)
     making = Run.create(own.out, stored, resume=resume, may_differ=MAY_DIFFER, beside=BESIDE)
@@ -81,13 +82,18 @@ def run_learner(
         schema = RecordSchema(base.interface)
         receiver = TransitionReceiver(own.out / "log", schema, single=config.pace == "lockstep")
         stack.callback(receiver.close)
-        state = LearnerState()
-        episodes = () if demos is None else (demos.episode(i) for i in range(demos.episodes))
-        demonstrations = (PlayedEpisode.of_demonstration(episode) for episode in episodes)
-        learner = Learner(run, base, config, own, receiver, state, demonstrations, own, score, int(go_on))
+        state, scoring = LearnerState(), None
+        if model is not None:
+            scores, name = ScoreLog(own.out / "log"), model_name(config.reward, model)
+            words = tasks[0] if tasks else ""
+            scoring = EpisodeScoring(model, name, scores, own.score_timeout_s, words, receiver.wake)
+            stack.callback(scoring.close)
+        shown = () if demos is None else _shown(demos, scoring)
+        learner = Learner(run, base, config, own, receiver, state, shown, own, scoring, int(go_on))
         methods = learner_methods(
             receiver, state, run=_run_name(own.out), config=config.to_text(),
             interface=interface_hash(base.interface), policy=stored["sha256"], record_limit=schema.limit,
+            needs_words=needs_words and not tasks,
         )  # fmt: skip
         refusals = Refusals()
         known = own_token(own.out / "token") if given is None else given
@@ -103,6 +109,34 @@ def run_learner(
         result = result_of(learner)
         run.finish(result)
     return result
+
+
+def _tasks(demos: Dataset) -> list[str]:
+    """The task of each demonstration in words."""
+    return [demos.episode(i).task for i in range(demos.episodes)]
+
+
+def _shown(demos: Dataset, scoring: EpisodeScoring | None) -> Iterator[PlayedEpisode]:
+    """The demonstrations, with the rewards of a model where there is one; those whose reward is withheld are left out.
+
+    Raises:
+      BadInput: all are.
+    """
+    left_out: list[str] = []
+    content = "" if scoring is None else demos.content()
+    for i in range(demos.episodes):
+        episode = PlayedEpisode.of_demonstration(demos.episode(i))
+        if scoring is not None:
+            stored = scoring.score_demonstration(content, i, episode)
+            if stored.score is None:
+                left_out.append(stored.withheld)
+                continue
+            episode = with_score(episode, stored.score)
+        yield episode
+    if left_out and len(left_out) == demos.episodes:
+        raise BadInput("--reward", got=f"no score of any demonstration ({left_out[0]})", expected="scores")
+    if left_out:
+        log.warning("%d of %d demonstrations are left out: their reward is withheld", len(left_out), demos.episodes)
 
 
 def _stored(own: LearnerRun, base: Any, demos: Dataset | None) -> dict[str, Any]:

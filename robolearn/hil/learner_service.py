@@ -101,6 +101,7 @@ def learner_methods(
     interface: str,
     policy: str,
     record_limit: int,
+    needs_words: bool = False,
 ) -> list[Handler]:
     """The methods of a learner.
 
@@ -109,6 +110,7 @@ def learner_methods(
       config: of the learner, as text.
       interface, policy: hashes; an actor must have the same.
       record_limit: no record is longer [bytes].
+      needs_words: an actor must know its task in words.
     """
 
     def connect(request: Any) -> Any:
@@ -119,6 +121,9 @@ def learner_methods(
                 raise CallRefused(
                     grpc.StatusCode.FAILED_PRECONDITION, f"another {names[key]}: got {got}, expected {mine}"
                 )
+        if needs_words and not request.task.strip():
+            why = "the reward model needs the task in words: got none, expected --words of the actor"
+            raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, why)
         log = receiver.connect(request.actor)
         if request.stored < log.count:
             stored = f"its outbox has {request.stored}: another name?"

@@ -43,6 +43,7 @@ class Link:
       interface, policy: hashes; the learner must have the same.
 
     Attributes:
+      task: of the actor in words; set before `open`.
       measure: returns the period of the control steps; called by a thread of the link.
       period: as it was sent last.
       progress: of the learner, as it was received last.
@@ -64,6 +65,7 @@ class Link:
         self._closed = False
         self._failure: BadInput | None = None
         self._threads: list[threading.Thread] = []
+        self.task = ""
         self.measure: Callable[[], Period] = Period
         self.period = Period()
         self.progress = LearnerProgress()
@@ -184,7 +186,7 @@ class Link:
     def _connect(self) -> None:
         request = m.CONNECT.request(
             protocol=m.PROTOCOL, actor=self._actor, interface=self._interface, policy=self._policy,
-            stored=len(self._outbox),
+            stored=len(self._outbox), task=self.task,
         )  # fmt: skip
         reply = self._client.call(m.CONNECT, request, CALL_S)
         if self._config and reply.config != self._config:

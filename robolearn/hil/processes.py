@@ -55,7 +55,7 @@ def run_processes(
     quit_, logs = out / SPOOL / QUIT, out / LOGS
     pages = {name: out / SPOOL / name for name in (CONSOLE, TELEOP)}
     deaths: dict[str, list[float]] = {program.name: [] for program in programs}
-    row, over = -1, float("inf")
+    row, over, withheld = -1, float("inf"), False
     with tidied(out), StackProcesses(programs, logs, dict(environment)) as processes:
         try:
             quit_.unlink(missing_ok=True)
@@ -75,6 +75,9 @@ def run_processes(
                     break
                 if (rows := list(read_metrics(out))) and rows[-1]["step"] != row:
                     row = rows[-1]["step"]
+                    if not withheld and (withheld := any(r.get("withheld") for r in rows)):
+                        said = f"a reward is withheld: the model gave no score, see {logs / 'learner.log'}"
+                        print(said, file=sys.stderr, flush=True)
                     progress(rows[-1]["env_steps"], {key: rows[-1][key] for key in SHOWN})
                 time.sleep(POLL_S)
         finally:

@@ -101,6 +101,9 @@ class LearnerOptions:
     """Updates between two versions of the weights, in real time."""
     checkpoint_s: float = 30.0
     """Seconds between two checkpoints."""
+    score_timeout_s: float = 60.0
+    """With a reward model: seconds for it to score an episode; then its reward is withheld, and it is not learned
+    from."""
 
 
 @dataclass(frozen=True, kw_only=True)

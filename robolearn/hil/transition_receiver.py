@@ -175,11 +175,16 @@ class TransitionReceiver:
         """True where records wait to be learned from."""
         return bool(self._queue)
 
-    def wait(self, timeout_s: float) -> None:
-        """Wait until a record has arrived."""
+    def wait(self, timeout_s: float, *, held: bool = False) -> None:
+        """Wait until a record has arrived, another one where those that are queued are `held`, or `wake` is called."""
         with self.arrived:
-            if not self._queue:
+            if held or not self._queue:
                 self.arrived.wait(timeout_s)
+
+    def wake(self) -> None:
+        """End a `wait`; any thread may call it."""
+        with self.arrived:
+            self.arrived.notify_all()
 
     def sync(self) -> None:
         """Make what was appended survive a power cut."""

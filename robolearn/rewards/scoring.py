@@ -51,14 +51,29 @@ def scored(episode: PlayedEpisode, model: RewardModel, task: str) -> PlayedEpiso
     Raises:
       BadInput: see `scores_of`.
     """
-    (score,) = scores_of(model, [Window(episode.observation, episode.action)], [task])
+    (score,) = scores_of(model, [window_of(episode)], [task])
+    return with_score(episode, score)
+
+
+def window_of(episode: PlayedEpisode) -> Window:
+    """All of an episode, for a model to score."""
+    return Window(episode.observation, episode.action)
+
+
+def with_score(episode: PlayedEpisode, score: Score, threshold: float = CONFIDENT) -> PlayedEpisode:
+    """`episode` with the rewards, end and success of its `score`.
+
+    Args:
+      threshold: least confidence of a *done*.
+    """
     reward = score.reward
-    ends = np.flatnonzero(score.done & (score.confidence >= CONFIDENT))
+    ends = np.flatnonzero(score.done & (score.confidence >= threshold))
     if not len(ends):
         failed = episode.terminated and not episode.success
         return replace(episode, reward=reward, terminated=failed, success=False)
     steps = int(ends[0]) + 1
-    return PlayedEpisode(
+    return replace(
+        episode,
         observation={key: value[: steps + 1] for key, value in episode.observation.items()},
         action=episode.action[:steps],
         reward=reward[:steps],

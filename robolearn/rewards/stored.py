@@ -7,6 +7,7 @@ the model (of its weights) stands in the file; scores of another model, or of fe
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -66,12 +67,18 @@ def read_scores(dataset: Dataset, model: str = "") -> list[Score] | None:
 
 
 def model_name(text: str, model: RewardModel) -> str:
-    """A name of the model that ``--reward TEXT`` made: its own, that of its weights where it has some, or the text."""
+    """A name of the model that ``--reward TEXT`` made: its own, that of its weights where it has some, else of the text
+    and of the source of its class."""
     identity: Any = getattr(model, "identity", None)
     if identity is not None:
         return identity()
     state: Any = getattr(model, "state_dict", None)
-    return text if state is None else sha256(*(value.cpu().numpy() for _, value in sorted(state().items())))
+    if state is not None:
+        return sha256(*(value.cpu().numpy() for _, value in sorted(state().items())))
+    try:
+        return f"{text} {sha256(inspect.getsource(inspect.getmodule(type(model)) or type(model)))[:16]}"
+    except (OSError, TypeError):  # no source is at hand
+        return text
 
 
 def _folder(dataset: Dataset) -> Path:

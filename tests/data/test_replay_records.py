@@ -30,14 +30,15 @@ def sight(seed: int) -> dict[str, np.ndarray]:
 
 
 def step(index: int, episode: int = 0, *, intervention: bool = False) -> ReplayStep:
-    return ReplayStep(episode, index, sight(index), np.array([0.5], np.float32), 0.25, intervention)
+    task = "" if index else "hebe den Würfel"
+    return ReplayStep(episode, index, sight(index), np.array([0.5], np.float32), 0.25, intervention, task)
 
 
 def end(length: int, episode: int = 0) -> End:
     return End(episode, length, sight(99), True, False, True)
 
 
-@pytest.mark.parametrize("record", [step(3, 7, intervention=True), end(4, 2)])
+@pytest.mark.parametrize("record", [step(0), step(3, 7, intervention=True), end(4, 2)])
 def test_a_record_there_and_back(record: ReplayStep | End) -> None:
     schema = RecordSchema(INTERFACE)
     content = schema.encode(record)
@@ -62,6 +63,11 @@ STRANGE = {
     "proprio: got NaN": lambda t: t | {"observation/proprio": np.array([0, np.inf], np.float32)},
     "beyond": lambda t: t | {"action": np.array([1.5], np.float32)},
     "negative": lambda t: t | {"index": np.array(-1)},
+    "task: got 0 bytes": lambda t: t | {"task": np.zeros(0, np.uint8)},
+    "task: got 1025 bytes": lambda t: t | {"task": np.full(1025, 97, np.uint8)},
+    "task: got int8": lambda t: t | {"task": np.full(5, 97, np.int8)},
+    "can't decode": lambda t: t | {"task": np.full(3, 255, np.uint8)},
+    "one in step 2": lambda t: t | {"index": np.array(2)},
     "bytes": lambda t: t | {"huge": np.zeros(100_000)},
 }
 
@@ -106,6 +112,7 @@ def test_episodes_are_assembled_in_order() -> None:
     assert episode is not None and len(episode) == 2 and episode.observation["proprio"].shape == (3, 2)
     np.testing.assert_array_equal(episode.intervention, [False, True])
     np.testing.assert_array_equal(episode.observation["proprio"][2], sight(99)["proprio"])
+    assert episode.task == "hebe den Würfel"
     assert episode.terminated and episode.success and assembler.expects == (1, 0)
 
 

@@ -19,13 +19,14 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.replay import PlayedEpisode, RecordSchema
+from robolearn.data.replay import RecordSchema, ScoreLog
 from robolearn.hil.actor import ActorLoop
 from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.learner import Learner
 from robolearn.hil.learner_service import LearnerState, learner_methods
 from robolearn.hil.link import Link
 from robolearn.hil.outbox import Outbox
+from robolearn.hil.scoring import EpisodeScoring
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.client import Client
@@ -135,19 +136,31 @@ class Classroom:
 
     def __init__(
         self, folder: Path, config: LearnerConfig, *, env_steps: int = 150, port: int = 0,
-        score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode, **settings: Any,
+        model: Any = None, needs_words: bool = False, **settings: Any,
     ) -> None:  # fmt: skip
         resume = (folder / "run").exists()
         self.run = Run.create(folder / "run", {"test": True}, resume=resume)
         self.receiver = TransitionReceiver(folder / "log", SCHEMA, single=config.pace == "lockstep")
         self.shown, self.config = LearnerState(), config
         given = LearnerOptions(**{"checkpoint_s": 1e9, "publish_every": 5, **settings})
+        self.scoring = None
+        if model is not None:
+            scores = ScoreLog(folder / "log")
+            self.scoring = EpisodeScoring(model, "a model", scores, 60.0, arrived=self.receiver.wake)
         self.learner = Learner(
-            self.run, make_base(), config, Budget(env_steps=env_steps), self.receiver, self.shown, (), given, score
+            self.run,
+            make_base(),
+            config,
+            Budget(env_steps=env_steps),
+            self.receiver,
+            self.shown,
+            (),
+            given,
+            self.scoring,
         )
         answers = learner_methods(
             self.receiver, self.shown, run="a run", config=config.to_text(), interface=interface_hash(INTERFACE),
-            policy="a policy", record_limit=SCHEMA.limit,
+            policy="a policy", record_limit=SCHEMA.limit, needs_words=needs_words,
         )  # fmt: skip
         self.door = GrpcServer(Address("127.0.0.1", port), answers, TOKEN)
         self.port = self.door.address.port
@@ -172,6 +185,8 @@ class Classroom:
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
         self.door.close(0.1)
+        if self.scoring is not None:
+            self.scoring.close()
         self.receiver.close()
         self.run.close()
         if self.error is not None:

@@ -50,13 +50,14 @@ class Bench:
     """A learner that is fed by hand."""
 
     def __init__(
-        self, folder: Path, config: LearnerConfig, *, demos: Any = (), awaited: int = 0, **settings: Any
-    ) -> None:
+        self, folder: Path, config: LearnerConfig, *, demos: Any = (), awaited: int = 0, scoring: Any = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
         self.run = Run.create(folder / "run", {"test": True}, resume=(folder / "run").exists())
         self.receiver = TransitionReceiver(folder / "log", SCHEMA, single=False)
         self.state = LearnerState()
         self.learner = Learner(self.run, make_base(), config, Budget(env_steps=10**6), self.receiver, self.state, demos,
-                               LearnerOptions(**settings), awaited=awaited)  # fmt: skip
+                               LearnerOptions(**settings), scoring, awaited)  # fmt: skip
         self.logs: dict[str, Any] = {}
 
     def send(self, actor: str, records: list[Record]) -> None:
@@ -128,7 +129,8 @@ def test_half_of_a_batch_is_shown_and_interventions_count_as_shown(tmp_path: Pat
     batch = experience.sample(draws)
     assert bool((batch.observation["proprio"] == -5).all())  # nothing else is there yet
     for record in episode(0, 30, helped=(10, 11, 12, 13, 14)):
-        experience.take("a", record)
+        for closed in experience.take("a", record):
+            experience.learn(closed)
     batch = experience.sample(draws)
     first = batch.observation["proprio"][:, 0]
     assert len(batch) == 16 and bool((first[:12] == 0).all()) and bool(batch.intervention[12:].all())

@@ -15,8 +15,7 @@ import torch
 from policies.storage.checkpoint import load_policy
 from robolearn.core import BadInput, Score, Window
 from robolearn.data.replay import End, PlayedEpisode, ReplayStep
-from robolearn.hil.experience import RecordedExperience
-from robolearn.rewards.scoring import scored
+from robolearn.rl.experience import Experience
 from robolearn.runs import read_metrics
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -234,10 +233,7 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
             cost, sure = np.full(len(steps), -1.0, np.float32), np.ones(len(steps), np.float32)
             return Score(np.clip(x, 0.0, 1.0), cost, x >= 0.3, sure)
 
-    def judge(episode: PlayedEpisode) -> PlayedEpisode:
-        return scored(episode, Halfway(), "go right")
-
-    room = Classroom(tmp_path, make_lesson(), env_steps=150, score=judge)
+    room = Classroom(tmp_path, make_lesson(), env_steps=150, model=Halfway())
     played = play(tmp_path / "outbox", room.port)
     room.close()
     episodes: dict[int, list[float]] = {}  # episode → x after each step, from the records
@@ -253,7 +249,7 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
     )
     batch = room.learner.experience.sample(torch.Generator().manual_seed(0))
     assert (batch.reward < 0).all(), "the world's own rewards are 0 or 1"
-    again = Classroom(tmp_path, make_lesson(), env_steps=150, score=judge)
+    again = Classroom(tmp_path, make_lesson(), env_steps=150, model=Halfway())
     again.close()
     assert [(o.steps, o.reward) for o in again.learner.experience.outcomes] == [(o.steps, o.reward) for o in outcomes]
 
@@ -262,7 +258,7 @@ def test_what_was_shown_is_scored_too() -> None:
     seen = {"proprio": np.zeros((8, 2), np.float32)}
     shown = PlayedEpisode(seen, np.zeros((8, 1), np.float32), np.zeros(8, np.float32), np.ones(8, bool), False, True)
     algorithm = make_lesson().settings.build(make_base(), seed=3)
-    experience = RecordedExperience(algorithm, [shown], lambda episode: replace(episode, reward=episode.reward - 1.0))
+    experience = Experience(algorithm, [shown], lambda episode: replace(episode, reward=episode.reward - 1.0))
     windows = experience.demonstrations
     batch = windows.gather(torch.arange(len(windows)), 1.0, torch.Generator().manual_seed(0))
     assert len(batch) and (batch.reward == -3.0).all(), "three steps a window"

@@ -45,6 +45,8 @@ GONE = (
 )
 SETS = (f"{LINK_FILE}::test_weights_are_loaded_beside_those_in_use",)
 
+SCORING, SCORED = f"{HIL}/scoring.py", ("tests/hil/test_hil_scoring.py",)
+
 DOUBT = ("tests/hil/test_hil_doubt.py",)
 SEES = ("tests/rl/test_rl_off_policy_sees.py",)
 
@@ -166,7 +168,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/learner.py", "self._publish()\n        self._show()\n", "self._publish()\n", LARGER
     ),
     "success-with-help-counts": Mutant(
-        f"{HIL}/learner.py", "if not o.interventions and not o.cut]", "if not o.cut]", LEARNER,
+        f"{HIL}/learner.py", "if not o.interventions and not o.cut and", "if not o.cut and", LEARNER,
     ),
     "spool-of-another-run": Mutant(f"{HIL}/link.py", 'self._outbox.belongs_to(reply.run)', "pass", TOLD),
     "weights-loaded-over-those-in-use": Mutant(
@@ -254,8 +256,8 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/arm_recording.py", "self.do(self.episodes.stopped(STOPPED))", "pass", STATION
     ),
     "arm-an-intervention-is-the-policy-s": Mutant(
-        f"{HIL}/arm_recording.py", "ReplayStep(self._episode, self._index, seen, action, reward, intervention)",
-        "ReplayStep(self._episode, self._index, seen, action, reward, False)", STATION,
+        f"{HIL}/arm_recording.py", "ReplayStep(self._episode, self._index, seen, action, reward, intervention, words)",
+        "ReplayStep(self._episode, self._index, seen, action, reward, False, words)", STATION,
     ),
     "reward-of-the-world-beside-a-model-s": Mutant(
         "robolearn/rewards/scoring.py", "reward=reward[:steps],", "reward=episode.reward[:steps],", REWARDS
@@ -295,12 +297,36 @@ MUTANTS: dict[str, Mutant] = {
     "reward-of-demonstrations-is-left": Mutant(
         EXPERIENCE, "algorithm.keep(score(episode))", "algorithm.keep(episode)", REWARDS
     ),
-    "reward-comes-too-late": Mutant(EXPERIENCE, "episode = self._score(episode)\n", "pass\n", REWARDS),
+    "reward-comes-too-late": Mutant(EXPERIENCE, "episode = self._score(episode)\n", "pass\n", REPLAY),
+    "score-is-made-twice": Mutant(SCORING, "job.result = self._scores.find(job.key, self._name)", "pass", SCORED),
+    "score-is-not-stored": Mutant(SCORING, "self._scores.append(stored)", "pass", SCORED),
+    "score-of-another-episode": Mutant(
+        SCORING, "return job.closed, job.result", "return job.closed, (self._pending or [job])[-1].result or job.result",
+        SCORED,
+    ),
+    "withheld-is-learned-from": Mutant(
+        f"{HIL}/experience.py", "        if withheld:\n            self.withheld_steps += len(episode)\n        else:\n"
+        "            self.add(episode)\n", "        self.add(episode)\n", SCORED,
+    ),
+    "hanging-model-is-waited-for": Mutant(SCORING, "if now - job.first_at > self._timeout_s:", "if False:", SCORED),
+    "late-score-overrides-what-was-withheld": Mutant(
+        SCORING, "if job.result is not None or self._closed", "if self._closed", SCORED
+    ),
+    "lockstep-does-not-await-the-score": Mutant(
+        f"{HIL}/learner.py", "(self._scoring.busy if self._lockstep else self._scoring.full)", "self._scoring.full", SCORED
+    ),
+    "late-model-holds-the-records": Mutant(
+        f"{HIL}/learner.py", "(self._scoring.busy if self._lockstep else self._scoring.full)", "self._scoring.busy", SCORED
+    ),
+    "words-are-the-learner-s": Mutant(SCORING, "episode.task or self._words", "self._words", SCORED),
+    "cut-episode-has-no-words": Mutant(
+        "robolearn/data/replay/records.py", "end.success, steps[0].task", "end.success, \"\"", SCORED
+    ),
     "reward-by-key-ends-with-the-world": Mutant(
         f"{HIL}/actor.py", "by_task and bool(turn.terminated[0])", "bool(turn.terminated[0])", KEY
     ),
     "dead-actor-is-waited-for": Mutant(
-        f"{HIL}/learner.py", "for outcome in self.experience.cut(actor):", "for outcome in ():", GONE
+        f"{HIL}/learner.py", "for closed in self.experience.cut(actor):", "for closed in ():", GONE
     ),
     "dead-actor-in-lockstep-is-cut": Mutant(
         f"{HIL}/learner.py", "() if self._lockstep else self.experience.running", "self.experience.running", GONE

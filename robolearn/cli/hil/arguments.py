@@ -40,9 +40,9 @@ class LearnerArguments(LearnerRun, Command):
         at_least(0, episodes=self.episodes)
         check_seed(self.seed)
         check_reward(self.reward)
-        for flag, seconds in (("--cut-after-s", self.cut_after_s), ("--checkpoint-s", self.checkpoint_s)):
-            if not seconds > 0:
-                raise BadInput(flag, got=seconds, expected="more than 0")
+        for name in ("cut_after_s", "checkpoint_s", "score_timeout_s"):
+            if not (seconds := getattr(self, name)) > 0:
+                raise BadInput(f"--{name.replace('_', '-')}", got=seconds, expected="more than 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,8 @@ class WorldArguments(Command):
 
     task: str = TASK
     """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>; with --robot that of the simulated arm."""
+    words: str = ""
+    """The task in a sentence, for a reward model; by default the world's own, and on an arm that of --demos."""
     operator: Operators = "none"
     """Operator where no --teleop is given: none, or a script that watches and takes over (tasks of ours)."""
     teleop: PersonTeleop = ""

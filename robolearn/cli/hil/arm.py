@@ -13,7 +13,7 @@ from robolearn.core import BadInput, Interface, RobolearnError, bind_policy
 
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
-    from robolearn.cli.hil.arguments import ActorArguments
+    from robolearn.cli.hil.arguments import ActorArguments, WorldArguments
     from robolearn.deploy import StackProcesses
     from robots.stations import Contract
 
@@ -42,7 +42,8 @@ def play_on_arm(actor: ActorArguments, base: ChunkPolicy) -> dict[str, Any]:
     with contextlib.closing(outbox):
         played, period, arm = act_on_arm(
             base, contract, outbox, link, lambda seed: _station(actor, contract, seed), people(actor, contract, base),
-            task=actor.task, limit_s=actor.seconds, priority=actor.realtime_priority, enclaves=actor.enclaves,
+            task=words_on_arm(actor, contract), limit_s=actor.seconds, priority=actor.realtime_priority,
+            enclaves=actor.enclaves,
         )  # fmt: skip
         result = actor_result(actor, played, outbox, link, period) | arm
     write_json(Path(actor.out) / ARM, result)
@@ -65,6 +66,15 @@ def station_of(robot: str, task: str, needed: Interface) -> Contract:
         contract = contract.with_objects(TASKS[task]().observation_names)
     contract = contract.with_cameras([key.removeprefix(IMAGES) for key in needed.observation if key.startswith(IMAGES)])
     return contract.with_picture_sizes(needed.observation)
+
+
+def words_on_arm(world: WorldArguments, contract: Contract) -> str:
+    """The task in words: those of --words, in simulation by default the task's own; empty where nobody gave any."""
+    if world.words or not contract.simulated:
+        return world.words
+    from sim.tasks import TASKS
+
+    return TASKS[world.task]().prompt
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from robolearn.cli.hil.arguments import ActorArguments, LearnerArguments, WorldArguments, actor_result
 from robolearn.cli.hil.summary import actor_lines, learner_lines, lines, print_lines
 from robolearn.core import BadInput, Interface, check_compatible
-from robolearn.rewards.choice import KEY
+from robolearn.rewards.choice import KEY, reward_config
 from robolearn.runs.command import PROGRAM, Command, words_of
 
 log = logging.getLogger(__name__)
@@ -67,6 +67,8 @@ class HilRun(LearnerArguments, WorldArguments):
             check_compatible(needed, demos.interface, what=f"--demos {self.demos}")
             check_actions(demos)
         check_policy_fits(self, self.policy)
+        if not self.demos and reward_config(self.reward).needs_prompt and not words_of_world(self, needed).strip():
+            raise BadInput("--words", got="nothing", expected=f"the task in a sentence, which {self.reward} reads")
         check_terminal(self.teleop)
         address = free_address()
         own = {f.name for f in fields(LearnerArguments)} - {"resume", "json", "verbose", "config"}
@@ -167,7 +169,14 @@ class HilActor(ActorArguments):
                 env.max_episode_steps = round(self.seconds * env.interface.control_hz)
             bind_policy(base, env.interface, what=f"policy {self.policy} in {self.task}")
             played, period = act_in_world(
-                env, base, outbox, link, self.name, self._operators(env), lambda stop: self._people(env, stop)
+                env,
+                base,
+                outbox,
+                link,
+                self.name,
+                self._operators(env),
+                lambda stop: self._people(env, stop),
+                self.words,
             )
         return actor_result(self, played, outbox, link, period)
 
@@ -236,6 +245,21 @@ def check_policy_fits(world: WorldArguments, policy: Path) -> None:
     check_compatible(needed, offered, what=what)  # words and goals, too: none are given here
 
 
+def words_of_world(world: WorldArguments, needed: Interface) -> str:
+    """The task of an actor in words, or nothing where there are none."""
+    if world.robot:
+        from robolearn.cli.hil.arm import station_of, words_on_arm
+
+        with _contract_of(world) as robot:
+            return words_on_arm(world, station_of(robot, world.task, needed))
+    from sim.registry import WorldConfig
+
+    if world.words:
+        return world.words
+    with contextlib.closing(WorldConfig(world.task, threads=1).matching(needed).build(1)) as env:
+        return env.prompt
+
+
 def check_terminal(teleop: str) -> None:
     """Raise `BadInput` where the device `teleop` is the keyboard and there is no terminal to read."""
     if teleop != "keyboard":
@@ -258,9 +282,15 @@ def _in_world(task: str, needed: Interface) -> tuple[Interface, str, bool]:
 
 
 def _on_arm(world: WorldArguments, needed: Interface) -> tuple[Interface, str, bool]:
-    from robolearn.bench.emulators.rehearsal import rehearsal
     from robolearn.cli.hil.arm import station_of
 
-    with rehearsal(world.robot) if world.rehearse else nullcontext(world.robot) as robot:
+    with _contract_of(world) as robot:
         contract = station_of(robot, world.task, needed)
     return contract.interface, f"on {contract.name}", contract.simulated
+
+
+def _contract_of(world: WorldArguments) -> AbstractContextManager[str]:
+    """The contract of --robot, by name or file; with --rehearse that of the emulated station."""
+    from robolearn.bench.emulators.rehearsal import rehearsal
+
+    return rehearsal(world.robot) if world.rehearse else nullcontext(world.robot)

@@ -48,7 +48,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     import torch
 
     from policies.storage.checkpoint import load_chunk_policy
-    from robolearn.cli.hil.arm import people, station_of
+    from robolearn.cli.hil.arm import people, station_of, words_on_arm
     from robolearn.cli.hil.commands import HilActor
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import StackProcesses
@@ -78,6 +78,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     processes = stack.enter_context(StackProcesses((learner,), out / LOGS, shared_environment(token)))
     stack.callback(processes.stop, 30.0)
     outbox, link = actor.make_link(base)
+    link.task = task = words_on_arm(actor, contract)
     stack.enter_context(closing(outbox))
     stack.enter_context(closing(link))
     until = time.monotonic() + WAIT_S
@@ -95,7 +96,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
             processes.check()
 
     device, console = stack.enter_context(people(actor, contract, base))
-    parts = ArmActor(base, contract, outbox, link, config, device, console, actor.task, actor.seconds, check)
+    parts = ArmActor(base, contract, outbox, link, config, device, console, task, actor.seconds, check)
     stack.callback(parts.close)
     return parts
 

@@ -60,6 +60,9 @@ def _trained(learner: LearnerArguments, r: Mapping[str, Any], seconds: float) ->
         yield "success", "not known: no episode went without the operator"
     else:
         yield "success", f"{rate_text(r['success'])} of the last intervention-free episodes"
+    if r.get("withheld"):
+        reason = "the reward model gave no score; the learner's log has the reason"
+        yield "withheld", f"{_episodes(r['withheld'])} not learned from: {reason}"
     if r["intervention_rate"] is not None:
         last = f"the last {window} episodes" if window > 1 else "the last episode"
         yield "operator", f"commanded {100 * r['intervention_rate']:.1f}% of the control steps of {last}"
@@ -68,16 +71,17 @@ def _trained(learner: LearnerArguments, r: Mapping[str, Any], seconds: float) ->
 
 
 def so_far(run: Path, window: int) -> dict[str, Any]:
-    """``episodes``, ``success`` and ``intervention_rate`` of a run that was ended early, from its metrics; as in a
-    finished one's result."""
+    """``episodes``, ``withheld``, ``success`` and ``intervention_rate`` of a run that was ended early, from its
+    metrics; as in a finished one's result."""
     from robolearn.eval.intervals import Success
     from robolearn.runs import read_metrics
 
     rows = list(read_metrics(run))
-    free = [row for row in rows if not row["interventions"] and not row["cut"]][-window:]
+    free = [row for row in rows if not row["interventions"] and not row["cut"] and not row.get("withheld")][-window:]
     steps = sum(row["episode_steps"] for row in rows[-window:])
     return {
         "episodes": len(rows),
+        "withheld": sum(row.get("withheld", False) for row in rows),
         "success": Success.of(sum(row["success"] for row in free), len(free)).to_json() if free else None,
         "intervention_rate": sum(row["interventions"] for row in rows[-window:]) / steps if steps else None,
     }

@@ -1,7 +1,8 @@
 """One step, or the end of an episode, as bytes (safetensors, never pickle); the append-only log of them, and episodes.
 
 The same bytes go over the wire and into the log. Every value is a tensor with a name; a record with another set of
-names, another type or shape, or a number that is not finite is refused, whoever wrote it.
+names, another type or shape, or a number that is not finite is refused, whoever wrote it. The task in words stands in
+the first step of an episode, where there are words.
 
     <folder>/<actor>.transitions        records with their length and checksum; see `robolearn.io.append_only`
 
@@ -28,7 +29,9 @@ from robolearn.core import BadInput, Episode, Interface
 from robolearn.io.append_only import Journal, records, whole_length
 
 OBSERVATION = "observation/"
-_OVERHEAD = 4096  # bytes of a record beyond its numbers: names, types and shapes
+TASK = "task"
+TASK_BYTES = 1024  # most of the task in words
+_OVERHEAD = 4096 + TASK_BYTES  # bytes of a record beyond its numbers: names, types, shapes and words
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +45,7 @@ class ReplayStep:
       action: (Da,) in [-1, 1], what was *executed*, whoever commanded it.
       reward: of the step.
       intervention: an operator commanded it.
+      task: of the episode in words, in its first step alone; may be empty.
     """
 
     episode: int
@@ -50,6 +54,7 @@ class ReplayStep:
     action: NDArray[np.float32]
     reward: float
     intervention: bool
+    task: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +102,10 @@ class RecordSchema:
     def encode(self, record: Record) -> bytes:
         """Raises `BadInput` as `decode` does: what cannot be read is not written."""
         observation = {OBSERVATION + key: value for key, value in record.observation.items()}
-        fields = {name: value for name, value in vars(record).items() if name != "observation"}
+        fields = {name: value for name, value in vars(record).items() if name not in ("observation", TASK)}
         values = observation | fields
+        if words := getattr(record, TASK, ""):
+            values[TASK] = np.frombuffer(words.encode(), np.uint8)
         wanted = self._step if isinstance(record, ReplayStep) else self._end
         tensors = {
             # One that is not known keeps its own type, and is refused by its name.
@@ -124,10 +131,14 @@ class RecordSchema:
         self._check(tensors)
         values: dict[str, Any] = {name: value.item() for name, value in tensors.items() if value.ndim == 0}
         values["observation"] = {key.removeprefix(OBSERVATION): tensors[key] for key in self._features}
+        if TASK in tensors:
+            values[TASK] = tensors[TASK].tobytes().decode()
         return ReplayStep(**values, action=tensors["action"]) if "action" in tensors else End(**values)
 
     def _check(self, tensors: Mapping[str, NDArray]) -> None:
         wanted = self._step if "action" in tensors else self._end
+        if "action" in tensors and TASK in tensors:
+            wanted = wanted | {TASK: (np.dtype(np.uint8), _words_shape(tensors[TASK]))}
         if tensors.keys() != wanted.keys():
             odd = sorted(tensors.keys() ^ wanted.keys())
             raise BadInput("transition record: names", got=f"{odd[0]!r} missing or unknown", available=wanted)
@@ -142,12 +153,25 @@ class RecordSchema:
             if np.abs(tensors["action"]).max(initial=0.0) > 1.0:
                 raise BadInput("transition record: action", got="beyond ±1", expected="within [-1, 1]")
             count = tensors["index"]
+            if TASK in tensors and count > 0:
+                raise BadInput("transition record: task", got=f"one in step {count}", expected="one in step 0")
         else:
             count = tensors["length"] - 1
             if tensors["terminated"] == tensors["truncated"]:
                 raise BadInput("transition record: end", got="both or neither", expected="terminated or truncated")
         if count < 0 or tensors["episode"] < 0:
             raise BadInput("transition record: numbers", got="a negative one", expected="0 or more")
+
+
+def _words_shape(words: NDArray) -> tuple[int, ...]:
+    """The shape of the task's words; raises `BadInput` where they are too long or no UTF-8."""
+    if not 0 < words.size <= TASK_BYTES:
+        raise BadInput("transition record: task", got=f"{words.size} bytes", expected=f"1 to {TASK_BYTES}")
+    try:
+        words.tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise BadInput("transition record: task", got=str(error), expected="words") from None
+    return (words.size,)
 
 
 SUFFIX = ".transitions"
@@ -207,6 +231,7 @@ class PlayedEpisode:
       intervention: (T,) an operator commanded the step.
       terminated: nothing comes after the last step; the value of what follows is 0. Otherwise more would have come.
       success: whether the task was solved.
+      task: in words; may be empty.
     """
 
     observation: dict[str, NDArray]
@@ -215,6 +240,7 @@ class PlayedEpisode:
     intervention: NDArray[np.bool_]
     terminated: bool
     success: bool
+    task: str = ""
 
     def __len__(self) -> int:
         return len(self.action)
@@ -235,7 +261,7 @@ class PlayedEpisode:
         """An episode of a data set, all of whose steps a demonstrator commanded. The final observation is not stored
         there: of one that did not terminate, the last step leads nowhere."""
         seen = {key: np.asarray(value) for key, value in episode.observation.items()}
-        helped, ends = np.ones(len(episode), np.bool_), (episode.terminated, episode.success)
+        helped, ends = np.ones(len(episode), np.bool_), (episode.terminated, episode.success, episode.task)
         return PlayedEpisode(seen, episode.action, episode.reward, helped, *ends)
 
 
@@ -287,7 +313,8 @@ class Assembler:
         observation = {key: np.stack([one[key] for one in seen]) for key in end.observation}
         action, reward = np.stack([step.action for step in steps]), [step.reward for step in steps]
         helped = np.array([step.intervention for step in steps], np.bool_)
-        return PlayedEpisode(observation, action, np.array(reward, np.float32), helped, end.terminated, end.success)
+        ends = end.terminated, end.success, steps[0].task
+        return PlayedEpisode(observation, action, np.array(reward, np.float32), helped, *ends)
 
     def _next(self) -> str:
         episode, index = self.expects

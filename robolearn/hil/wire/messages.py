@@ -1,6 +1,6 @@
 """Messages between actor and learner: protocol buffers, with weights as safetensors inside. Never pickle.
 
-    Connect     an actor's name, what it can do  →  a session, how many of its records are known, the learner's config
+    Connect     an actor's name, its task, hashes →  a session, how many of its records are known, the learner's config
     Append      records, in order                →  how many records of this actor are on the learner's disk
     Heartbeat   version of the actor's weights   →  the newest version, how much was learned from, whether it is over
     Weights     –                                →  the newest weights that `act` needs, with their version
@@ -29,7 +29,7 @@ from safetensors.numpy import load, save
 from robolearn.core import BadInput, Interface
 from robolearn.io.hashes import sha256
 
-PROTOCOL = 2
+PROTOCOL = 3
 SERVICE = "robolearn.Hil"
 MOST_RECORDS = 256  # in one message
 MOST_BYTES = 2_000_000  # of several records in one message; a single one may be longer, up to its own limit
@@ -40,6 +40,7 @@ CONNECT_REPLY_LIMIT = 100_000 + SHORT  # bytes, with the config
 FIELDS = {
     "ConnectRequest": {
         "protocol": "int64", "actor": "string", "interface": "string", "policy": "string", "stored": "int64",
+        "task": "optional string",
     },
     "ConnectReply": {"session": "int64", "run": "string", "expects": "int64", "config": "string"},
     "AppendRequest": {"session": "int64", "first": "int64", "records": "repeated bytes"},
