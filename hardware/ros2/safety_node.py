@@ -175,7 +175,8 @@ class SafetyNode(Node):
             self.supervisor.target(names, rows[0], messages.nanoseconds(message.header.stamp))
 
     def _on_opening(self, message: Float64, info: MessageInfo) -> None:
-        self._target_opening = message.data
+        if self.supervisor.opening(messages.publisher(info)):
+            self._target_opening = message.data
 
     def _on_pose(self, message: PoseStamped, info: MessageInfo) -> None:
         p, o = message.pose.position, message.pose.orientation
@@ -285,9 +286,9 @@ class SafetyNode(Node):
             self._command_publisher.publish(message)
 
     def _publisher_name(self, gid: Hashable) -> str:
-        """The node that publishes joint states, contact or the dead-man's switch under this identifier."""
+        """The node that publishes joint states, contact, openings or the dead-man's switch under this identifier."""
         contact = () if self.contract.contact is None else (self.contract.contact.topic,)
-        for topic in (self.contract.joint_states.topic, topics.DEADMAN, *contact):
+        for topic in (self.contract.joint_states.topic, topics.DEADMAN, topics.TARGET_OPENING, *contact):
             for info in self.get_publishers_info_by_topic(topic):
                 if bytes(info.endpoint_gid) == gid:
                     return _endpoint(info)
@@ -306,11 +307,14 @@ class SafetyNode(Node):
         self._state_publisher.publish(messages.safety_report(state, reason, values, self.get_clock().now().to_msg()))
 
     def _look_around(self) -> None:
-        """Look for other publishers to the controller."""
+        """Look for other publishers to the controller, and of the gripper's opening."""
         self._others = ""
         if self._mismatch:
             self._problems = self._check_qos()
             self._mismatch = bool(self._problems)
+        if self.value("targets") == POSES and self.count_publishers(topics.TARGET_OPENING) > 1:
+            there = self.get_publishers_info_by_topic(topics.TARGET_OPENING)
+            self._others = self.supervisor.openings_there([bytes(info.endpoint_gid) for info in there])
         for topic in self._command_topics:
             # Counting is cheap; asking who they are is not.
             if self.count_publishers(topic) <= self._most:

@@ -57,7 +57,14 @@ class Publishers:
 
     def problem(self) -> str:
         """Reason why the arm must not be armed, or must be stopped; empty when only one is heard."""
-        found = self._speaking()
+        return self.several(self._speaking())
+
+    def against(self, publisher: Hashable) -> str:
+        """The same for the one that the arm was armed by, however long it was silent, and `publisher`."""
+        return self.several([self._bound, publisher])
+
+    def several(self, found: Collection[Hashable]) -> str:
+        """The same for publishers that are `found`, heard or not."""
         if len(found) < 2:
             return ""
         return f"{self._name}: {len(found)} publishers at once, {' and '.join(map(self._describe, found))}"

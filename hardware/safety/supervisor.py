@@ -75,10 +75,11 @@ class SafetySupervisor:
         self._accepted: tuple[float, ...] = ()  # stamp and positions as last returned by `newly_accepted`
         self._set_point: NDArray[np.float64] | None = None
         self._contact = None if contract.contact is None else ContactReader(contract, clock)
+        self._openings = Publishers("openings of the gripper", clock, describe)
         self._feelers = Publishers("" if self._contact is None else self._contact.name, clock, describe)
         # A jaw in the arm's command is commanded from the first one on: it begins where it is measured.
         self._gripper = JointReader(contract, clock) if contract.gripper_in_command else None
-        self._stuck = Stuck(contract.limits.state_timeout_s)
+        self._stuck = Stuck(contract.joints, contract.limits.state_timeout_s)
 
     @property
     def state(self) -> SafetyState:
@@ -109,7 +110,11 @@ class SafetySupervisor:
         if self.state is SafetyState.ARMED:
             problem = self._joints.problem()
             values = np.asarray(positions, dtype=np.float64)
-            if not problem and self._set_point is not None and self._stuck(values, self._set_point, self._clock()):
+            if (
+                not problem
+                and self._set_point is not None
+                and self._stuck(names, values, self._set_point, self._clock())
+            ):
                 problem = f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
             if problem:
                 self.filter.stop(problem)
@@ -159,6 +164,25 @@ class SafetySupervisor:
             self.malformed_target(f"a target pose in frame {frame!r}; expected {base!r}")
         else:
             self._take(target, stamp_ns)
+
+    def opening(self, publisher: Hashable = None) -> bool:
+        """True if an opening of the gripper from `publisher`, beside poses, is to be taken. From arming on the first
+        that sends one counts; a second one stops the arm."""
+        believed = self._openings.heard(publisher)
+        if self.state is not SafetyState.ARMED:
+            return True
+        if believed:
+            self._openings.bind()
+        else:
+            self.filter.stop(self._openings.against(publisher))
+        return believed
+
+    def openings_there(self, publishers: Collection[Hashable]) -> str:
+        """Reason why openings are not certain: two of these `publishers` of them; empty otherwise. Armed, it stops."""
+        problem = self._openings.several(publishers)
+        if problem:
+            self.filter.stop(problem)
+        return problem
 
     def _take(self, target: JointTarget | PoseTarget, stamp_ns: int) -> None:
         if self.state is not SafetyState.ARMED:
@@ -234,7 +258,8 @@ class SafetySupervisor:
             return problem
         if problem := self._conditions.problem():
             return problem
-        problem = self._publishers.problem() or self._publishers.unheard(publishers) or self._joints.problem()
+        problem = self._publishers.problem() or self._publishers.unheard(publishers) or self._openings.problem()
+        problem = problem or self._joints.problem()
         if not problem and self._gripper is not None:
             problem = self._gripper.problem()
         if problem or self._contact is None:
@@ -254,6 +279,7 @@ class SafetySupervisor:
         self.filter.arm(None if self._gripper is None else self._gripper.width)
         self._publishers.bind()
         self._feelers.bind()
+        self._openings.bind()
         self._operators.bind()
 
     # --- what goes out ---------------------------------------------------------------------------------------

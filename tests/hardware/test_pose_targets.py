@@ -23,7 +23,7 @@ from hardware.ros2.permissions import policy_xml
 from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
-from robolearn.core import BadInput
+from robolearn.core import BadInput, RobolearnError
 from robots.stations import load_contract
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -151,6 +151,25 @@ def test_what_no_pose_is_stops_the_arm(station: Station) -> None:
     )
     # Whichever comes first: the middleware's deadline, or its age.
     station.stopped_by(lambda: setattr(planner, "quiet", True), "targets are late|the target is")
+
+
+def test_a_stranger_does_not_move_the_gripper(station: Station) -> None:
+    """rclpy of its own: it finds the topic, and opens what the planner had closed."""
+    station.led_by(np.array([0.0, 0.0, -0.01]), 0.5)  # the planner's opening is 1 cm
+    assert station.arm.width == pytest.approx(0.01, abs=1e-3)
+    stranger = PlainNode("stranger", context=station.node.context)
+    opening = stranger.create_publisher(Float64, f"/robolearn/{topics.TARGET_OPENING}", 1)
+    try:
+        wait_until(lambda: opening.get_subscription_count() == 1, 10, "the safety node")
+        opening.publish(Float64(data=0.08))
+        report = station.operator.wait_for("latched", 5)
+        assert "openings of the gripper: 2 publishers at once, /robolearn/planner and /stranger" in report.reason
+        station.operator.reset()
+        with pytest.raises(RobolearnError, match="2 publishers at once"):
+            station.operator.arm()
+        assert station.arm.width == pytest.approx(0.01, abs=1e-3)
+    finally:
+        stranger.destroy_node()
 
 
 def test_joint_targets_are_not_taken_beside(station: Station) -> None:

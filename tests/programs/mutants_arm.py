@@ -11,6 +11,10 @@ SPECS, MIXTURE = "robolearn/core/specs.py", "robolearn/data/mixture.py"
 FORMATS = "robolearn/data/convert/formats/config.py"
 LOADING = ("tests/policies/test_loading.py",)
 
+PUBLISHERS = ("tests/hardware/safety/test_safety_publishers.py",)
+STUCK = ("tests/hardware/safety/test_safety_stuck.py",)
+SUPERVISOR = "hardware/safety/supervisor.py"
+
 MUTANTS: dict[str, Mutant] = {
     "degrees-are-radians": Mutant(
         UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n    scale', "factor = 1.0\n    scale", UNIT_TESTS
@@ -33,6 +37,17 @@ MUTANTS: dict[str, Mutant] = {
     "plain-degrees-are-trained-on": Mutant(MIXTURE, "        check_actions(dataset)\n", "", UNIT_TESTS),
     "lerobot-degrees-are-cut": Mutant(
         "policies/storage/lerobot_policy.py", "    _check_units(folder, told)\n", "", LOADING
+    ),
+    "a-finger-hides-a-frozen-arm": Mutant(
+        "hardware/safety/measured.py", "positions = values[self._index]", "positions = values", (*STUCK, *PUBLISHERS)
+    ),
+    "openings-from-anybody": Mutant(SUPERVISOR, "self.filter.stop(self._openings.against(publisher))", "pass", PUBLISHERS),
+    "openings-of-a-stranger-are-taken": Mutant(
+        SUPERVISOR, "            self._openings.bind()\n", "            pass\n", PUBLISHERS
+    ),
+    "openings-of-two-are-armed": Mutant(SUPERVISOR, "or self._openings.problem()", 'or ""', PUBLISHERS),
+    "openings-of-the-silent-are-none": Mutant(
+        SUPERVISOR, "problem = self._openings.several(publishers)", 'problem = ""', PUBLISHERS
     ),
 }  # fmt: skip
 

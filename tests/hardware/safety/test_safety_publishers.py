@@ -125,3 +125,47 @@ def test_where_nobody_reports_who_sends_two_publishers_are_refused() -> None:
         desk.arm()
     desk.there = ("a",)
     desk.arm()
+
+
+def test_an_arm_that_is_repeated_beside_a_finger_that_jitters_is_stopped(desk: Desk) -> None:
+    """The driver has lost the arm and repeats it; the gripper's joint in the same message goes on as it is measured."""
+    desk.arm()
+    names = (*CONTRACT.gripper_joints, *CONTRACT.joints)
+    for i in range(round(3.0 / PERIOD)):
+        desk.now += PERIOD
+        desk.supervisor.deadman(True)
+        desk.supervisor.joint_state(names, [0.02 + 1e-5 * (i % 3), 0.02, *HOME], desk.now, "driver")
+        if desk.supervisor.state is SafetyState.ARMED:
+            # No further from the measured arm than the filter's own check of jumps allows.
+            goal = HOME + 0.1 * min(i * PERIOD, 1.0) * np.eye(7)[0]
+            desk.supervisor.target(CONTRACT.joints, goal, round(1e9 * desk.now))
+        desk.supervisor.step()
+    assert "frozen, the same values although the arm is commanded to move" in desk.supervisor.filter.reason
+    assert desk.supervisor.state is SafetyState.LATCHED
+
+
+def test_openings_of_a_second_publisher_are_not_taken_and_stop_the_arm(desk: Desk) -> None:
+    NAMES["planner"], NAMES["stranger"] = "/planner", "/stranger"
+    supervisor = desk.supervisor
+    desk.arm()
+    desk.run(0.1)
+    assert supervisor.opening("planner")
+    desk.run(1.5)  # an opening is sent once: its sender may be silent for as long as it likes
+    assert supervisor.opening("planner") and supervisor.state is SafetyState.ARMED
+    desk.run(1.5)
+    assert not supervisor.opening("stranger")
+    assert supervisor.state is SafetyState.BRAKING
+    assert "openings of the gripper: 2 publishers at once, /planner and /stranger" in supervisor.filter.reason
+
+
+def test_two_publishers_of_openings_are_not_armed_nor_kept_moving(desk: Desk) -> None:
+    NAMES["planner"], NAMES["stranger"] = "/planner", "/stranger"
+    assert desk.supervisor.opening("stranger") and desk.supervisor.opening("planner"), "nothing moves yet"
+    with pytest.raises(SafetyRefused, match=r"openings of the gripper: 2 publishers at once, /stranger and /planner"):
+        desk.arm()
+    desk.run(1.1)
+    desk.arm()
+    desk.run(0.1)
+    assert not desk.supervisor.openings_there(["planner"]) and desk.supervisor.state is SafetyState.ARMED
+    desk.supervisor.openings_there(["planner", "stranger"])  # the second is silent so far
+    assert "2 publishers at once, /planner and /stranger" in desk.supervisor.filter.reason

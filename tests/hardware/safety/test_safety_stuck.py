@@ -7,6 +7,17 @@ import numpy as np
 from hardware.safety.measured import AWAY_RAD, REPEATS, Stuck
 
 REST = np.array([0.1, -0.2, 0.3])
+NAMES = ("pan", "lift", "roll")
+
+
+class Seen(Stuck):
+    """Joint states of the arm alone, in its own order."""
+
+    def __init__(self, delay: float) -> None:
+        super().__init__(NAMES, delay)
+
+    def __call__(self, positions, set_point, now, names=NAMES):
+        return super().__call__(names, positions, set_point, now)
 
 
 def at(away: float) -> np.ndarray:
@@ -14,7 +25,7 @@ def at(away: float) -> np.ndarray:
 
 
 def test_the_same_values_again_and_again_while_the_set_point_goes() -> None:
-    stuck = Stuck(0.0)
+    stuck = Seen(0.0)
     assert not stuck(REST, at(0.0), 1.0)
     said = [stuck(REST, at(0.01 * i), 1.0) for i in range(1, 12)]
     assert said.index(True) == round(AWAY_RAD / 0.01) and all(said[said.index(True) :])
@@ -22,7 +33,7 @@ def test_the_same_values_again_and_again_while_the_set_point_goes() -> None:
 
 def test_an_arm_that_was_held_up_together_with_its_commands() -> None:
     """It wakes, says where it is, and only then hears how far the set-point has gone."""
-    stuck = Stuck(0.0)
+    stuck = Seen(0.0)
     assert not stuck(REST, at(0.0), 1.0)
     assert not any(stuck(REST, at(0.2), 1.0) for _ in range(REPEATS - 1))
     assert not stuck(at(0.01), at(0.21), 1.0)
@@ -31,7 +42,7 @@ def test_an_arm_that_was_held_up_together_with_its_commands() -> None:
 
 
 def test_an_arm_at_rest_and_one_that_is_armed_again() -> None:
-    stuck = Stuck(0.0)
+    stuck = Seen(0.0)
     assert not any(stuck(REST, at(0.9 * AWAY_RAD), 1.0) for _ in range(100))
     assert not any(stuck(REST, at(-0.05 * AWAY_RAD), 1.0) for _ in range(100))
     stuck.begin()
@@ -40,7 +51,21 @@ def test_an_arm_at_rest_and_one_that_is_armed_again() -> None:
 
 def test_the_dead_time_of_the_arm_is_waited_for() -> None:
     """Nothing follows for 0.1 s, which is no fault; 0.15 s after the set-point left it is."""
-    stuck = Stuck(0.145)
+    stuck = Seen(0.145)
     assert not stuck(REST, at(0.0), 1.0)
     said = [stuck(REST, at(0.02 * i), 1.0 + 0.01 * i) for i in range(1, 40)]
     assert said.index(True) + 1 == 3 + 15, "away after 3 steps of 20 mrad, and 15 of 10 ms later"
+
+
+def test_what_else_moves_in_the_message_hides_nothing() -> None:
+    """A finger or a wheel jitters in every message, in whatever order; the arm's own joints are repeated."""
+    stuck, said = Seen(0.0), []
+    for i in range(12):
+        values = np.array([0.3, 1e-3 * (-1) ** i, 0.1, 7.0 + i, -0.2])
+        said.append(stuck(values, at(0.011 * i), 1.0, ("roll", "finger", "pan", "wheel", "lift")))
+    assert said.index(True) == 5, "0.055 rad away"
+    moving = Seen(0.0)
+    for i in range(40):
+        values = np.array([0.3, 0.02, 0.1, 7.0, -0.2 + 0.01 * i])  # the arm moves, and all else is still
+        assert not moving(values, at(0.01 * i), 1.0, ("roll", "finger", "pan", "wheel", "lift"))
+    assert not any(moving(np.zeros(2), at(1.0 + i), 1.0, ("roll", "lift")) for i in range(9)), "refused elsewhere"
