@@ -24,6 +24,7 @@ from robolearn.rl.algorithms import (
     algorithm_name,
     algorithms,
 )
+from robolearn.rl.audit import AuditConfig, Audited
 from robolearn.rl.settings import ReinFlowConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text
 from robolearn.runs.loop import KeepConfig
@@ -68,9 +69,10 @@ class Finetune(Command):
     reward_model: str = ""
     """A critic's folder, a vision-language model (robometer:<model>), or <module>:<Class>: its rewards in the place of
     the world's, whose success is then only shown (on-policy algorithms, policies that see its cameras; with --sigma-max
-    and --initial-noise, which are otherwise chosen by success)."""
+    and --initial-noise, which are otherwise chosen by success). The world audits it: --audit."""
     settings: OnPolicyConfig | ReplayConfig = field(default_factory=ReinFlowConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
+    auditing: AuditConfig = field(default_factory=AuditConfig)
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
@@ -151,7 +153,8 @@ class Finetune(Command):
                         progress(int(row["env_steps"] + min(updates, row.get("updates", 0))), row)
                         note(standing(i, row))
 
-                    kept = Kept(runner, run, self.keep, evaluator)
+                    audited = Audited(runner, self.auditing)
+                    kept = Kept(audited, run, self.keep, evaluator)
                     done = run_loop(run, kept, checkpoint_every=every, progress=report)
                 calibration = runner.calibration
                 result = {
@@ -168,10 +171,15 @@ class Finetune(Command):
                     "training_success": last_success(self.out),
                     "wall_s": wall_profile(self.out, calibration) | {"total": done["wall_s"]},
                 }
+                if model is not None:
+                    result["audit"] = audited.to_json()
                 if self.keep.episodes:
                     result |= evaluator.outcomes(run, kept)
                 run.finish(result)
         return result
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return 1 if result.get("audit", {}).get("stopped") else 0
 
     def _model(self, interface: Interface, device: str) -> RewardModel | None:
         """The model of --reward-model, or None without one."""
@@ -201,6 +209,11 @@ class Finetune(Command):
             console.print(
                 f"success      {rate_text(r['training_success'])} of the last rollouts, with exploration noise"
             )
+        if (found := r.get("audit")) and found["rule"] != "off":
+            shown = {"solved, of those called done": "precision", "called done, of those failed": "false_positives"}
+            for words, key in shown.items():
+                console.print(f"audit        {words}: {rate_text(found[key]) if found[key] else 'none'}")
+            console.print(f"audit        {found['parted'] or 'the reward model and the world have not parted'}")
         show_outcomes(result, console, " " * 13)
         again = f"robolearn evaluate --policy {self.policy} --against {r['run']} --task {self.world.task}"
         console.print(f"next         {again} : a verdict on what it gained")

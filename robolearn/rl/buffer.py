@@ -37,6 +37,7 @@ class RolloutBatch:
     # terminated, ended: (B,) bool; ended = terminated or truncated
     terminated: Tensor
     ended: Tensor
+    solved: Tensor  # (B,) bool, ended, and the world calls the episode solved
     grid: Tensor  # (T, N) row of decision t of world w, −1 where there is none
     # success, episodes: episodes that ended solved, and that ended, for the learning curve
     success: int
@@ -123,6 +124,7 @@ def collect(
             "reward": torch.from_numpy(scale(reward, moved & turn.ended, moved)),
             "terminated": torch.from_numpy(turn.terminated.copy()),
             "ended": torch.from_numpy(turn.ended),
+            "solved": torch.from_numpy(turn.solved & turn.ended),
             "time_remaining": _time_remaining(turn.elapsed, limit),
             "next_time_remaining": _time_remaining(turn.elapsed + turn.steps, limit),
         }

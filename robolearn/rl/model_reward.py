@@ -2,8 +2,9 @@
 
     r_t = [done first at t] + γ Φ(o_{t+1}) − Φ(o_t)        Φ: the model's progress, of decisions; 0 after an end
 
-The world's own reward and its success are not looked at; that it ends a solved episode is. An episode that goes on from
-one rollout to the next is scored against its first frame, which is kept; what its steps were between is not.
+The world's own reward and its success are not learned from, only counted beside the model's verdict; that the world
+ends a solved episode is. An episode that goes on from one rollout to the next is scored against its first frame, which
+is kept; what its steps were between is not.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from robolearn.core import BadInput, Env, RewardModel, Window
 from robolearn.rewards.scoring import CONFIDENT, scores_of
+from robolearn.rl.audit import counts
 from robolearn.rl.buffer import RolloutBatch, Scale
 from robolearn.runs.checkpoint import prefixed, unprefixed
 
@@ -59,7 +61,7 @@ class ModelReward:
 
     def fill(self, batch: RolloutBatch, scale: Scale) -> tuple[RolloutBatch, dict[str, float]]:
         """`batch` with the model's rewards, scaled, and metrics: ``called_done``, the share of its ended episodes that
-        the model called done, and ``progress``, the mean at their ends.
+        the model called done, ``progress``, the mean at their ends, and the counts of `robolearn.rl.audit`.
 
         Args:
           scale: as the algorithm's; the rewards of the batch are not scaled yet.
@@ -70,7 +72,7 @@ class ModelReward:
         scores = scores_of(self.model, windows, [self._prompt] * len(windows))
         reward = torch.zeros(len(batch))
         ended, terminated = batch.ended.cpu(), batch.terminated.cpu()
-        calls, ends = 0, []
+        solved, verdicts, ends = batch.solved.cpu(), [], []
         for (world, rows), score, (_, begins) in zip(pieces, scores, fresh, strict=True):
             if begins:
                 self._called[world], self._potential[world] = False, 0.0
@@ -84,9 +86,9 @@ class ModelReward:
                 self._called[world] = True
             self._potential[world] = progress[-1]
             if bool(ended[rows[-1]]):
-                calls += int(self._called[world])
+                verdicts.append((bool(self._called[world]), bool(solved[rows[-1]])))
                 ends.append(float(progress[-1]))
-        metrics = {"called_done": calls / len(ends), "progress": float(np.mean(ends))} if ends else {}
+        metrics = counts(verdicts) | {"progress": float(np.mean(ends))} if ends else {}
         return replace(batch, reward=_scaled(batch, reward, scale)), metrics
 
     def _pieces(self, batch: RolloutBatch) -> list[tuple[int, Tensor]]:

@@ -25,6 +25,7 @@ from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Observation, RewardModel, bind_policy
 from robolearn.data.replay import PlayedEpisode
 from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.audit import counts
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.runner import iterations_apart
@@ -99,14 +100,14 @@ class ReplayRunner(OfflineRunner):
             self._restart(self.seed)
         before_s = self.engine.simulation_s, self.engine.acting_s
         closed: list[PlayedEpisode] = []
-        called = 0  # done, by the model
+        verdicts: list[tuple[bool, bool]] = []  # called done by the model, solved
         sums: dict[str, Tensor] = {}
         updates, update_s = self.algorithm.updates, 0.0
         self._agent.drop()
         with torch_threads(1):
             for turn in self.engine.turns(self._agent, Decisions(ITERATION * self.algorithm.chunk)):
                 ended = self._episodes.add(turn)
-                called += sum(self.experience.add(episode).success for episode in ended)
+                verdicts += [(self.experience.add(episode).success, episode.success) for episode in ended]
                 closed += ended
                 began = time.perf_counter()
                 self._learn(self._allowed, sums)
@@ -121,7 +122,7 @@ class ReplayRunner(OfflineRunner):
             "wall_simulation_s": self.engine.simulation_s - before_s[0],
             "wall_inference_s": self.engine.acting_s - before_s[1],
             "wall_update_s": update_s,
-            **({} if self._model is None or not closed else {"called_done": called / len(closed)}),
+            **({} if self._model is None or not closed else counts(verdicts)),
             **self._metrics(sums, updates),
         }
 

@@ -8,6 +8,7 @@ from mutation import Mutant, kill_replacements
 
 FINALS, PAIRS = ("tests/data/test_finals.py",), ("tests/rewards/test_pairs.py",)
 RECORDED = ("tests/hardware/test_recording_in_time.py::test_what_is_stored_is_what_was_asked_for_and_done",)
+AUDIT, AUDITED = ("tests/rl/test_rl_audit.py", "tests/rl/test_rl_model_reward.py"), "robolearn/rl/audit.py"
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -30,6 +31,15 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/rewards/pairs.py", "np.where(final, length - 1, np.minimum", "np.where(final, 0.9 * length, np.minimum", PAIRS
     ),
     "unsure-of-everything": Mutant("robolearn/rewards/pairs.py", "np.where(final, np.minimum((1.0 - unsure)", "np.where(final, np.minimum((0.5 - unsure)", PAIRS),
+    "audit-counts-the-model-s-word-as-truth": Mutant(
+        "robolearn/rl/model_reward.py", "bool(solved[rows[-1]]))", "bool(self._called[world]))", AUDIT
+    ),
+    "audit-never-ends-a-run": Mutant(AUDITED, "self._stopped = i + 1", "pass", AUDIT),
+    "audit-stops-on-few-episodes": Mutant(AUDITED, "precision.high < config.audit_precision", "precision.rate < config.audit_precision", AUDIT),
+    "audit-trusts-what-mostly-succeeds": Mutant(AUDITED, "false.low > config.audit_false", "False", AUDIT),
+    "audit-forgets-nothing": Mutant(AUDITED, "            self._history.pop(0)\n", "            break\n", AUDIT),
+    "audit-ends-a-run-that-it-is-to-warn-of": Mutant(AUDITED, 'stopped if self.config.audit == "stop" else 0', "stopped", AUDIT),
+    "solved-before-the-end": Mutant("robolearn/rl/buffer.py", "turn.solved & turn.ended", "turn.ended", AUDIT),
 }  # fmt: skip
 
 

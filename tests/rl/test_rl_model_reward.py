@@ -48,7 +48,8 @@ def batch(x: list[float], after: list[float], ends: list[int], solved: list[int]
     grid = torch.arange(count).reshape(-1, worlds)
     rest = torch.ones(count)
     return RolloutBatch(
-        {"proprio": seen}, {"proprio": then}, rest, rest, {}, torch.full((count,), 7.0), terminated, ended, grid,
+        {"proprio": seen}, {"proprio": then}, rest, rest, {}, torch.full((count,), 7.0), terminated, ended,
+        terminated, grid,
         0, 0, np.zeros(0), count, 0.0, 0.0,
     )  # fmt: skip
 
@@ -59,9 +60,11 @@ def test_rewards_by_hand_and_over_the_border_of_rollouts(point: Make) -> None:
     made, row = reward.fill(batch([0.8, 0.5, 0.7], [0.5, 0.1, 0.6], ends=[1], solved=[1]), unscaled)
     # 0.8 → 0.5: γ 0.5 − 0; → 0.1, the end: 1 + 0 − 0.5; a new one: γ 0.4 − 0
     assert made.reward.tolist() == pytest.approx([0.45, 0.5, 0.36], abs=1e-6)
-    assert row == {"called_done": 1.0, "progress": pytest.approx(0.9)}
+    assert row.pop("progress") == pytest.approx(0.9)
+    assert row == {"called_done": 1.0, "called_solved": 1.0, "called_failed": 0.0, "uncalled_solved": 0.0}
     assert model.prompts == ["come to 0"] * 2 and model.firsts == pytest.approx([0.8, 0.7])
     made, row = reward.fill(batch([0.6, 0.1], [0.1, 0.05], ends=[1], solved=[]), unscaled)
+    assert row["called_failed"] == 1.0, "called done, and the clock ended it unsolved"
     # 0.6 → 0.1: 1 + γ 0.9 − 0.4; → 0.05 by the clock, which is no end of the task: γ 0.95 − 0.9, done only once
     assert made.reward.tolist() == pytest.approx([1 + 0.81 - 0.4, 0.855 - 0.9], abs=1e-6)
     assert model.firsts[2] == pytest.approx(0.7), "still against its own first frame"

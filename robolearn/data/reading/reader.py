@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -320,8 +321,8 @@ class Dataset:
             return {}
         shapes = {key: array.shape[1:] for key, array in self.observation.items() if column(key) in self.features}
         shapes |= {key: tuple(self.features[column(key)]["shape"]) for key in self.readers}
-        length = int(self.lengths[index])
-        made = {key: lambda key=key: read_final(root, index, length, {key: shapes[key]})[key] for key in shapes}
+        read = partial(read_final, root, index, int(self.lengths[index]))
+        made = {key: lambda key=key: read({key: shapes[key]})[key] for key in shapes}
         return LazyObservation({key: steps[key][-1] for key in steps if key not in shapes}, made)
 
     def _maker(self, key: str, episode: int, rows: slice) -> Callable[[], NDArray]:
