@@ -106,8 +106,8 @@ class RewardEvaluate(Command):
     """
 
     critic: str
-    """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:<model>,
-    topreward:<model>), or <module>:<Class>."""
+    """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:, topreward:,
+    roboreward:, vlac: or gvl:<model>), or <module>:<Class>."""
     data: tuple[str, ...]
     """LeRobotDataset v3.0 folders with successes and failures that training has not seen."""
     wrong: str = OTHER
@@ -192,8 +192,8 @@ class RewardScore(Command):
     """Score the episodes of a data set; --write stores progress, reward and done of each frame beside it."""
 
     critic: str
-    """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:<model>,
-    topreward:<model>), or <module>:<Class>."""
+    """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:, topreward:,
+    roboreward:, vlac: or gvl:<model>), or <module>:<Class>."""
     data: str
     """A LeRobotDataset v3.0 folder."""
     write: bool = False

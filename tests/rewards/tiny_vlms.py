@@ -19,7 +19,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from policies.networks.libraries import import_vision
 from robolearn.core import ArraySpec, Interface, Window
 
-HIDDEN, EDGE = 32, 32
+HIDDEN, EDGE, PATCHED = 32, 32, 28
+SURE = 25.0  # logit of a taught token; others have a few
 CAMERA = "images.front"
 INTERFACE = Interface({CAMERA: ArraySpec((40, 56, 3), "uint8")}, ArraySpec((2,)), 20.0)
 TASK, OTHER = "lift the cube", "the arm lifts the cube on the table and puts it down"
@@ -33,7 +34,7 @@ QWEN = (
     "<|video_pad|>",
 )
 INTERN = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<img>", "</img>", "<IMG_CONTEXT>", "<video>")
-WORDS = [" True", "ANSWER: 4", "-", "1", "2", "35"] * 20 + ["the arm lifts the cube on the table"] * 5
+WORDS = [" True", "ANSWER: 4", "ANSWER: 3", "-", "1", "2", "35"] * 20 + ["the arm lifts the cube on the table"] * 5
 TEMPLATE = (
     "{%% set n = namespace(v=0) %%}{%% for m in messages %%}<|im_start|>{{ m.role }}\n{%% for c in m.content %%}"
     "{%% if c.type == 'image' %%}{%% set n.v = n.v + 1 %%}{%% if add_vision_id %%}Picture {{ n.v }}: {%% endif %%}%s"
@@ -146,3 +147,52 @@ def head_by_hand(stored: dict[str, torch.Tensor], name: str, hidden: np.ndarray)
     x = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5) * w["1.weight"] + w["1.bias"]
     x = x * 0.5 * (1.0 + erf(x / np.sqrt(2.0)))
     return x @ w["4.weight"].T + w["4.bias"]
+
+
+def intern(folder: Path, *, answers: tuple[str, ...] = (), seed: int = 0) -> Any:
+    """An InternVL with its processor in `folder`, a token to a picture; the model is returned."""
+    tf = import_vision("transformers")
+    words = tokenizer(INTERN, answers, start_image_token="<img>", end_image_token="</img>",
+                      context_image_token="<IMG_CONTEXT>", video_token="<video>")  # fmt: skip
+    size = {"height": PATCHED, "width": PATCHED}
+    processor = tf.InternVLProcessor(
+        tf.GotOcr2ImageProcessor(size=size), words, tf.InternVLVideoProcessor(size=size), image_seq_length=1,
+        chat_template=TEMPLATE % ("<IMG_CONTEXT>", "<video>"),
+    )  # fmt: skip
+    config = tf.InternVLConfig(
+        text_config=dict(model_type="qwen2", initializer_range=0.2, vocab_size=len(words), hidden_size=HIDDEN,
+                         intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                         pad_token_id=words.pad_token_id, eos_token_id=words.eos_token_id),
+        vision_config=dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24,
+                           image_size=[PATCHED, PATCHED], patch_size=[14, 14], layer_scale_init_value=1.0),
+        image_token_id=words.convert_tokens_to_ids("<IMG_CONTEXT>"), image_seq_length=1, tie_word_embeddings=False,
+    )  # fmt: skip
+    torch.manual_seed(seed)
+    model = tf.InternVLForConditionalGeneration(config).eval()
+    processor.save_pretrained(folder)
+    model.save_pretrained(folder)
+    return model
+
+
+def teach(folder: Path, model: Any, *answer: dict[str, float], keep: float = 0.02) -> None:
+    """Let the `model` in `folder` answer one token after the other, each drawn from texts with these probabilities.
+
+    Layers are nearly passed over (`keep` of their outputs is left, so that pictures change a little), and the output
+    weights of a token are its logit times the direction of the token before it.
+    """
+    words, text = load_tokenizer(folder), model.model.language_model
+    with torch.no_grad():
+        for layer in text.layers:
+            layer.self_attn.o_proj.weight.mul_(keep)
+            layer.mlp.down_proj.weight.mul_(keep)
+        embedded = text.embed_tokens.weight
+        embedded.normal_(0.0, 1.0, generator=torch.Generator().manual_seed(5))
+        model.lm_head.weight.zero_()
+        before = words.encode("assistant\n", add_special_tokens=False)[-1]
+        for likely in (*answer, {"<|im_end|>": 1.0}):
+            direction = embedded[before] / embedded[before].square().mean().sqrt()
+            for said, p in likely.items():
+                (token,) = words.encode(said, add_special_tokens=False)
+                model.lm_head.weight[token] += (SURE + np.log(p)) / HIDDEN * direction
+            (before,) = words.encode(max(likely, key=lambda said: likely[said]), add_special_tokens=False)
+    model.save_pretrained(folder)

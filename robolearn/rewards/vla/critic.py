@@ -1,7 +1,4 @@
-"""The frame of every vision-language critic: frames of an episode in, a family's readings of them out, a `Score`.
-
-    progress between two frames that were looked at is interpolated; *done* holds until the next one that was
-    reward_t = [done first at t] + γ Φ_t − Φ_{t−1}, Φ = progress (`robolearn.rewards.shaping`)
+"""The base of every vision-language critic: how a model is loaded, asked and read, and when a score is withheld.
 
 A number that is not finite, or an answer that is none, withholds the score (`RewardWithheld`): a zero is an opinion.
 """
@@ -11,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,43 +21,13 @@ from PIL import Image
 from robolearn.core import BadInput, Interface, RewardWithheld, Score, Window
 from robolearn.io.hashes import sha256
 from robolearn.io.json_files import plain, read_json
-from robolearn.rewards.shaping import shaped_rewards
+from robolearn.rewards.vla.answers import Answer
+from robolearn.rewards.vla.frames import FrameScores, SampledFrames, sampled, score_of
 from robolearn.rewards.vla.loading import content_hash, load_processor, model_folder
 from robolearn.rewards.vla.settings import VlmReward
 
+MOST = 10  # tokens whose probability is looked at
 MARKS = re.compile(r"(<image>|<video>)")  # where pictures stand in a text
-
-
-@dataclass(frozen=True, eq=False)
-class SampledFrames:
-    """Frames of an episode.
-
-    Attributes:
-      pictures: n of (H, W, 3), uint8.
-      at: (n,) their places among all `total` frames of the window.
-    """
-
-    pictures: NDArray[np.uint8]
-    at: NDArray[np.int64]
-    total: int
-
-    def __len__(self) -> int:
-        return len(self.at)
-
-    def first(self, count: int) -> SampledFrames:
-        """Its first `count` frames."""
-        return SampledFrames(self.pictures[:count], self.at[:count], self.total)
-
-
-@dataclass(frozen=True, eq=False)
-class FrameScores:
-    """Progress (n,) in [0, 1] and probability of done (n,) at the frames `at` (n,); `sure` (n,): of the verdict, by
-    default the probability, brought to a scale on which the threshold is a half."""
-
-    at: NDArray[np.int64]
-    progress: NDArray[np.float64]
-    done: NDArray[np.float64]
-    sure: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,25 +45,6 @@ class Question:
     system: str = ""
 
 
-def clip_of(pictures: NDArray[np.uint8], frames: int) -> SampledFrames:
-    """At most `frames` of `pictures` (P, H, W, 3), evenly spaced, the first and the last included."""
-    at = np.unique(np.linspace(0, len(pictures) - 1, min(frames, len(pictures))).round().astype(np.int64))
-    return SampledFrames(np.asarray(pictures)[at], at, len(pictures))
-
-
-def score_of(clip: SampledFrames, reading: FrameScores, steps: int, threshold: float) -> Score:
-    """The score of `steps` steps: each has the frame that it led to, where that is known."""
-    frames, after = np.arange(clip.total), slice(clip.total - steps, None)
-    progress = np.interp(frames, reading.at, reading.progress).astype(np.float32)
-    newest = np.searchsorted(reading.at, frames, side="right") - 1
-    probability = reading.done[newest]
-    done = probability >= threshold
-    scaled = np.interp(probability, [0.0, threshold, 1.0], [0.0, 0.5, 1.0])
-    sure = np.where(done, scaled, 1.0 - scaled) if reading.sure is None else reading.sure[newest]
-    reward = shaped_rewards(progress[after], done[after], start=float(progress[0]))
-    return Score(progress[after], reward, done[after], sure[after].astype(np.float32))
-
-
 class VisionLanguageCritic(ABC):
     """A `RewardModel` on a model of transformers; a family implements `read`.
 
@@ -106,6 +54,7 @@ class VisionLanguageCritic(ABC):
 
     sees_images, needs_prompt, is_privileged = True, True, False
     defaults: dict[str, str]  # the family's own texts
+    options: Mapping[str, Any] = {}  # of the processor, where an answer is generated
     numbered = False  # the template counts the pictures, where it can
 
     def __init__(self, config: VlmReward, interface: Interface, device: str = "cpu") -> None:
@@ -177,6 +126,58 @@ class VisionLanguageCritic(ABC):
         for begin in range(0, len(questions), self.config.batch):
             yield questions[begin : begin + self.config.batch]
 
+    def of_beginnings(
+        self,
+        clips: Sequence[SampledFrames],
+        tasks: Sequence[str],
+        text: str,
+        read: Callable[[Sequence[Question]], Sequence[Any]],
+    ) -> Iterator[tuple[SampledFrames, NDArray[np.int64], list[Any]]]:
+        """For each clip the lengths (k,) of its `prefixes` beginnings, and what `read` makes of each of them.
+
+        Args:
+          text: the name of the text that a beginning is shown with.
+        """
+        most = self.config.prefixes  # type: ignore[attr-defined]
+        counts = [np.unique(np.linspace(1, len(clip), min(most, len(clip))).round().astype(np.int64)) for clip in clips]
+        if most == 1:
+            counts = [np.array([len(clip)]) for clip in clips]
+        answers = iter(read([
+            Question(self.say(text, task=task), clip.pictures[:count])
+            for clip, task, lengths in zip(clips, tasks, counts, strict=True)
+            for count in lengths
+        ]))  # fmt: skip
+        for clip, lengths in zip(clips, counts, strict=True):
+            yield clip, lengths, [next(answers) for _ in lengths]
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """The most probable answer to each question, token by token, of at most `tokens` tokens."""
+        from transformers import GenerationConfig
+
+        words, stop = self.processor.tokenizer, self.model.generation_config.eos_token_id
+        stops = {words.eos_token_id, *(stop if isinstance(stop, list) else [stop])} - {None}
+        most = self.config.tokens  # type: ignore[attr-defined]
+        self.model.generation_config = GenerationConfig(
+            do_sample=False, max_new_tokens=most, eos_token_id=sorted(stops), pad_token_id=words.pad_token_id,
+            output_logits=True, return_dict_in_generate=True,
+        )  # fmt: skip
+        found = []
+        for rows in self.batches(questions):
+            inputs = self.encode(rows, side="left", asked=True, **self.options)
+            made = self.model.generate(**inputs)
+            logits = torch.stack(made.logits, 1).float()  # (rows, tokens, vocabulary)
+            if not torch.isfinite(logits).all():
+                raise RewardWithheld(f"{self.config.name}: logits of the answer are not finite")
+            likely = logits.softmax(-1).topk(MOST)
+            for ids, p, others in zip(made.sequences[:, -len(made.logits) :].tolist(), *likely, strict=True):
+                count = next((i for i, token in enumerate(ids) if token in stops), len(ids))
+                tokens = [
+                    [(words.decode([other]), float(q)) for q, other in zip(p[i], others[i].tolist(), strict=True)]
+                    for i in range(count)
+                ]
+                found.append(Answer(words.decode(ids[:count]), tokens))
+        return found
+
     def encode(
         self, questions: Sequence[Question], *, side: str, asked: bool = False, fps: float = 1.0, **options: Any
     ) -> dict[str, Any]:
@@ -222,7 +223,7 @@ class VisionLanguageCritic(ABC):
         pictures = window.observation.get(self.camera)
         if pictures is None:
             raise BadInput(f"{self.what} camera", got=f"an episode without {self.camera}", available=window.observation)
-        return clip_of(pictures, self.config.frames)
+        return sampled(pictures, self.config.frames)
 
     def _check_task(self, task: str) -> None:
         if not task.strip():

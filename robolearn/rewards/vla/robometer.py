@@ -26,7 +26,8 @@ from torch import Tensor, nn
 from policies.networks.libraries import CONFIG
 from robolearn.core import BadInput
 from robolearn.io.json_files import read_json
-from robolearn.rewards.vla.critic import FrameScores, Question, SampledFrames, VisionLanguageCritic
+from robolearn.rewards.vla.critic import Question, VisionLanguageCritic
+from robolearn.rewards.vla.frames import FrameScores, SampledFrames
 from robolearn.rewards.vla.loading import float_type, library, load_model, load_processor, model_folder, read_tensors
 from robolearn.rewards.vla.settings import RobometerReward
 

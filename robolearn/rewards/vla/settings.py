@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,12 +30,10 @@ class VlmReward(RewardConfig):
       batch: rows of a forward pass. With 1 a score does not depend on what stands beside it by a single bit; with more
         it does by rounding.
       dtype: of the weights; ``auto`` is the one that they are stored in.
-      prompts: a JSON file whose texts take the place of the family's own; see `texts`.
-      texts: the names of those texts.
+      prompts: a JSON file whose texts take the place of the family's own, by their names.
     """
 
     sees_images = needs_prompt = True
-    texts: ClassVar[tuple[str, ...]] = ()
 
     model: str
     camera: str = ""
@@ -83,7 +81,6 @@ class RobometerReward(VlmReward):
 
     name = "robometer"
     usage = "robometer:<model>"
-    texts = ("progress",)
 
     processor: str = ""
 
@@ -104,7 +101,6 @@ class TopReward(VlmReward):
 
     name = "topreward"
     usage = "topreward:<model>"
-    texts = ("statement",)
 
     frames: int = 16
     prefixes: int = 15
@@ -116,4 +112,66 @@ class TopReward(VlmReward):
         return TopRewardCritic(self, interface, device)
 
 
-VLM_REWARDS: tuple[type[VlmReward], ...] = (RobometerReward, TopReward)
+@dataclass(frozen=True)
+class RoboReward(VlmReward):
+    """RoboReward: a rating from 1 to 5 of where each beginning of the episode ended.
+
+    Attributes:
+      prefixes: beginnings of the episode, evenly spaced, each rated on its own; 1 is the whole episode alone.
+      tokens: most tokens of an answer.
+    """
+
+    name = "roboreward"
+    usage = "roboreward:<model>"
+
+    frames: int = 16
+    prefixes: int = 4
+    done: float = 1.0
+    tokens: int = 32
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        from robolearn.rewards.vla.roboreward import RoboRewardCritic
+
+        return RoboRewardCritic(self, interface, device)
+
+
+@dataclass(frozen=True)
+class VlacReward(VlmReward):
+    """VLAC: the signed change between neighbouring frames, accumulated, and a second question for done.
+
+    Attributes:
+      tokens: most tokens of an answer.
+    """
+
+    name = "vlac"
+    usage = "vlac:<model>"
+
+    tokens: int = 8
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        from robolearn.rewards.vla.vlac import VlacCritic
+
+        return VlacCritic(self, interface, device)
+
+
+@dataclass(frozen=True)
+class GvlReward(VlmReward):
+    """GVL: percentages of shuffled frames by any model that chats about pictures.
+
+    Attributes:
+      tokens: most tokens of an answer.
+    """
+
+    name = "gvl"
+    usage = "gvl:<model>"
+
+    done: float = 0.95
+    tokens: int = 512
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        from robolearn.rewards.vla.gvl import GvlCritic
+
+        return GvlCritic(self, interface, device)
+
+
+VLM_REWARDS: tuple[type[VlmReward], ...] = (RobometerReward, TopReward, RoboReward, VlacReward, GvlReward)

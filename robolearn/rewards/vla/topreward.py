@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from robolearn.core import BadInput
-from robolearn.rewards.vla.critic import FrameScores, Question, SampledFrames, VisionLanguageCritic
+from robolearn.rewards.vla.critic import Question, VisionLanguageCritic
+from robolearn.rewards.vla.frames import FrameScores, SampledFrames
 from robolearn.rewards.vla.loading import load_model
 from robolearn.rewards.vla.settings import TopReward
 
@@ -34,24 +35,15 @@ class TopRewardCritic(VisionLanguageCritic):
 
     def read(self, clips: Sequence[SampledFrames], tasks: Sequence[str]) -> list[FrameScores]:
         """See `VisionLanguageCritic.read`."""
-        counts = [
-            np.unique(np.linspace(1, len(c), min(self.config.prefixes, len(c))).round().astype(int)) for c in clips
-        ]
-        questions = [
-            Question(self.say("statement", task=task), clip.first(count).pictures)
-            for clip, task, lengths in zip(clips, tasks, counts, strict=True)
-            for count in lengths
-        ]
-        probability = iter(np.exp(self.log_probability(questions)))
         found = []
-        for clip, lengths in zip(clips, counts, strict=True):
-            values = np.array([next(probability) for _ in lengths])
-            found.append(FrameScores(clip.at[lengths - 1], values, values))
+        for clip, lengths, answers in self.of_beginnings(clips, tasks, "statement", self.log_probability):
+            probability = np.exp(np.array(answers))
+            found.append(FrameScores(clip.at[lengths - 1], probability, probability))
         return found
 
-    def log_probability(self, questions: Sequence[Question]) -> np.ndarray:
-        """(rows,) log P of the last token of each row, which is the answer."""
-        found = []
+    def log_probability(self, questions: Sequence[Question]) -> list[float]:
+        """log P of the last token of each row, which is the answer."""
+        found: list[float] = []
         for rows in self.batches(questions):
             inputs = self.encode(rows, side="left", fps=self.config.fps, cap_pixels_per_frame=True)
             last = inputs["input_ids"][:, -1]
@@ -59,8 +51,8 @@ class TopRewardCritic(VisionLanguageCritic):
                 got = repr(self.processor.tokenizer.decode(last[:1]))
                 raise BadInput(f"{self.what} last token of the statement", got=got, expected=f"{ANSWER} as one token")
             logits = self.model(**inputs, logits_to_keep=2).logits[:, -2].float()
-            found.append(torch.log_softmax(logits, -1).gather(1, last[:, None])[:, 0].cpu().double())
-        return torch.cat(found).numpy()
+            found += torch.log_softmax(logits, -1).gather(1, last[:, None])[:, 0].tolist()
+        return found
 
     def _finish(self, text: str) -> str:
         # The answer is the last token: what ends the user's turn is cut off.

@@ -1,0 +1,62 @@
+"""Frames of an episode that a model looks at, what it says of them, and the score of every step that is made of it.
+
+progress between two frames that were looked at is interpolated; *done* holds until the next one that was
+reward_t = [done first at t] + γ Φ_t − Φ_{t−1}, Φ = progress (`robolearn.rewards.shaping`)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import Score
+from robolearn.rewards.shaping import shaped_rewards
+
+
+@dataclass(frozen=True, eq=False)
+class SampledFrames:
+    """Frames of an episode.
+
+    Attributes:
+      pictures: n of (H, W, 3), uint8.
+      at: (n,) their places among all `total` frames of the window.
+    """
+
+    pictures: NDArray[np.uint8]
+    at: NDArray[np.int64]
+    total: int
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+@dataclass(frozen=True, eq=False)
+class FrameScores:
+    """Progress (n,) in [0, 1] and probability of done (n,) at the frames `at` (n,); `sure` (n,): of the verdict, by
+    default the probability, brought to a scale on which the threshold is a half."""
+
+    at: NDArray[np.int64]
+    progress: NDArray[np.float64]
+    done: NDArray[np.float64]
+    sure: NDArray[np.float64] | None = None
+
+
+def sampled(pictures: NDArray[np.uint8], frames: int) -> SampledFrames:
+    """At most `frames` of `pictures` (P, H, W, 3), evenly spaced, the first and the last included."""
+    at = np.unique(np.linspace(0, len(pictures) - 1, min(frames, len(pictures))).round().astype(np.int64))
+    return SampledFrames(np.asarray(pictures)[at], at, len(pictures))
+
+
+def score_of(clip: SampledFrames, reading: FrameScores, steps: int, threshold: float) -> Score:
+    """The score of `steps` steps: each has the frame that it led to, where that is known."""
+    frames, after = np.arange(clip.total), slice(clip.total - steps, None)
+    progress = np.interp(frames, reading.at, reading.progress).astype(np.float32)
+    newest = np.searchsorted(reading.at, frames, side="right") - 1
+    probability = reading.done[newest]
+    done = probability >= threshold
+    scaled = np.interp(probability, [0.0, threshold, 1.0], [0.0, 0.5, 1.0])
+    sure = np.where(done, scaled, 1.0 - scaled) if reading.sure is None else reading.sure[newest]
+    reward = shaped_rewards(progress[after], done[after], start=float(progress[0]))
+    return Score(progress[after], reward, done[after], sure[after].astype(np.float32))

@@ -1,0 +1,43 @@
+"""Mutation check of vision-language critics: one line of them is wrong, a test that is named here fails."""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+VLA = "robolearn/rewards/vla"
+READ, ANSWERED = ("tests/rewards/test_vla.py",), ("tests/rewards/test_vla_answers.py",)
+
+MUTANTS: dict[str, Mutant] = {
+    "progress-at-the-token-before": Mutant(f"{VLA}/robometer.py", "for row, place in zip(hidden, places, strict=True)", "for row, place in zip(hidden, places.roll(-1, 1), strict=True)", READ),
+    "bins-begin-at-the-first-share": Mutant(f"{VLA}/robometer.py", "torch.linspace(0.0, 1.0, logits.shape[-1]", "torch.linspace(0.1, 1.0, logits.shape[-1]", READ),
+    "five-tokens-in-another-order": Mutant(f"{VLA}/robometer.py", '"<|split_token|>", "<|reward_token|>"', '"<|reward_token|>", "<|split_token|>"', READ),
+    "success-is-progress": Mutant(f"{VLA}/robometer.py", 'self.heads["success_head"](frames))', 'self.heads["progress_head"](frames)[:, :1])', READ),
+    "pictures-of-parts-of-cells": Mutant(f"{VLA}/robometer.py", "area, rounding = (LEAST, np.ceil)", "area, rounding = (LEAST, np.floor)", READ),
+    "vocabulary-without-the-tokens": Mutant(f"{VLA}/robometer.py", "        if len(words) > rows:", "        if False:", READ),
+    "the-token-after-the-answer": Mutant(f"{VLA}/topreward.py", ".logits[:, -2].float()", ".logits[:, -1].float()", READ),
+    "any-last-token-is-the-answer": Mutant(f"{VLA}/topreward.py", ".strip() != ANSWER:", ".strip() == '':", READ),
+    "the-turn-ends-behind-the-answer": Mutant(f"{VLA}/topreward.py", "text[: text.rfind(self.processor.tokenizer.eos_token)]", "text", READ),
+    "videos-framed-twice": Mutant(f"{VLA}/critic.py", "text.replace(self._framed_video, self._video)", "text", READ),
+    "nan-is-a-score": Mutant(f"{VLA}/critic.py", "                if not np.isfinite(values).all():", "                if False:", READ),
+    "any-task-is-asked": Mutant(f"{VLA}/critic.py", "        if marks:", "        if False:", READ),
+    "done-before-it-was-seen": Mutant(f"{VLA}/frames.py", 'side="right") - 1', 'side="left")', ANSWERED),
+    "a-threshold-that-ends-nothing": Mutant(f"{VLA}/frames.py", "[0.0, 0.5, 1.0])", "[0.0, threshold, 1.0])", READ),
+    "missing-tensors-are-drawn": Mutant(f"{VLA}/loading.py", '("no tensor", report["missing_keys"])', '("no tensor", [])', READ),
+    "leftover-tensors-are-dropped": Mutant(f"{VLA}/loading.py", "a tensor that has no place,\", left)", "a tensor that has no place,\", [])", READ),
+    "weights-do-not-name-a-model": Mutant(f"{VLA}/loading.py", "for part in (path.name, sha256_file(path))", "for part in (path.name,)", READ),
+    "rubbish-is-the-least-rating": Mutant(f"{VLA}/roboreward.py", "                raise RewardWithheld(", "                value = (1, 1.0)\n            if False:\n                raise RewardWithheld(", ANSWERED),
+    "ratings-from-nothing": Mutant(f"{VLA}/roboreward.py", "(ratings - 1.0) / (BEST - 1.0)", "ratings / BEST", ANSWERED),
+    "any-rating": Mutant(f"{VLA}/answers.py", "not 1 <= int(found[1]) <= most", "not 0 <= int(found[1])", ANSWERED),
+    "frames-stay-shuffled": Mutant(f"{VLA}/gvl.py", "progress[order] = ", "progress[1:] = ", ANSWERED),
+    "frames-are-not-shuffled": Mutant(f"{VLA}/gvl.py", "np.random.default_rng(seed).permutation(len(clip) - 1)", "np.arange(len(clip) - 1)", ANSWERED),
+    "the-later-picture-first": Mutant(f"{VLA}/vlac.py", "[earlier, later], self", "[later, earlier], self", ANSWERED),
+    "losses-like-gains": Mutant(f"{VLA}/vlac.py", "        if c >= 0.0:", "        if True:", ANSWERED),
+    "the-chosen-digit-alone": Mutant(f"{VLA}/answers.py", "p > LEAST * token[0][1]", "p >= token[0][1]", ANSWERED),
+    "numbers-without-their-sign": Mutant(f"{VLA}/answers.py", "return sign * value", "return value", ANSWERED),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("vision-language critics", MUTANTS))
