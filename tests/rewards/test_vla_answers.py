@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from robolearn.core import BadInput, RewardWithheld
 from robolearn.rewards.choice import make_reward
-from robolearn.rewards.vla.answers import Answer, expected_number, percentages, rating
+from robolearn.rewards.vla.answers import GeneratedAnswer, expected_number, percentages, rating
 from robolearn.rewards.vla.vlac import accumulated
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -43,7 +43,7 @@ def said(*tokens: str | Sequence[tuple[str, float]]) -> list[Sequence[tuple[str,
 )  # fmt: skip
 def test_a_rating_is_taken_apart(tokens: list[Any], found: tuple[int, float] | None) -> None:
     parts = said(*tokens)
-    assert rating(Answer("".join(token[0][0] for token in parts), parts)) == found
+    assert rating(GeneratedAnswer("".join(token[0][0] for token in parts), parts)) == found
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ LEAST = 0.1  # of the most probable number: others below it are noise
 
 
 @dataclass(frozen=True)
-class Answer:
+class GeneratedAnswer:
     """A generated answer.
 
     Attributes:
@@ -24,7 +24,7 @@ class Answer:
     tokens: Sequence[Sequence[tuple[str, float]]]
 
 
-def rating(answer: Answer, most: int = 5) -> tuple[int, float] | None:
+def rating(answer: GeneratedAnswer, most: int = 5) -> tuple[int, float] | None:
     """The number from 1 to `most` after ``ANSWER:``, and the probability of the token that it ends in."""
     found = RATING.search(answer.text)
     if found is None or not 1 <= int(found[1]) <= most:

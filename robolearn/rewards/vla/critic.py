@@ -21,7 +21,7 @@ from PIL import Image
 from robolearn.core import BadInput, Interface, RewardWithheld, Score, Window
 from robolearn.io.hashes import sha256
 from robolearn.io.json_files import plain, read_json
-from robolearn.rewards.vla.answers import Answer
+from robolearn.rewards.vla.answers import GeneratedAnswer
 from robolearn.rewards.vla.frames import FrameScores, SampledFrames, sampled, score_of
 from robolearn.rewards.vla.loading import content_hash, load_processor, model_folder
 from robolearn.rewards.vla.settings import VlmReward
@@ -150,7 +150,7 @@ class VisionLanguageCritic(ABC):
         for clip, lengths in zip(clips, counts, strict=True):
             yield clip, lengths, [next(answers) for _ in lengths]
 
-    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+    def ask(self, questions: Sequence[Question]) -> list[GeneratedAnswer]:
         """The most probable answer to each question, token by token, of at most `tokens` tokens."""
         from transformers import GenerationConfig
 
@@ -175,7 +175,7 @@ class VisionLanguageCritic(ABC):
                     [(words.decode([other]), float(q)) for q, other in zip(p[i], others[i].tolist(), strict=True)]
                     for i in range(count)
                 ]
-                found.append(Answer(words.decode(ids[:count]), tokens))
+                found.append(GeneratedAnswer(words.decode(ids[:count]), tokens))
         return found
 
     def encode(
