@@ -204,6 +204,52 @@ class ProposalsConfig(OffPolicyConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StudentConfig(OffPolicyConfig):
+    """Settings of algorithms whose copy of the policy imitates what its critics hold to be good."""
+
+    proposals: int = 1
+    """Chunks that the policy proposes when it acts, among which the critics choose; 1: they do not."""
+    caution: float = 0.5
+    """Standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
+    imitate_lr: float = 3e-4
+    """Learning rate of the imitation."""
+    imitate_average: float = 0.999
+    """Decay of the averaged weights, which act."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "proposals")
+        check_range(self, caution=(0.0, math.inf), imitate_average=(0.0, 1.0))
+        check_positive(self, "imitate_lr")
+        if self.cross_q:
+            raise BadInput(
+                "--cross-q", got=f"with {self.title}", expected="another algorithm: its targets are slow ones"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IqlConfig(StudentConfig):
+    """Implicit Q-learning: offline from successes and failures alike, and from there online."""
+
+    title: ClassVar[str] = "IQL"
+    page: ClassVar[str] = "robolearn.rl.algorithms.iql:Iql"
+
+    expectile: float = 0.7
+    """κ of the values: 0.5 is what was done on average, towards 1 the best of it."""
+    beta: float = 10.0
+    """β: windows are imitated with the weight exp(β · advantage); 0 imitates all alike."""
+    weight_max: float = 100.0
+    """The largest weight."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.expectile < 1.0:
+            raise BadInput("--expectile", got=self.expectile, expected="between 0 and 1")
+        check_range(self, beta=(0.0, math.inf))
+        check_positive(self, "weight_max")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
     """An off-policy algorithm on stored episodes, and in simulated worlds side by side, whose episodes all go into its
     replay."""

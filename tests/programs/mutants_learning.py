@@ -25,6 +25,7 @@ EXECUTED = ("tests/rl/test_rl_executed.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY = "robolearn/data/replay"
 RECORDED, RECORDS = f"{REPLAY}/recorded.py", ("tests/data/test_recorded.py",)
+IQL = ("tests/rl/test_rl_iql.py",)
 REPLAY_RUNNER = ("tests/rl/test_replay_runner.py",)
 REPLAYED = ("tests/data/test_replay.py", "tests/data/test_replay_records.py")
 
@@ -42,6 +43,25 @@ EVALUATION, VERDICT = ("tests/eval/test_eval_evaluation.py",), ("tests/eval/test
 INTERVALS = ("tests/eval/test_eval_intervals.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "iql-expectile-of-the-other-side": Mutant(
+        f"{ALGORITHMS}/iql.py", "torch.where(u < 0, 1.0", "torch.where(u > 0, 1.0", IQL
+    ),
+    "iql-imitates-what-was-worse": Mutant(
+        f"{ALGORITHMS}/iql.py", "(self.settings.beta * advantage)", "(-self.settings.beta * advantage)", IQL
+    ),
+    "iql-any-weight": Mutant(f"{ALGORITHMS}/iql.py", ".exp().clamp(max=self.settings.weight_max)", ".exp()", IQL),
+    "iql-the-end-is-bootstrapped": Mutant(
+        f"{REPLAY}/buffer.py", 'torch.where(w["ends"], 0.0, gamma ** reach.float())', "gamma ** reach.float()",
+        (f"{IQL[0]}::test_optimal_values_are_recovered_from_random_steps",),
+    ),
+    "iql-value-of-the-best-critic": Mutant(
+        f"{ALGORITHMS}/iql.py", "return self._value(self.policy.encode(observation))",
+        "return self.critic.values(self.policy.encode(observation), torch.zeros(len(next(iter(observation.values()))), 1, self.policy.size)).amax(0)[:, 0]",
+        IQL,
+    ),
+    "imitation-of-all-windows-alike": Mutant(
+        f"{ALGORITHMS}/student.py", "counts if weight is None else counts * weight[:, None]", "counts", IQL
+    ),
     "offline-every-success-ends-the-task": Mutant(
         RECORDED, "dataset.terminated if stated or not", "dataset.terminated if not", RECORDS
     ),
@@ -118,7 +138,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/off_policy.py", "* log_prob - value(", "* log_prob + value(", OFF_POLICY
     ),
     "off-policy-imitates-what-was-not-executed": Mutant(
-        f"{ALGORITHMS}/proposals.py", "~batch.planned[worth]", "torch.zeros_like(batch.planned[worth])", OFF_POLICY
+        f"{ALGORITHMS}/student.py", "~batch.planned[rows]", "torch.zeros_like(batch.planned[rows])", OFF_POLICY
     ),
     "off-policy-imitates-everything": Mutant(
         f"{ALGORITHMS}/proposals.py", "batch.merit if self.settings.imitate_own else batch.intervention",
@@ -136,7 +156,7 @@ MUTANTS: dict[str, Mutant] = {
         "features, candidates[:, 0], 0.0", OFF_POLICY,
     ),
     "off-policy-the-base-learns": Mutant(
-        f"{ALGORITHMS}/proposals.py", "(copy.deepcopy(proposer.net),", "(proposer.net,", OFF_POLICY
+        f"{ALGORITHMS}/student.py", "ChunkPolicy(copy.deepcopy(base.net),", "ChunkPolicy(base.net,", OFF_POLICY
     ),
     "off-policy-noise-of-another-size": Mutant(
         f"{ALGORITHMS}/dsrl.py", "self.policy.chunk(batch.observation, self.settings.magnitude * w)",

@@ -110,7 +110,7 @@ def test_what_learns_leaves_the_eyes_as_they_are(kind: str) -> None:
     with torch.no_grad():
         assert torch.equal(algorithm.policy.encode(tensors), before)
     if isinstance(algorithm, Proposals):
-        head = next(iter(algorithm.student.field.parameters()))
+        head = next(iter(algorithm.student.net.field.parameters()))
         assert not torch.equal(head, next(iter(base().net.field.parameters()))), "the student's head imitates"
 
 

@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import TypeVar
 
 from robolearn.core import BadInput
-from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, ReplayConfig, RlpdConfig
+from robolearn.rl.off_policy_settings import (
+    DsrlConfig,
+    IqlConfig,
+    OffPolicyConfig,
+    ProposalsConfig,
+    ReplayConfig,
+    RlpdConfig,
+)
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig
 
 ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
@@ -18,6 +25,7 @@ ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
     "proposals": ProposalsConfig,
     "rlpd": RlpdConfig,
     "dsrl": DsrlConfig,
+    "iql": IqlConfig,
 }
 Family = TypeVar("Family", bound=AlgorithmConfig)
 

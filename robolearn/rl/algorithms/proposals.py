@@ -13,17 +13,14 @@ have several ways, whose mean is none. Critics choose only after `trust_after` u
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from policies.policy import ChunkPolicy
-from policies.wrappers.best_of_n import DRAWS, BestOfNConfig, BestOfNPolicy
-from robolearn.core import BadInput
+from policies.wrappers.best_of_n import DRAWS, BestOfNPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.algorithms.student import Student, best_of
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robots.chunk_execution import Delayed
 
@@ -34,26 +31,13 @@ class Proposals(OffPolicy):
     policy: BestOfNPolicy
 
     def __init__(self, base: ChunkPolicy, config: ProposalsConfig, *, seed: int) -> None:
-        if not base.net.config.mask_padding:
-            raise BadInput("base policy", got="one that imitates padding", expected="one trained with --mask-padding")
         torch.manual_seed(seed)
-        chosen = BestOfNConfig(
-            critics=config.critics,
-            width=config.width,
-            depth=config.depth,
-            proposals=config.proposals,
-            tempo=0.0 if config.delay_steps else config.tempo,
-            caution=config.caution,
-            batch_norm=config.cross_q,
-        )
-        proposer = base.with_initial_noise(config.proposal_noise)
-        policy = BestOfNPolicy(ChunkPolicy(copy.deepcopy(proposer.net), base.normalizer, base.interface), chosen)
-        super().__init__(base, policy.to(base.device).eval(), policy.critics, config, seed=seed)
+        chosen = {"proposals": config.proposals, "caution": config.caution}
+        tempo = 0.0 if config.delay_steps else config.tempo
+        policy = best_of(base.with_initial_noise(config.proposal_noise), config, tempo=tempo, **chosen)
+        super().__init__(base, policy, policy.critics, config, seed=seed)
         self.settings = config
-        self.student = copy.deepcopy(policy.proposer.net)  # `policy.proposer` is its average
-        self._follow = get_ema_multi_avg_fn(config.imitate_average)
-        learned = [parameter for parameter in self.student.parameters() if parameter.requires_grad]
-        self.adam = torch.optim.AdamW(learned, lr=config.imitate_lr, weight_decay=1e-6, fused=True)
+        self.student = Student(policy.proposer, config.imitate_lr, config.imitate_average, self.generator)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         count = len(next(iter(observation.values())))
@@ -87,22 +71,10 @@ class Proposals(OffPolicy):
             return {}
         some = torch.randperm(len(worth), generator=self.order)[: self.settings.imitate_rows]
         worth = worth[some.to(self.device)]
-        normal = self.base.normalizer
-        seen = {key: value[worth] for key, value in batch.observation.items()}
-        action = normal.action(batch.plan[worth]).clamp(-1.0, 1.0)
-        # What lies beyond the author's last step in a row nobody commanded: it has no weight.
-        is_pad = ~batch.planned[worth]
-        loss, _ = self.student.loss(normal.observation(seen), action, is_pad, self.generator)
-        self.adam.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.student.parameters(), 1.0)
-        self.adam.step()
-        with torch.no_grad():
-            self._follow(list(self.policy.proposer.net.parameters()), list(self.student.parameters()), 0)
-        return {"imitation": loss.detach(), "worth": len(worth) / torch.tensor(float(len(batch)))}
+        return {"imitation": self.student.imitate(batch, worth), "worth": len(worth) / torch.tensor(float(len(batch)))}
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return super().optimizers() | {"student": self.adam}
+        return super().optimizers() | {"student": self.student.adam}
 
     def modules(self) -> dict[str, nn.Module]:
-        return super().modules() | {"student": self.student}
+        return super().modules() | {"student": self.student.net}

@@ -1,0 +1,71 @@
+"""A policy in training: a copy of the base goes on imitating, and its moving average proposes what critics judge.
+
+    L_π = Σ_b w_b Σ_t m_bt e_bt / Σ_b w_b Σ_t m_bt
+
+e_bt is the error of flow matching or denoising of action t of window b, m_bt says that its author commanded it, and w_b
+is worth 1 unless an algorithm weighs windows.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from policies.kinds.chunk_net import weighted_mean
+from policies.policy import ChunkPolicy
+from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
+from robolearn.core import BadInput
+from robolearn.data.replay import ReplayBatch
+from robolearn.rl.off_policy_settings import OffPolicyConfig
+
+
+def best_of(base: ChunkPolicy, config: OffPolicyConfig, **chosen: float) -> BestOfNPolicy:
+    """A policy whose critics choose among the chunks of a copy of `base`; `chosen`: settings of how.
+
+    Raises:
+      BadInput: a base that imitates padding.
+    """
+    if not base.net.config.mask_padding:
+        raise BadInput("base policy", got="one that imitates padding", expected="one trained with --mask-padding")
+    size = {"critics": config.critics, "width": config.width, "depth": config.depth, "batch_norm": config.cross_q}
+    settings = BestOfNConfig(**size, **chosen)  # type: ignore[arg-type]
+    made = BestOfNPolicy(ChunkPolicy(copy.deepcopy(base.net), base.normalizer, base.interface), settings)
+    return made.to(base.device).eval()
+
+
+class Student:
+    """The network that learns, and its optimiser.
+
+    Args:
+      proposer: its network becomes the moving average of what learns.
+      average: decay of that.
+      generator: of noise and times, on the policy's device.
+    """
+
+    def __init__(self, proposer: ChunkPolicy, lr: float, average: float, generator: Generator) -> None:
+        self.proposer, self.net, self._generator = proposer, copy.deepcopy(proposer.net), generator
+        self._follow = get_ema_multi_avg_fn(average)
+        learned = [parameter for parameter in self.net.parameters() if parameter.requires_grad]
+        self.adam = torch.optim.AdamW(learned, lr=lr, weight_decay=1e-6, fused=True)
+
+    def imitate(self, batch: ReplayBatch, rows: Tensor, weight: Tensor | None = None) -> Tensor:
+        """One gradient step on the windows `rows` (M,), with `weight` (M,); returns the loss."""
+        normal = self.proposer.normalizer
+        seen = normal.observation({key: value[rows] for key, value in batch.observation.items()})
+        action = normal.action(batch.plan[rows]).clamp(-1.0, 1.0)
+        draws = self.net.draw(action, self._generator)
+        # What lies beyond the author's last step in a row nobody commanded: it has no weight.
+        counts = self.net.weight(action, ~batch.planned[rows])
+        # L_π = Σ w m e / Σ w m
+        counts = counts if weight is None else counts * weight[:, None]
+        loss = weighted_mean(self.net.errors(seen, action, draws, None), counts)
+        self.adam.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
+        self.adam.step()
+        with torch.no_grad():
+            self._follow(list(self.proposer.net.parameters()), list(self.net.parameters()), 0)
+        return loss.detach()
