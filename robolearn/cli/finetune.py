@@ -252,8 +252,7 @@ class Finetune(Command):
             check_compatible(policy.interface, found.interface, what=f"--data {path}")
             check_actions(found)
         if self._updates():
-            given = recorded(sets, scored=bool(self.reward_model))
-            return sets, {"demonstrations": given, "task": sets[0].tasks[0]}
+            return sets, {"demonstrations": recorded(sets, scored=bool(self.reward_model))}
         episodes = (found.episode(i) for found in sets for i in range(found.episodes))
         return sets, {"demonstrations": map(PlayedEpisode.of_demonstration, episodes)}
 

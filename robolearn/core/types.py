@@ -43,6 +43,14 @@ class Episode:
     def __len__(self) -> int:
         return len(self.action)
 
+    @property
+    def seen(self) -> dict[str, NDArray]:
+        """Feature → (T + 1, …), the final observation last; (T, …) where that is not known."""
+        return {
+            key: np.concatenate([value, self.final[key][None]]) if self.final else np.asarray(value)
+            for key, value in self.observation.items()
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class Window:

@@ -59,12 +59,7 @@ class JudgedEpisode:
 
 def window_of(episode: Episode) -> Window:
     """The steps of a stored episode, with the observation after the last action where that is stored."""
-    final = episode.final
-    seen = {
-        key: np.concatenate([value, final[key][None]]) if final else np.asarray(value)
-        for key, value in episode.observation.items()
-    }
-    return Window(seen, episode.action)
+    return Window(episode.seen, episode.action)
 
 
 def backwards(window: Window) -> Window:

@@ -289,13 +289,12 @@ class ReplayConfig:
         name: str,
         demonstrations: Iterable[PlayedEpisode] = (),
         model: RewardModel | None = None,
-        task: str = "",
     ) -> Any:
         """A trainer that fine-tunes `policy`, in `env` or without worlds; see `robolearn.rl.replay_runner.ReplayRunner`
         and `robolearn.rl.offline_runner.OfflineRunner`."""
         if env is None:
             made = resolve_name("robolearn.rl.offline_runner:OfflineRunner")
-            return made(policy, self.algorithm, self.updates, seed, demonstrations, model, task)
+            return made(policy, self.algorithm, self.updates, seed, demonstrations, model)
         made = resolve_name("robolearn.rl.replay_runner:ReplayRunner")
         return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name, self.updates)
 

@@ -40,7 +40,7 @@ class OfflineRunner:
       seed: of noise, weights and what is drawn.
       episodes: in the replay from the beginning; once there are others, the share `demo_share` of a batch.
       model: whose rewards, success and ends are learned from, in the place of those that came with an episode.
-      task: in words, for `model`.
+      task: in words, for `model`, of episodes that do not state theirs.
 
     Raises:
       BadInput: a policy that does not fit the algorithm, or updates without anything to learn from.
@@ -118,7 +118,7 @@ class OfflineRunner:
         save_policy(self.algorithm.policy, path)
 
     def _scored(self, episode: PlayedEpisode) -> PlayedEpisode:
-        return episode if self._model is None else scored(episode, self._model, self._task)
+        return episode if self._model is None else scored(episode, self._model, episode.task or self._task)
 
     # --- exact resume ------------------------------------------------------------------------------------------
 

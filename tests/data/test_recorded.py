@@ -50,6 +50,20 @@ def test_successes_and_failures_keep_their_ends(tmp_path: Path, interface: Inter
     assert "the last step of 1 episodes is left out" in caplog.text
 
 
+def test_a_time_limit_is_bootstrapped_from_the_final_observation_that_is_stored(
+    tmp_path: Path, interface: Interface, episode: Make, caplog
+) -> None:
+    """One window more, (2, 3), which leads to what was seen after action 3."""
+    final = {"proprio": np.array([1, 4, -4], np.float32), "objects": np.zeros(2, np.float32)}
+    with caplog.at_level(logging.INFO):
+        (failed,) = recorded(
+            [stored(tmp_path / "a", interface, [replace(episode(1, 4, success=False), final=final)])], scored=True
+        )
+    assert windows(interface, failed) == [(0, 0.0, 0.25), (1, 0.0, 0.25), (2, 0.0, 0.25)]
+    np.testing.assert_array_equal(failed.observation["proprio"][-1], final["proprio"])
+    assert "left out" not in caplog.text
+
+
 def test_nobody_is_a_demonstrator_whom_the_set_does_not_call_one(
     tmp_path: Path, interface: Interface, episode: Make
 ) -> None:

@@ -25,7 +25,7 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/recording/recording.py", "self._rows[0].observation if self._rows else self._observed", "self._newest", RECORDED
     ),
     "final-not-scored": Mutant(
-        "robolearn/rewards/metrics.py", "np.concatenate([value, final[key][None]]) if final else np.asarray(value)", "np.asarray(value)", FINALS
+        "robolearn/core/types.py", "np.concatenate([value, self.final[key][None]]) if self.final else np.asarray(value)", "np.asarray(value)", FINALS
     ),
     "near-the-end-is-done": Mutant(
         "robolearn/rewards/pairs.py", "np.where(final, length - 1, np.minimum", "np.where(final, 0.9 * length, np.minimum", PAIRS

@@ -4,8 +4,8 @@
     terminated    next.terminated; of a set without it, or without rewards, the end of each success
     intervention  is_intervention: nobody is taken for a demonstrator whom the set does not call one
 
-A data set stores what was seen before each action, so the final observation is not known: the last step of an episode
-that did not terminate leads nowhere, and no window reaches over it.
+A time limit is bootstrapped from the final observation where the set stores it. Where it does not, the last step of an
+episode that did not terminate leads nowhere, and no window reaches over it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,13 @@ def recorded(sets: Sequence[Dataset], *, scored: bool = False) -> Iterator[Playe
             what, got = f"--data {found.path}", "neither rewards (next.reward) nor successes (next.success)"
             hint = "`robolearn reward train` makes a model of rewards for --reward-model"
             raise BadInput(what, got=got, expected="one of them: failures are learned from, too", hint=hint)
-    solved, cut, episodes = (
-        sum(int(count(found)) for found in sets)
-        for count in (lambda s: s.success.sum(), lambda s: (~ends_of(s)).sum(), lambda s: s.episodes)
-    )
+    solved, episodes = sum(int(found.success.sum()) for found in sets), sum(found.episodes for found in sets)
+    cut = sum(not over and not found.has_final(i) for found in sets for i, over in enumerate(ends_of(found)))
     if not (scored or solved or any(found.reward.any() for found in sets)):
         raise BadInput("--data", got=f"{episodes} episodes without reward or success", expected="at least one with it")
     log.info("%d episodes as they were recorded, %d of them successes", episodes, solved)
     if cut and not scored:
-        log.info("the last step of %d episodes is left out: no end of the task, and what followed is not stored", cut)
+        log.info("the last step of %d episodes is left out: no end of the task, and what it led to is not stored", cut)
     return (_played(found, i) for found in sets for i in range(found.episodes))
 
 
@@ -58,5 +56,5 @@ def _played(dataset: Dataset, index: int) -> PlayedEpisode:
         reward = np.zeros(len(episode), np.float32)
         reward[-1] = episode.success
     helped = np.zeros(len(episode), np.bool_) if episode.intervention is None else episode.intervention
-    seen = {key: np.asarray(value) for key, value in episode.observation.items()}
-    return PlayedEpisode(seen, episode.action, reward, helped, bool(ends_of(dataset)[index]), episode.success)
+    ends = bool(ends_of(dataset)[index]), episode.success, episode.task
+    return PlayedEpisode(episode.seen, episode.action, reward, helped, *ends)

@@ -258,11 +258,9 @@ class PlayedEpisode:
 
     @staticmethod
     def of_demonstration(episode: Episode) -> PlayedEpisode:
-        """An episode of a data set, all of whose steps a demonstrator commanded. The final observation is not stored
-        there: of one that did not terminate, the last step leads nowhere."""
-        seen = {key: np.asarray(value) for key, value in episode.observation.items()}
+        """An episode of a data set, all of whose steps a demonstrator commanded."""
         helped, ends = np.ones(len(episode), np.bool_), (episode.terminated, episode.success, episode.task)
-        return PlayedEpisode(seen, episode.action, episode.reward, helped, *ends)
+        return PlayedEpisode(episode.seen, episode.action, episode.reward, helped, *ends)
 
 
 class Assembler:
