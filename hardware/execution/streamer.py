@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardware.execution.setpoints import SetPoints
+from hardware.observing.clocks import FUTURE_S, MEND, SenderClock
 from hardware.observing.observer import JointReader
 from hardware.observing.timing import Latencies
 from robolearn.core import BadInput, RobolearnError
@@ -32,7 +33,6 @@ from robots.stations import Contract
 Array = NDArray[np.float64]
 
 SIM_GRACE_S = 0.15  # for the next chunk on a simulated arm, which may stand still for a moment: nothing falls
-FUTURE_S = 0.05  # clocks of two machines may differ by this much
 
 
 class ChunkRefused(RobolearnError):
@@ -131,7 +131,7 @@ class ActionChunkBuffer:
         if sender is not None and self._sender is not None and sender != self._sender:
             raise ChunkRefused("action chunks come from two policies at once")
         if age < -FUTURE_S:
-            raise ChunkRefused(f"action chunk is stamped {-age:.3f} s in the future: are the clocks synchronised?")
+            raise ChunkRefused(f"action chunk is stamped {-age:.3f} s in the future; {MEND}")
         age = max(age, 0.0)
         if age >= len(values) * self.period_s:
             raise ChunkRefused(
@@ -174,6 +174,7 @@ class ActionChunkBuffer:
 
 log = logging.getLogger(__name__)
 
+ON_ITS_WAY_S = 1.0  # so long after arming a chunk may come that was made before it
 SILENCE_S = 0.12  # of the policy's heartbeat, 50 times a second; with the braking, a quarter of a second to rest
 
 
@@ -239,6 +240,7 @@ class Streamer:
             clock=clock,
         )
         self.joints = JointReader(contract, clock)
+        self._sender_clock = SenderClock(contract.limits.state_timeout_s, clock, wall)
         self.arming = self.stopped = self.last_stop = ""
         self._send, self._clock, self._wall = send, clock, wall
         self._armed_at = 0.0  # by the clock of stamps
@@ -263,7 +265,13 @@ class Streamer:
 
     def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float) -> None:
         """A joint state, see `JointReader.update`."""
-        self.joints.update(names, np.asarray(positions, dtype=np.float64), stamp)
+        if self.joints.update(names, np.asarray(positions, dtype=np.float64), stamp):
+            self._sender_clock.update(stamp)
+
+    def _problem(self) -> str:
+        """Problem of the joint states, or nothing."""
+        problem = self._sender_clock.problem()
+        return self.joints.problem() or (problem and f"{self.joints.freshness.name}: {problem}")
 
     def chunk(
         self, stamp_ns: int, names: Sequence[str], actions: Any, times: NDArray[np.float64], sender: object = None
@@ -273,6 +281,12 @@ class Streamer:
             return
         stamp = 1e-9 * stamp_ns
         if 0 < stamp < self._armed_at - self._period and not self.stream.running:
+            if (since := self._wall() - self._armed_at) > ON_ITS_WAY_S:
+                behind = self._armed_at - stamp
+                reason = (
+                    f"{since:.1f} s after arming, action chunks are of observations {behind:.2f} s before it: a clock"
+                )
+                self.halt(f"{reason} is behind this machine's; {MEND}")
             return  # still on its way from before the arm was armed
         try:
             self.stream.accept(stamp, self._wall(), names, actions, times, sender=sender)
@@ -311,7 +325,7 @@ class Streamer:
         if self._clock() - self._alive_at > SILENCE_S:
             self.halt(f"the policy node is gone (no heartbeat for {1e3 * SILENCE_S:.0f} ms)")
             return
-        if problem := self.joints.problem():
+        if problem := self._problem():
             self.halt(problem)
             return
         step = self.stream.step()
@@ -337,7 +351,7 @@ class Streamer:
 
     def status(self) -> dict[str, Any]:
         """The content of the status topic."""
-        reason = self.joints.problem()
+        reason = self._problem()
         return {
             "ready": not reason,
             "reason": reason,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardware.execution.setpoints import GRIPPER
+from hardware.observing.clocks import FUTURE_S, MEND, SenderClock
 from hardware.observing.observer import ContactReader, JointReader
 from hardware.observing.timing import Freshness, Latencies
 from hardware.safety.filter import SafetyFilter
@@ -64,6 +65,7 @@ class SafetySupervisor:
         self._clock, self._wall = clock, wall
         states = contract.joint_states
         self._joints = Freshness(f"joint states on {states.topic}", states.max_age_s, clock)
+        self._sender_clock = SenderClock(contract.limits.state_timeout_s, clock, wall)
         self._publishers = Publishers(f"joint states on {states.topic}", clock, describe)
         self._operators = Operators(contract.limits.deadman_timeout_s, clock, describe, same)
         self._conditions = Conditions(contract.conditions, clock)
@@ -107,8 +109,10 @@ class SafetySupervisor:
             self.filter.stop(self._publishers.problem())
             return
         newer = self._joints.update(stamp)
+        if newer:
+            self._sender_clock.update(stamp)
         if self.state is SafetyState.ARMED:
-            problem = self._joints.problem()
+            problem = self._joints.problem() or self._clock_problem()
             values = np.asarray(positions, dtype=np.float64)
             if (
                 not problem
@@ -120,6 +124,11 @@ class SafetySupervisor:
                 self.filter.stop(problem)
         if newer:
             self.filter.measured(names, positions)
+
+    def _clock_problem(self) -> str:
+        """Problem of the clock of the joint states, or nothing."""
+        problem = self._sender_clock.problem()
+        return problem and f"{self._joints.name}: {problem}"
 
     def contact(
         self,
@@ -162,6 +171,9 @@ class SafetySupervisor:
         base = self.contract.frames.base
         if frame != base:
             self.malformed_target(f"a target pose in frame {frame!r}; expected {base!r}")
+        elif not -FUTURE_S <= (age := self._wall() - 1e-9 * stamp_ns) <= self.contract.limits.command_timeout_s:
+            when = f"{age:.2f} s ago" if age > 0 else f"{-age:.2f} s in the future"
+            self.malformed_target(f"a target pose stamped {when}: it is late, or its sender's clock is off; {MEND}")
         else:
             self._take(target, stamp_ns)
 
@@ -259,7 +271,7 @@ class SafetySupervisor:
         if problem := self._conditions.problem():
             return problem
         problem = self._publishers.problem() or self._publishers.unheard(publishers) or self._openings.problem()
-        problem = problem or self._joints.problem()
+        problem = problem or self._joints.problem() or self._clock_problem()
         if not problem and self._gripper is not None:
             problem = self._gripper.problem()
         if problem or self._contact is None:

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from hardware.observing.clocks import clock_problem
 from hardware.observing.timing import SILENT_S
 from hardware.safety.states import SafetyState
 from hardware.station.seen import (
@@ -305,7 +306,6 @@ def _joint_samples(seen: SeenTopic) -> list[JointSample]:
 
 
 SLOW = 0.8  # share of the rate that is needed at which a topic counts as slow
-FUTURE_S = 0.02  # stamps this far ahead are another clock's; within, it is one that is disciplined
 
 
 def publishers(what: str, key: str, topic: Topic, seen: SeenTopic) -> Finding:
@@ -351,10 +351,8 @@ def stamps(what: str, samples: Sequence[StationSample], oldest: float) -> Findin
     if repeated:
         fix = "a node repeats or reorders messages: subscribe to the driver's own topic"
         return Finding(name, False, f"{repeated} of {len(samples)} do not rise", fix)
+    if problem := clock_problem(age, age, oldest):
+        found, _, fix = problem.partition("; ")
+        return Finding(name, False, found, fix)
     found = f"{1e3 * age:.1f} ms old at arrival, at most {1e3 * max(s.age for s in samples):.0f} ms"
-    if age < -FUTURE_S:
-        return Finding(name, False, f"{-age:.3g} s in the future", "one clock for both machines: chrony or PTP")
-    if age > oldest:
-        fix = "one clock for both machines (chrony or PTP), or a driver that stamps when it measures"
-        return Finding(name, False, f"{age:.3g} s old at arrival, more than {oldest:g} s", fix)
     return Finding(name, True, found)

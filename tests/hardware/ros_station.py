@@ -31,7 +31,7 @@ class Arm(Node):
         self.q = np.array(contract.robot.home)
         self.width = 0.04
         self.commands: list[tuple[float, np.ndarray]] = []
-        self.talks = True
+        self.talks, self.behind = True, 0.0  # its clock [s]
 
     def configure(self) -> None:
         self._states = self.create_publisher(JointState, self.contract.joint_states.topic, qos.sensor())
@@ -68,7 +68,7 @@ class Arm(Node):
     def _speak(self) -> None:
         if self.talks:
             c = self.contract
-            now = 1e-9 * self.get_clock().now().nanoseconds
+            now = 1e-9 * self.get_clock().now().nanoseconds - self.behind
             # Backwards: nobody may rely on the order.
             names, values = (*c.gripper_joints, *c.joints[::-1]), (self.width / 2, self.width / 2, *self.q[::-1])
             self._states.publish(messages.joint_state(names, values, now))

@@ -7,6 +7,7 @@ and latches with its reason. In either case the independent monitor, which stand
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -285,6 +286,54 @@ def test_the_time_of_day_jumps(rig: FaultRig, seconds: float) -> None:
 def test_the_arm_has_another_time_than_the_streamer(rig: FaultRig, seconds: float) -> None:
     rig.links["states"].fault = lambda m, _: [(0.0, (*m[:2], m[2] + seconds))]
     told(rig, "future" if seconds > 0 else "frozen", 0.3, seconds=2.0)
+
+
+@pytest.mark.parametrize(("seconds", "jitter"), [(-0.5, 0.0), (-0.2, 0.02), (-1.0, 0.0), (0.3, 0.0), (2.0, 0.02)])
+def test_an_arm_whose_clock_is_off_is_not_armed_and_says_so(seconds: float, jitter: float) -> None:
+    """From the beginning: the stamps rise, the messages come in time, and the encoders have noise."""
+    rig, rng = FaultRig(), np.random.default_rng(0)
+    late = seconds + jitter
+    rig.links["states"].fault = lambda m, _: [
+        (0.0, (m[0], m[1] + rng.normal(0, 2e-4, len(m[1])), m[2] + late + jitter * rng.uniform(-1, 1)))
+    ]
+    rig.run(0.5)
+    way = "ahead of" if seconds > 0 else "behind"
+    with pytest.raises(
+        SafetyRefused, match=rf"joint states on /joint_states: stamped .*clock of its sender is {way}"
+    ) as no:
+        rig.arm()
+    (said,) = re.findall(r"stamped ([\d.]+) s", str(no.value))
+    assert float(said) == pytest.approx(abs(late), abs=jitter + 0.011)
+    assert "sudo chronyc makestep" in str(no.value) and not rig.commands
+    status = rig.streamer.status()
+    assert not status["ready"] and f"is {way}" in status["reason"], "what deploy says when it waits in vain"
+    rig.links["states"].fault = passes
+    rig.run(1.3)  # a clock that was set back is believed after a second
+    rig.arm()
+    rig.run(0.5)
+    assert rig.travel(rig.now - 0.4) > 0.01
+
+
+@pytest.mark.parametrize("seconds", [0.15, 0.3, 0.9])
+def test_joint_states_that_come_late_while_the_arm_moves(rig: FaultRig, seconds: float) -> None:
+    """As often as before, in order, and with noise: a network buffers them. The arm is elsewhere by then."""
+    rng, begun = np.random.default_rng(0), rig.now
+
+    def late(m: Any, _: Any) -> list[tuple[float, Any]]:
+        grown = min(seconds, 0.5 * (rig.now - begun))  # without a pause
+        return [(grown, (m[0], m[1] + rng.normal(0, 1e-4, len(m[1])), m[2]))]
+
+    rig.links["states"].fault = late
+    rig.run(0.5 * seconds + 2.5)
+    assert rig.filter.state is SafetyState.LATCHED
+    assert re.search(r"behind|late|jump|old|frozen", rig.filter.reason), rig.filter.reason
+    assert rig.last_command - begun < 0.6 + 2 * 0.1 / 0.5, "soon after they are older than 0.1 s"
+
+
+def test_one_message_that_waited_proves_nothing(rig: FaultRig) -> None:
+    calls = iter(range(10**6))
+    rig.links["states"].fault = lambda m, _: [(0.0, (*m[:2], m[2] - (0.3 if next(calls) % 40 == 7 else 0.0)))]
+    told(rig, KEEPS, 0.3)
 
 
 def test_a_frozen_time_of_day(rig: FaultRig) -> None:

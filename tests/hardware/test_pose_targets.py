@@ -15,6 +15,7 @@ import mujoco
 import numpy as np
 import pytest
 from geometry_msgs.msg import PoseStamped
+from rclpy.duration import Duration
 from rclpy.node import Node as PlainNode
 from std_msgs.msg import Float64
 
@@ -46,6 +47,7 @@ class Planner:
 
     def __init__(self, node: PlainNode, pose: tuple[np.ndarray, np.ndarray]) -> None:
         self.position, self.quaternion, self.frame, self.quiet = *pose, CONTRACT.frames.base, False
+        self.behind = 0.0  # its clock [s]
         self._node = node
         self._pose = node.create_publisher(PoseStamped, topics.TARGET_POSE, qos.TARGET)
         self.opening = node.create_publisher(Float64, topics.TARGET_OPENING, 1)
@@ -55,7 +57,8 @@ class Planner:
         if self.quiet:
             return
         message = PoseStamped()
-        message.header.stamp, message.header.frame_id = self._node.get_clock().now().to_msg(), self.frame
+        stamp = self._node.get_clock().now() - Duration(seconds=self.behind)
+        message.header.stamp, message.header.frame_id = stamp.to_msg(), self.frame
         p, o = message.pose.position, message.pose.orientation
         p.x, p.y, p.z = self.position.tolist()
         o.w, o.x, o.y, o.z = self.quaternion.tolist()
@@ -91,7 +94,7 @@ class Station:
     def arm_again(self) -> None:
         """The planner stays where the arm is, and the arm is armed."""
         self.planner.position, self.planner.quaternion = self.tcp()
-        self.planner.frame, self.planner.quiet = CONTRACT.frames.base, False
+        self.planner.frame, self.planner.quiet, self.planner.behind = CONTRACT.frames.base, False, 0.0
         if self.operator.state == "latched":
             self.operator.reset()
         self.operator.wait_ready(10, policy=False)
@@ -151,6 +154,29 @@ def test_what_no_pose_is_stops_the_arm(station: Station) -> None:
     )
     # Whichever comes first: the middleware's deadline, or its age.
     station.stopped_by(lambda: setattr(planner, "quiet", True), "targets are late|the target is")
+
+
+@pytest.mark.parametrize(("behind", "says"), [(10.0, "10.00 s ago"), (0.3, "0.30 s ago"), (-10.0, "s in the future")])
+def test_poses_of_another_time_are_not_followed(station: Station, behind: float, says: str) -> None:
+    station.stopped_by(
+        lambda: setattr(station.planner, "behind", behind), rf"a target pose stamped .*{says}.*clock.*chronyc makestep"
+    )
+
+
+@pytest.mark.parametrize("behind", [0.5, -0.5])
+def test_an_arm_whose_clock_is_off_is_not_armed(station: Station, behind: float) -> None:
+    station.arm_again()
+    station.operator.disarm()
+    station.arm.behind = behind
+    try:
+        time.sleep(0.6)
+        with pytest.raises(RobolearnError, match=r"clock of its sender.*chronyc makestep|frozen"):
+            station.operator.arm()
+    finally:
+        station.arm.behind = 0.0
+    time.sleep(1.5)  # a clock that was set back is believed after a second
+    station.arm_again()
+    station.operator.disarm()
 
 
 def test_a_stranger_does_not_move_the_gripper(station: Station) -> None:

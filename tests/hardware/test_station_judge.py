@@ -98,11 +98,11 @@ NAMES = (*CONTRACT.joints, *CONTRACT.gripper_joints, "one_more")
         (one("joint_states", samples=joints()[:150]), "joint states rate", "longest gap 1255 ms"),
         (
             one("joint_states", samples=[replace(s, stamp=s.arrived - 0.15) for s in joints()]),
-            "joint states stamps", "0.15 s old",
+            "joint states stamps", "0.15 s ago when it arrives, more than 0.1 s: the clock of its sender is behind",
         ),
         (
-            one("joint_states", samples=[replace(s, stamp=s.arrived + 0.05) for s in joints()]),
-            "joint states stamps", "0.05 s in the future",
+            one("joint_states", samples=[replace(s, stamp=s.arrived + 0.06) for s in joints()]),
+            "joint states stamps", "0.06 s in the future: the clock of its sender is ahead",
         ),
         (one("joint_states", samples=[replace(s, stamp=NOW - 2) for s in joints()]), "joint states stamps", "399 of"),
         (

@@ -15,6 +15,10 @@ PUBLISHERS = ("tests/hardware/safety/test_safety_publishers.py",)
 STUCK = ("tests/hardware/safety/test_safety_stuck.py",)
 SUPERVISOR = "hardware/safety/supervisor.py"
 
+CLOCKS, FAULTS = "hardware/observing/clocks.py", ("tests/hardware/test_faults_in_time.py",)
+STREAMER = "hardware/execution/streamer.py"
+POSES = ("tests/hardware/test_pose_targets.py",)
+
 MUTANTS: dict[str, Mutant] = {
     "degrees-are-radians": Mutant(
         UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n    scale', "factor = 1.0\n    scale", UNIT_TESTS
@@ -48,6 +52,18 @@ MUTANTS: dict[str, Mutant] = {
     "openings-of-two-are-armed": Mutant(SUPERVISOR, "or self._openings.problem()", 'or ""', PUBLISHERS),
     "openings-of-the-silent-are-none": Mutant(
         SUPERVISOR, "problem = self._openings.several(publishers)", 'problem = ""', PUBLISHERS
+    ),
+    "clock-behind-is-nothing": Mutant(CLOCKS, "if youngest > oldest:", "if False:", FAULTS),
+    "clock-by-one-message": Mutant(
+        CLOCKS, "least, most = min(self._least, self._before_least)", "least, most = self._most", FAULTS
+    ),
+    "clock-is-not-asked-at-arming": Mutant(
+        SUPERVISOR, "problem or self._joints.problem() or self._clock_problem()", "problem or self._joints.problem()", FAULTS
+    ),
+    "clock-is-not-said-by-the-streamer": Mutant(STREAMER, "reason = self._problem()", "reason = self.joints.problem()", FAULTS),
+    "poses-of-any-time": Mutant(SUPERVISOR, "elif not -FUTURE_S <= (age :=", "elif not -1e9 <= (age :=", POSES),
+    "poses-of-long-ago": Mutant(
+        SUPERVISOR, "1e-9 * stamp_ns) <= self.contract.limits.command_timeout_s:", "1e-9 * stamp_ns) <= 1e9:", POSES
     ),
 }  # fmt: skip
 

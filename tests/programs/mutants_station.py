@@ -71,8 +71,10 @@ MUTANTS: dict[str, Mutant] = {
     "doctor-silent-publisher": Mutant(f"{STATION}/findings.py", "    elif silent:", "    elif False:", JUDGE),
     "doctor-gaps": Mutant(f"{STATION}/findings.py", "if beat.gap > longest:", "if False:", JUDGE),
     "doctor-last-gap": Mutant(f"{STATION}/seen.py", ", ended - times[-1])", ", 0.0)", JUDGE),
-    "doctor-old-stamps": Mutant(f"{STATION}/findings.py", "if age > oldest:", "if False:", JUDGE),
-    "doctor-future-stamps": Mutant(f"{STATION}/findings.py", "if age < -FUTURE_S:", "if False:", JUDGE),
+    "doctor-old-stamps": Mutant("hardware/observing/clocks.py", "if youngest > oldest:", "if False:", JUDGE),
+    "doctor-future-stamps": Mutant(
+        "hardware/observing/clocks.py", "if oldest_seen < -FUTURE_S:", "if False:", JUDGE
+    ),
     "doctor-wrong-type": Mutant(f"{STATION}/findings.py", "    if wrong:", "    if False:", JUDGE),
     "doctor-no-listener": Mutant(f"{STATION}/findings.py", "        elif wrong:", "        elif True:", JUDGE),
     "doctor-other-commander": Mutant(f"{STATION}/findings.py", "        if others:", "        if False:", JUDGE),
