@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from itertools import islice
 
@@ -29,7 +29,8 @@ from robolearn.hil.processes import stopping
 from robolearn.hil.settings import NO_CURRICULUM, NOISE, OPERATOR, STARTS, LearnerConfig, episode_seed
 from robolearn.hil.wire.messages import Period
 from robolearn.rewards.choice import KEY
-from robolearn.rollout import Engine, Episodes
+from robolearn.rewards.online import OnlineDone
+from robolearn.rollout import Engine, Episodes, Turn
 from robots.chunk_execution import ExecutionHistory
 
 log = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class ActorLoop:
       make_operator: seed → operator of an episode.
       console: of the operator.
       task: in words; by default the world's.
+      done: ends episodes as solved, or None.
     """
 
     def __init__(
@@ -129,7 +131,9 @@ class ActorLoop:
         make_operator: Callable[[int], Operator] | None = None,
         console: OperatorConsole | None = None,
         task: str = "",
+        done: OnlineDone | None = None,
     ) -> None:
+        self._done = done
         self._task = task or env.prompt
         self._env, self._engine = env, Engine(env)
         self._buffered, self._link, self._outbox = buffered, link, outbox
@@ -182,11 +186,13 @@ class ActorLoop:
         self._buffered.seed(seeds[1])
         self._agent.start(self._make_operator(seeds[2]) if self._make_operator is not None else None, freely)
         self._episode, self._index = number, 0
+        if self._done is not None:
+            self._done.begin(self._task, self._recorded(self._engine.observation))
         self._pacer.begin()
         interventions = 0
         for turn in self._engine.turns(self._agent, Episodes(np.ones(1, np.int64))):
             seen, helped = turn.decision.aux["observation"], turn.decision.aux["intervention"]
-            label = self._agent.label
+            label = self._agent.label or self._verdict(turn)
             labelled = label in ("success", "failure")
             by_task = self._config.reward != KEY  # else the operator's key alone counts
             step = ReplayStep(
@@ -212,6 +218,13 @@ class ActorLoop:
             if stop():
                 return self._index, interventions, False
         raise AssertionError  # the quota is one episode
+
+    def _verdict(self, turn: Turn) -> OperatorCommand | None:
+        """Success where the reward model calls the running episode done; the world's own end comes first."""
+        if self._done is None:
+            return None
+        self._done.add(np.array(turn.decision.chunk[0, 0]), self._recorded(turn.observation))
+        return OperatorCommand.SUCCESS if self._done.solved and not turn.terminated[0] else None
 
     def _write(self, number: int, record: Record) -> None:
         self._curriculum.take(record)
@@ -264,6 +277,7 @@ def act_in_world(
     make_operator: Callable[[int], Operator] | None,
     people: Callable[[Callable[[], bool]], AbstractContextManager[tuple[OperatorConsole | None, Operator | None]]],
     task: str = "",
+    make_done: Callable[[LearnerConfig], OnlineDone | None] = lambda _: None,
 ) -> tuple[ActorResult, Period]:
     """Act in `env` for the learner of `link` until its run is over; the result, and the period of the control steps.
 
@@ -274,6 +288,7 @@ def act_in_world(
       people: called with a function that is true once the actor is to end; opens the console and the person's device,
         each or None.
       task: in words; by default the world's.
+      make_done: the learner's settings → what ends episodes as solved, or None.
 
     Raises:
       BadInput: the learner refuses, or its pace does not suit a person.
@@ -290,9 +305,11 @@ def act_in_world(
         link.start(buffered)
         operators = make_operator if person is None else lambda _: person
         features = tuple(base.interface.observation)
-        actor = ActorLoop(env, buffered, link, outbox, config, name, features, operators, console, task)
+        done = make_done(config)
+        actor = ActorLoop(env, buffered, link, outbox, config, name, features, operators, console, task, done)
         sys.setswitchinterval(SWITCH_S)
-        result = actor.run(stop)
+        with nullcontext() if done is None else closing(done):
+            result = actor.run(stop)
         if stop():
             raise KeyboardInterrupt
         return result, link.measure()

@@ -27,6 +27,7 @@ from robolearn.hil.processes import stopping
 from robolearn.hil.settings import LearnerConfig
 from robolearn.hil.wire.messages import Period
 from robolearn.rewards.choice import TASK
+from robolearn.rewards.online import OnlineDone
 from robots.stations import Contract
 
 
@@ -49,6 +50,7 @@ class ArmActor:
       task: in words.
       limit_s: longest episode [s].
       check: called ten times a second; raises where something that the arm needs has died.
+      done: ends episodes as solved, or None.
 
     Attributes:
       session, make: of the recording.
@@ -71,6 +73,7 @@ class ArmActor:
         task: str,
         limit_s: float,
         check: Callable[[], None],
+        done: OnlineDone | None = None,
     ) -> None:
         if config.pace != "realtime":
             raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside an arm")
@@ -91,7 +94,7 @@ class ArmActor:
         )  # fmt: skip
         self.make = partial(
             HilRecording, link=link, buffered=buffered, hold=supervised.hold, periods=self.periods, console=console,
-            by_task=contract.simulated and config.reward == TASK,
+            by_task=contract.simulated and config.reward == TASK, done=done, words=task,
         )  # fmt: skip
 
 
@@ -107,6 +110,7 @@ def act_on_arm(
     limit_s: float,
     priority: int,
     enclaves: bool,
+    make_done: Callable[[LearnerConfig], OnlineDone | None] = lambda _: None,
 ) -> tuple[ActorResult, Period, dict[str, Any]]:
     """Act on the arm of `contract` for the learner of `link` until its run is over, or the person has enough.
 
@@ -115,6 +119,7 @@ def act_on_arm(
       station: seed of the simulated arm → the station's nodes.
       people: opens the person's device, and the console or None.
       task, limit_s: see `ArmActor`.
+      make_done: see `robolearn.hil.actor.act_in_world`.
       priority, enclaves: of the node, see `robolearn.deploy.recorder.run_recorder`.
 
     Returns:
@@ -132,7 +137,9 @@ def act_on_arm(
         with contextlib.ExitStack() as stack:
             nodes = stack.enter_context(station(config.seed * 1_000_003 + len(outbox)))
             device, console = stack.enter_context(people)
-            actor = ArmActor(base, contract, outbox, link, config, device, console, task, limit_s, nodes.check)
+            if (done := make_done(config)) is not None:
+                stack.callback(done.close)
+            actor = ArmActor(base, contract, outbox, link, config, device, console, task, limit_s, nodes.check, done)
             stack.callback(actor.close)
             node = run_recorder(actor.session, priority=priority, enclaves=enclaves, name="hil", make=actor.make)
         link.drain(1.0)

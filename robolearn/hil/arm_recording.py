@@ -5,6 +5,7 @@ same control, and the safety node passes them, changes them, or stops the arm. T
 the loop is the same on the simulated arm, on an emulated driver and on the real one.
 
     the success key, or the failure key   the episode ends with that label
+    a reward model that calls it done     the same, as a success
     the clock                             it is truncated
     a stop, DISCARD, REDO                 it is cut: its steps are learned from, its outcome is unknown
     the learner does not answer           it is truncated; the arm holds, and none begins until it answers
@@ -32,6 +33,7 @@ from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.link import Link
 from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
 from robolearn.hil.outbox import Outbox
+from robolearn.rewards.online import OnlineDone
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +136,8 @@ class HilRecording(Recording):
       periods: of the control steps, added to.
       console: of the operator, or None.
       by_task: the simulated arm's own success ends an episode.
+      done: a reward model that ends episodes as successes, or None.
+      words: the task, for it.
     """
 
     def __init__(
@@ -145,11 +149,15 @@ class HilRecording(Recording):
         periods: Periods,
         console: OperatorConsole | None = None,
         by_task: bool = False,
+        done: OnlineDone | None = None,
+        words: str = "",
         **named: Any,
     ) -> None:
         super().__init__(*recording, **named)
         self._link, self._buffered, self._hold = link, buffered, hold
         self._periods, self._console, self._by_task = periods, console, by_task
+        self._done, self._words = done, words
+        self._commanded: NDArray | None = None  # the newest action of the running episode
         self._halted = False  # STOP was pressed, and not released
         self._stepped = 0.0
         self._shown: ActorStatus | None = None
@@ -166,12 +174,17 @@ class HilRecording(Recording):
     def do(self, commands: list[EpisodeCommand]) -> None:
         if EpisodeCommand.BEGIN in commands and not self._link.alive:
             commands = self.episodes.put_off(SILENT)
+        if EpisodeCommand.BEGIN in commands:
+            self._commanded = None
         super().do(commands)
 
     def before_step(self) -> None:
         super().before_step()
         recording = self.episodes.phase is Phase.RECORDING
-        if recording and self._by_task and self._outcome is not None and self._outcome["success"]:
+        by_task = self._by_task and self._outcome is not None and self._outcome["success"]
+        # Before its first frame what the model says is of the episode before.
+        by_model = self._done is not None and self._commanded is not None and self._done.solved
+        if recording and (by_task or by_model):
             self.do(self.episodes.judged(OperatorVerdict(True)))
         now = self.clock()
         if recording and self.step_count and self._stepped:
@@ -187,6 +200,14 @@ class HilRecording(Recording):
         self, observation: dict[str, NDArray], q: NDArray, target: NDArray, action: NDArray | None, stamp_ns: int
     ) -> None:
         super().add_row(observation, q, target, action, stamp_ns)
+        if self._done is not None:
+            if self._commanded is None:
+                self._done.begin(self._words, observation)
+            else:
+                self._done.add(self._commanded, observation)
+            self._commanded = (
+                np.zeros(self.session.contract.interface.action.shape, np.float32) if action is None else action
+            )
         if self._console is None:
             return
         self._shown = ActorStatus(

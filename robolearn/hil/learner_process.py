@@ -88,7 +88,7 @@ def run_learner(
             words = tasks[0] if tasks else ""
             scoring = EpisodeScoring(model, name, scores, own.score_timeout_s, words, receiver.wake)
             stack.callback(scoring.close)
-        shown = () if demos is None else _shown(demos, scoring)
+        shown = () if demos is None else _shown(demos, scoring, config.done_threshold)
         learner = Learner(run, base, config, own, receiver, state, shown, own, scoring, int(go_on))
         methods = learner_methods(
             receiver, state, run=_run_name(own.out), config=config.to_text(),
@@ -116,7 +116,7 @@ def _tasks(demos: Dataset) -> list[str]:
     return [demos.episode(i).task for i in range(demos.episodes)]
 
 
-def _shown(demos: Dataset, scoring: EpisodeScoring | None) -> Iterator[PlayedEpisode]:
+def _shown(demos: Dataset, scoring: EpisodeScoring | None, threshold: float) -> Iterator[PlayedEpisode]:
     """The demonstrations, with the rewards of a model where there is one; those whose reward is withheld are left out.
 
     Raises:
@@ -131,7 +131,7 @@ def _shown(demos: Dataset, scoring: EpisodeScoring | None) -> Iterator[PlayedEpi
             if stored.score is None:
                 left_out.append(stored.withheld)
                 continue
-            episode = with_score(episode, stored.score)
+            episode = with_score(episode, stored.score, threshold)
         yield episode
     if left_out and len(left_out) == demos.episodes:
         raise BadInput("--reward", got=f"no score of any demonstration ({left_out[0]})", expected="scores")

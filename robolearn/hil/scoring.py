@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import torch
 
 from robolearn.core import RewardModel, RobolearnError
+from robolearn.core.errors import first_line
 from robolearn.data.replay import EpisodeKey, PlayedEpisode, ScoreLog, StoredScore
 from robolearn.hil.experience import ClosedEpisode
 from robolearn.rewards.scoring import scores_of, window_of
@@ -151,8 +152,7 @@ class EpisodeScoring:
         try:
             (score,) = scores_of(self._model, [window_of(job.closed.episode)], [job.key.task])
         except BaseException as error:  # a model may do anything: it ends neither the thread nor the learner
-            why = str(error).splitlines()[0] if str(error).strip() else "no reason given"
-            return StoredScore(job.key, self._name, None, f"{type(error).__name__}: {why}")
+            return StoredScore(job.key, self._name, None, f"{type(error).__name__}: {first_line(error)}")
         return StoredScore(job.key, self._name, score)
 
     def _finish(self, job: _Job, stored: StoredScore) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from robolearn.core import BadInput
+from robolearn.rewards.choice import reward_config
 from robolearn.rl.algorithms import OffPolicyConfig, algorithms
 
 Pace = Literal["lockstep", "realtime"]
@@ -54,6 +55,17 @@ class LearnerConfig:
     reward: str = "task"
     """task: the world's own, and what a person says; key: the person's success key alone; <module>:<Class>: a
     RewardModel of yours, which scores each episode before it is learned from."""
+    done_hz: float = 5.0
+    """Verdicts a second by which a reward model ends a running episode as solved; 0: it only scores."""
+    done_frames: int = 3
+    """Verdicts in a row for that."""
+    done_threshold: float = 0.5
+    """Least confidence with which a reward model's *done* counts, in the running episode and in the scores."""
+
+    @property
+    def ends_online(self) -> bool:
+        """True where a reward model is to end episodes."""
+        return self.done_hz > 0 and not reward_config(self.reward).recorded
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

@@ -52,6 +52,7 @@ class ProgressCritic(nn.Module):
     """
 
     sees_images, needs_prompt, is_privileged = True, True, False
+    frame_by_frame = True  # what it says of a frame depends on that one and on the first
     vectors: Tensor
     starts: Tensor
 

@@ -214,7 +214,8 @@ def desk(folder: Path, port: int, name: str = "actor", policy: str = "a policy")
 
 
 def play(folder: Path, port: int, *, env: LineWorld | None = None, name: str = "actor", helper: Any = Helper,
-         stop: Callable[[], bool] = lambda: False, console: Any = None) -> SimpleNamespace:  # fmt: skip
+         stop: Callable[[], bool] = lambda: False, console: Any = None, done: Any = None,
+) -> SimpleNamespace:  # fmt: skip
     """Be an actor until the learner says that it is over; what was played."""
     env = LineWorld() if env is None else env
     until = time.monotonic() + WAIT_S
@@ -227,7 +228,7 @@ def play(folder: Path, port: int, *, env: LineWorld | None = None, name: str = "
         config = ours.link.open(ends)
         buffered = DoubleBufferedPolicy(lambda: config.settings.build(make_base(), seed=config.seed))
         ours.link.start(buffered)
-        actor = ActorLoop(env, buffered, ours.link, ours.outbox, config, name, ("proprio",), helper, console)
+        actor = ActorLoop(env, buffered, ours.link, ours.outbox, config, name, ("proprio",), helper, console, done=done)
         played = actor.run(ends)
         return SimpleNamespace(
             played=played,

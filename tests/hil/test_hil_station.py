@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
 from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.supervised import Supervised
+from robolearn.core import Score, Window
 from robolearn.data.replay import End, RecordSchema, ReplayStep
 from robolearn.hil.actor import Periods
 from robolearn.hil.arm_recording import HilRecording, LearnedPolicy, OutboxWriter
 from robolearn.hil.learner_service import LearnerProgress, Period
 from robolearn.hil.outbox import Outbox
+from robolearn.rewards.online import OnlineDone
 
 INTERFACE = CONTRACT.interface
 SCHEMA = RecordSchema(dataclasses.replace(INTERFACE, observation={"proprio": INTERFACE.observation["proprio"]}))
@@ -88,7 +91,7 @@ class Page:
 class Rig(RecordingRig):
     """The rig of a recording, its writer an outbox."""
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, folder: Path, done: OnlineDone | None = None, **options: Any) -> None:
         self.line, self.page, self.periods = LinkState(), Page(), Periods()
         self.outbox = Outbox(folder, "arm", SCHEMA)
         self.writer = OutboxWriter(self.outbox, ("proprio",), self.line)
@@ -101,7 +104,7 @@ class Rig(RecordingRig):
 
         make = partial(
             HilRecording, link=self.line, buffered=Sets(), hold=lambda on: self.supervised.hold(on),
-            periods=self.periods, console=self.page,
+            periods=self.periods, console=self.page, done=done, words="go left",
         )  # type: ignore[arg-type]  # fmt: skip
         super().__init__(wrap=wrap, make=make, paper=self.writer, **{"episodes": 10**9, **options})
         self.until(lambda: self.phase is Phase.WAITING)
@@ -190,6 +193,35 @@ def test_a_stop_cuts_the_episode_and_start_arms_anew(rig: Rig) -> None:
     assert stopped is not None and stopped.truncated and not stopped.success and not stopped.terminated
     assert len(cut) >= 17 and not any(step.reward for step in cut), "what was done is learned from"
     assert end is not None and end.success and end.episode == stopped.episode + 1
+    assert rig.monitor.summary()["violations"] == 0
+
+
+class TwelveFrames:
+    """Done from the twelfth frame on."""
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        assert list(prompts) == ["go left"]
+        self.lengths.append(len(windows[0]))
+        n = np.arange(1, len(windows[0]) + 1)
+        return [Score(np.zeros(len(n), np.float32), np.zeros(len(n), np.float32), n >= 12, np.ones(len(n), np.float32))]
+
+
+def test_a_reward_model_ends_each_episode_as_a_success(tmp_path: Path) -> None:
+    """The twelfth frame and the two after it are done; the next episode is not ended by what was said of this one."""
+    model = TwelveFrames()
+    rig = Rig(tmp_path, OnlineDone([model], 20, 20, frames=3, waits=True))
+    for number in range(2):
+        rig.record()
+        rig.until(lambda: rig.phase is Phase.READY, 5.0)
+        rig.settled()
+        steps, end = rig.episodes()[number]
+        assert end is not None and end.terminated and end.success and not end.truncated
+        assert 14 <= len(steps) <= 15 and [step.reward for step in steps] == [0.0] * (len(steps) - 1) + [1.0]
+        assert model.lengths == list(range(1, model.lengths[-1] + 1)) and 14 <= len(model.lengths) <= 15
+        model.lengths.clear()
     assert rig.monitor.summary()["violations"] == 0
 
 

@@ -45,6 +45,7 @@ GONE = (
 )
 SETS = (f"{LINK_FILE}::test_weights_are_loaded_beside_those_in_use",)
 
+ONLINE, VERDICTS = "robolearn/rewards/online.py", ("tests/rewards/test_online.py", "tests/hil/test_hil_online.py")
 SCORING, SCORED = f"{HIL}/scoring.py", ("tests/hil/test_hil_scoring.py",)
 
 DOUBT = ("tests/hil/test_hil_doubt.py",)
@@ -317,6 +318,22 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "late-model-holds-the-records": Mutant(
         f"{HIL}/learner.py", "(self._scoring.busy if self._lockstep else self._scoring.full)", "self._scoring.busy", SCORED
+    ),
+    "done-takes-one-verdict-more": Mutant(ONLINE, ">= self._frames", "> self._frames", VERDICTS),
+    "done-takes-one-verdict-less": Mutant(ONLINE, ">= self._frames", ">= self._frames - 1", VERDICTS),
+    "done-need-not-be-in-a-row": Mutant(ONLINE, "if done else 0", "if done else self._in_a_row", VERDICTS),
+    "late-verdict-is-for-the-next-episode": Mutant(ONLINE, "if episode == self._episode:", "if True:", VERDICTS),
+    "done-is-counted-over-episodes": Mutant(
+        ONLINE, "self._in_a_row, self._solved = 0, False", "self._solved = False", VERDICTS
+    ),
+    "control-waits-for-the-verdict": Mutant(ONLINE, "if self._waits and self._steps", "if self._steps", VERDICTS),
+    "one-of-the-models-is-enough": Mutant(ONLINE, "in self._models:\n", "in self._models[:1]:\n", VERDICTS),
+    "done-without-confidence": Mutant(ONLINE, "score.confidence[-1] >= self._threshold", "True", VERDICTS),
+    "model-overrules-the-person": Mutant(
+        f"{HIL}/actor.py", "self._agent.label or self._verdict(turn)", "self._verdict(turn) or self._agent.label", VERDICTS
+    ),
+    "model-ends-the-next-episode-on-the-arm": Mutant(
+        f"{HIL}/arm_recording.py", "and self._commanded is not None and self._done.solved", "and self._done.solved", STATION
     ),
     "words-are-the-learner-s": Mutant(SCORING, "episode.task or self._words", "self._words", SCORED),
     "cut-episode-has-no-words": Mutant(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hardware.teleop import people
 from robolearn.cli.choices import OffPolicyAlgorithm, PersonTeleop, Station
 from robolearn.cli.teleop_flags import device_options, shows_in_terminal, teleop_values, with_teleop_flags
 from robolearn.core import BadInput, Interface
-from robolearn.hil.settings import CurriculumConfig, LearnerRun
+from robolearn.hil.settings import CurriculumConfig, LearnerConfig, LearnerRun
 from robolearn.rewards.choice import check_reward
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek
+
+if TYPE_CHECKING:
+    from robolearn.rewards.online import OnlineDone
+
+log = logging.getLogger(__name__)
 
 Operators = Literal["none", "scripted"]
 TASK = "peg_insert_tight"
@@ -40,6 +46,10 @@ class LearnerArguments(LearnerRun, Command):
         at_least(0, episodes=self.episodes)
         check_seed(self.seed)
         check_reward(self.reward)
+        at_least(1, done_frames=self.done_frames)
+        if not (self.done_hz >= 0 and 0 <= self.done_threshold <= 1):
+            got = (self.done_hz, self.done_threshold)
+            raise BadInput("--done-hz, --done-threshold", got=got, expected="at least 0, and 0 to 1")
         for name in ("cut_after_s", "checkpoint_s", "score_timeout_s"):
             if not (seconds := getattr(self, name)) > 0:
                 raise BadInput(f"--{name.replace('_', '-')}", got=seconds, expected="more than 0")
@@ -54,6 +64,9 @@ class WorldArguments(Command):
     """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>; with --robot that of the simulated arm."""
     words: str = ""
     """The task in a sentence, for a reward model; by default the world's own, and on an arm that of --demos."""
+    done_check: str = ""
+    """A second reward model, as of --reward, e.g. one of proprioception, that has to agree before an episode ends as
+    solved."""
     operator: Operators = "none"
     """Operator where no --teleop is given: none, or a script that watches and takes over (tasks of ours)."""
     teleop: PersonTeleop = ""
@@ -120,7 +133,29 @@ class ActorArguments(WorldArguments):
     certs: Path | None = None
     """A folder of `robolearn hil certs`; required beyond loopback."""
     device: str = "cpu"
-    """Device of the policy: auto, cpu, cuda or cuda:<i>."""
+    """Device of the policy and of a reward model: auto, cpu, cuda or cuda:<i>."""
+    reward: str = ""
+    """The learner's reward model, as --reward of the learner names it, or its copy here: ends episodes as solved."""
+
+    def make_done(self, config: LearnerConfig, interface: Interface) -> OnlineDone | None:
+        """The verdicts that end episodes as solved, by the settings of the learner, or None."""
+        from robolearn.core.machine import resolve_device
+        from robolearn.rewards.choice import make_reward
+        from robolearn.rewards.online import OnlineDone
+
+        if not config.ends_online:
+            return None
+        if not self.reward:  # no module and no folder is opened because the other end of a wire names it
+            log.warning("the learner's reward model ends no episodes here: that needs --reward %s", config.reward)
+            return None
+        texts = [self.reward, *([self.done_check] if self.done_check else [])]
+        models = [make_reward(text, interface, str(resolve_device(self.device))) for text in texts]
+        if None in models:
+            raise BadInput("--reward, --done-check", got=texts, expected="reward models")
+        return OnlineDone(
+            [model for model in models if model is not None], interface.control_hz, config.done_hz,
+            frames=config.done_frames, threshold=config.done_threshold, waits=config.pace == "lockstep",
+        )  # fmt: skip
 
     def opened_device(self, interface: Interface, robot: Any) -> Any:
         """See `robolearn.hil.device_operator.opened_device`."""

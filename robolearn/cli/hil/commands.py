@@ -99,7 +99,7 @@ class HilRun(LearnerArguments, WorldArguments):
         own = {f.name for f in fields(WorldArguments)} - {f.name for f in fields(Command)}
         return [
             *words_of(self, own), "--policy", str(self.policy), "--out", str(self.out / "spool"),
-            "--learner", address, "--json",
+            "--learner", address, "--json", *(["--reward", self.reward] if self.ends_online else []),
         ]  # fmt: skip
 
 
@@ -177,6 +177,7 @@ class HilActor(ActorArguments):
                 self._operators(env),
                 lambda stop: self._people(env, stop),
                 self.words,
+                lambda config: self.make_done(config, base.interface),
             )
         return actor_result(self, played, outbox, link, period)
 

@@ -55,6 +55,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     from robolearn.hil.arm import ArmActor
     from robolearn.hil.processes import LOGS, SPOOL, free_address, learner_program, shared_environment
     from robolearn.hil.wire.security import new_token
+    from robolearn.rewards.choice import reward_config
 
     for name in ("policy", "out"):
         if not getattr(p, name):
@@ -64,6 +65,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     actor = HilActor(
         policy=Path(p.policy), out=out / SPOOL, robot=p.contract, teleop=p.device,
         task=p.task, seconds=p.seconds, learner=address, token=token,
+        reward="" if reward_config(p.reward).recorded else p.reward,
         **teleop_values(p),
     )  # fmt: skip
     actor.check_world()
@@ -96,7 +98,10 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
             processes.check()
 
     device, console = stack.enter_context(people(actor, contract, base))
-    parts = ArmActor(base, contract, outbox, link, config, device, console, task, actor.seconds, check)
+    done = actor.make_done(config, base.interface)
+    if done is not None:
+        stack.callback(done.close)
+    parts = ArmActor(base, contract, outbox, link, config, device, console, task, actor.seconds, check, done)
     stack.callback(parts.close)
     return parts
 

@@ -1,0 +1,149 @@
+"""The end of a running episode by a reward model, as SERL's success classifier has it.
+
+    done_i   the newest frame is done with at least the given confidence, by all models
+    solved   done_i for k verdicts in a row, none of them of another episode
+
+Verdicts come at a rate, on a thread that looks at the newest frame alone: control never waits for one, and what a slow
+model has missed it does not see. Where a simulated clock waits anyway, each verdict is waited for, so that the end of
+an episode depends on its frames alone. A model that fails gives no verdict, and the count begins anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from robolearn.core import RewardModel, Window
+from robolearn.core.errors import first_line
+from robolearn.rewards.scoring import CONFIDENT, scores_of
+
+log = logging.getLogger(__name__)
+
+NICE = 10  # of the thread, beside the control loop
+SILENT_S = 10.0  # a model that takes longer for a verdict is said to
+
+Frame = Mapping[str, NDArray]
+
+
+class OnlineDone:
+    """See the module.
+
+    Args:
+      models: all of them have to agree.
+      control_hz, verdict_hz: rates of the frames and of the verdicts.
+      frames: verdicts in a row.
+      threshold: least confidence of a *done*.
+      waits: each verdict is waited for, and comes each control_hz / verdict_hz frames.
+
+    Attributes:
+      verdicts: number of all that were made.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[RewardModel],
+        control_hz: float,
+        verdict_hz: float,
+        *,
+        frames: int = 3,
+        threshold: float = CONFIDENT,
+        waits: bool = False,
+    ) -> None:
+        self._models, self._frames, self._threshold, self._waits = tuple(models), frames, threshold, waits
+        self._every, self._period_s = max(1, round(control_hz / verdict_hz)), 1.0 / verdict_hz
+        # Models that judge each frame beside the first one alone need no others.
+        self._two = all(getattr(model, "frame_by_frame", False) for model in models)
+        self._changed = threading.Condition()
+        self._seen: list[Frame] = []
+        self._actions: list[NDArray] = []
+        self._task, self._episode, self._steps, self._judged = "", 0, 0, 0
+        self._in_a_row, self._asked_at = 0, 0.0
+        self._solved = self._closed = self._failed = self._slow = False
+        self.verdicts = 0
+        if not waits:
+            threading.Thread(target=self._work, name="online-done", daemon=True).start()  # may hang in the model
+
+    @property
+    def solved(self) -> bool:
+        """True once the running episode is done."""
+        return self._solved
+
+    def begin(self, task: str, observation: Frame) -> None:
+        """Begin an episode with its first frame; verdicts that are still being made count no more."""
+        with self._changed:
+            self._seen, self._actions, self._task = [observation], [], task
+            self._episode, self._steps, self._judged = self._episode + 1, 0, 0
+            self._in_a_row, self._solved = 0, False
+            late = self._asked_at and time.monotonic() - self._asked_at > SILENT_S
+        if late and not self._slow:
+            self._slow = True
+            log.warning("the reward model has given no verdict for %g s: it ends no episode meanwhile", SILENT_S)
+
+    def add(self, action: NDArray, observation: Frame) -> None:
+        """The next frame, and the action that led to it; both are kept. Waits for a verdict where those are."""
+        with self._changed:
+            if self._two and self._actions:
+                self._seen[1], self._actions[0] = observation, action
+            else:
+                self._seen.append(observation)
+                self._actions.append(action)
+            self._steps += 1
+            self._changed.notify_all()
+        if self._waits and self._steps % self._every == 0:
+            self._judge()
+
+    def close(self) -> None:
+        """End the thread once the model has returned, but do not wait for it."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _work(self) -> None:
+        torch.set_num_threads(1)
+        with contextlib.suppress(OSError, AttributeError):  # of this thread alone, on Linux
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._steps > self._judged)
+                if self._closed:
+                    return
+            begun = time.monotonic()
+            self._judge()
+            time.sleep(max(0.0, begun + self._period_s - time.monotonic()))
+
+    def _judge(self) -> None:
+        with self._changed:
+            episode, self._judged, task = self._episode, self._steps, self._task
+            seen, actions = list(self._seen), list(self._actions)
+            if not actions:  # the next episode has begun since the thread awoke
+                return
+            self._asked_at = time.monotonic()
+        window = Window({key: np.stack([frame[key] for frame in seen]) for key in seen[0]}, np.stack(actions))
+        done = self._is_done(window, task)
+        with self._changed:
+            self._asked_at = 0.0
+            self.verdicts += 1
+            if episode == self._episode:
+                self._in_a_row = self._in_a_row + 1 if done else 0
+                self._solved |= self._in_a_row >= self._frames
+
+    def _is_done(self, window: Window, task: str) -> bool:
+        try:
+            for model in self._models:
+                (score,) = scores_of(model, [window], [task])
+                if not (score.done[-1] and score.confidence[-1] >= self._threshold):
+                    return False
+        except BaseException as error:  # a model may do anything: control goes on
+            if not self._failed:
+                self._failed = True
+                log.warning("the reward model gives no verdict, and ends no episode then: %s", first_line(error))
+            return False
+        return True
