@@ -56,6 +56,9 @@ class Runner:
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
         if env.num_envs != config.num_envs:
             raise BadInput("worlds", got=env.num_envs, expected=config.num_envs)
+        if config.by_success and (model is not None or not env.reports_success):
+            got = "--reward-model" if model is not None else f"{env.task}, which reports no success"
+            raise BadInput(config.title, got=got, expected="the world's success, which is all that it learns from")
         self.env, self.config, self.budget, self.seed = env, config, env_steps, seed
         self.execute = policy.execute_steps
         check_budget(config, env.max_episode_steps, self.execute, env_steps)

@@ -97,10 +97,12 @@ class OnPolicyConfig(AlgorithmConfig):
     Attributes:
       cheaper: flags that make an iteration cheaper.
       takes_demonstrations: it learns from stored episodes beside its own.
+      by_success: of the world it looks at the success alone, not at rewards.
     """
 
     cheaper: ClassVar[tuple[str, ...]] = ("--worlds",)
     takes_demonstrations: ClassVar[bool] = False
+    by_success: ClassVar[bool] = False
     later: ClassVar[dict[str, Any]] = {
         "exponent": "root",
         "lr_schedule": "kl",
@@ -314,3 +316,16 @@ class GrpoConfig(OnPolicyConfig):
     @property
     def group_size(self) -> int:
         return self.group
+
+
+@dataclass(frozen=True, kw_only=True)
+class SrpoConfig(GrpoConfig):
+    """GRPO whose failures are rewarded by how near they came to the successes of the same rollout."""
+
+    title: ClassVar[str] = "SRPO"
+    page: ClassVar[str] = "robolearn.rl.algorithms.srpo:Srpo"
+    by_success: ClassVar[bool] = True
+
+    latent: Literal["auto", "pictures", "vectors"] = "auto"
+    """Features by which episodes are compared: of pictures (by EfficientNet-Lite0, extra vision), or the vectors of the
+    state; auto: pictures where the policy sees some."""

@@ -86,7 +86,7 @@ def changed(command: Any, data: st.DataObject) -> Any:
 
 CASES = [(entry, []) for entry in ENTRIES]
 OTHERS = {  # what else chooses settings: the algorithms and kinds that a command does not take by default
-    "finetune": [["--algo", "dppo"], ["--algo", "grpo"]],
+    "finetune": [["--algo", "dppo"], ["--algo", "grpo"], ["--algo", "srpo"]],
     "benchmark rl": [["--algo", "dppo"], ["--algo", "grpo"]],
     "hil run": [["--algo", "rlpd"], ["--algo", "dsrl"]],
     "train": [["--policy", "diffusion"]],

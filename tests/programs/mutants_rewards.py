@@ -9,6 +9,7 @@ from mutation import Mutant, kill_replacements
 FINALS, PAIRS = ("tests/data/test_finals.py",), ("tests/rewards/test_pairs.py",)
 RECORDED = ("tests/hardware/test_recording_in_time.py::test_what_is_stored_is_what_was_asked_for_and_done",)
 AUDIT, AUDITED = ("tests/rl/test_rl_audit.py", "tests/rl/test_rl_model_reward.py"), "robolearn/rl/audit.py"
+SRPOS, SRPO = ("tests/rl/test_rl_srpo.py",), "robolearn/rl/algorithms/srpo.py"
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -40,6 +41,14 @@ MUTANTS: dict[str, Mutant] = {
     "audit-forgets-nothing": Mutant(AUDITED, "            self._history.pop(0)\n", "            break\n", AUDIT),
     "audit-ends-a-run-that-it-is-to-warn-of": Mutant(AUDITED, 'stopped if self.config.audit == "stop" else 0', "stopped", AUDIT),
     "solved-before-the-end": Mutant("robolearn/rl/buffer.py", "turn.solved & turn.ended", "turn.ended", AUDIT),
+    "srpo-nearest-is-worst": Mutant(SRPO, "np.exp(-STEEPNESS * (0.5 - share))", "np.exp(STEEPNESS * (0.5 - share))", SRPOS),
+    "srpo-noise-is-a-centre": Mutant(SRPO, "np.flatnonzero(size > 1)", "np.flatnonzero(size > 0)", SRPOS),
+    "srpo-keeps-every-group": Mutant(SRPO, "((share >= 0.1) & (share <= 0.9))[group]", "(share >= 0.0)[group]", SRPOS),
+    "srpo-not-standardised": Mutant(SRPO, "np.where(spread > 1e-8, spread, 1.0)", "1.0", SRPOS),
+    "srpo-looks-at-the-start-alone": Mutant(SRPO, "torch.cat([own.mean(0), own[-1]])", "torch.cat([own.mean(0), own[0]])", SRPOS),
+    "srpo-references-of-groups-left-out": Mutant(
+        SRPO, "self_referential(self.latents(batch)[kept], solved[kept])", "self_referential(self.latents(batch), solved)[kept]", SRPOS
+    ),
 }  # fmt: skip
 
 

@@ -192,6 +192,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "dppo": COMMON | CRITIC | {"noise": EVERYWHERE, "gamma_denoising": 0.9, "clip_first": 0.02},
     "grpo": COMMON | {"group": 4, "weigh": "decision", "divide_by_std": False, "dual_clip": None},
 }
+SETTINGS["srpo"] = SETTINGS["grpo"] | {"latent": "vectors"}
 
 
 def make_runner(

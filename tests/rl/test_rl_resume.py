@@ -25,7 +25,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(
     make_policy: Make, point: Make, kit: Any, algo: str, family: str, noise: str, forgetful: bool
 ):
     settings: dict[str, Any] = {"noise": getattr(kit, noise), "regulariser": "kl", "regularisation": 0.1}
-    settings |= {"target_kl": 100.0} | ({} if algo == "grpo" else {"critic_warmup": 1})
+    settings |= {"target_kl": 100.0} | ({} if algo in ("grpo", "srpo") else {"critic_warmup": 1})
 
     def begin() -> Runner:
         world = point(8, forgetful=forgetful)

@@ -16,12 +16,13 @@ from robolearn.rl.off_policy_settings import (
     ReplayConfig,
     RlpdConfig,
 )
-from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig
+from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig, SrpoConfig
 
 ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
     "reinflow": ReinFlowConfig,
     "dppo": DppoConfig,
     "grpo": GrpoConfig,
+    "srpo": SrpoConfig,
     "proposals": ProposalsConfig,
     "rlpd": RlpdConfig,
     "dsrl": DsrlConfig,

@@ -50,19 +50,23 @@ class Grpo(OnPolicy):
         return {"start_ids": self.group}
 
     def update(self, batch: RolloutBatch, i: int, progress: float) -> dict[str, float]:
-        reward = batch.on_grid(batch.reward)  # (T, N)
-        discount = self.config.gamma ** torch.arange(len(reward), device=reward.device)
-        returns = (discount[:, None] * reward).sum(0)
-        group = torch.from_numpy(self.group).to(reward.device)
+        returns, found = self.returns(batch)
+        group = torch.from_numpy(self.group).to(returns.device)
         advantage = group_advantage(returns, group, self.config.divide_by_std)
         credit = advantage
         if self.config.weigh == "episode":  # min(r w A, clip(r) w A) = w min(r A, clip(r) A)
             credit = advantage * len(batch) / (self.num_envs * (batch.grid >= 0).sum(0))
-        by_row = batch.from_grid(credit.expand_as(reward))
-        metrics = {"return": returns.mean().item(), "groups_that_differ": _differing(advantage, group)}
+        by_row = batch.from_grid(credit.expand(batch.grid.shape))
+        metrics = {"return": returns.mean().item(), "groups_that_differ": _differing(advantage, group)} | found
         if bool(advantage.abs().max() > 0):
             metrics |= self._improve(batch, by_row, progress)
         return metrics | self._end_update()
+
+    def returns(self, batch: RolloutBatch) -> tuple[Tensor, dict[str, float]]:
+        """(N,) R of each episode, and metrics."""
+        reward = batch.on_grid(batch.reward)  # (T, N)
+        discount = self.config.gamma ** torch.arange(len(reward), device=reward.device)
+        return (discount[:, None] * reward).sum(0), {}
 
     def surrogate(self, old: ChainStats, advantage: Tensor) -> Callable[[ChainStats, slice], Tensor]:
         """L of a minibatch. Advantages are scaled but not centred: they already are, group by group."""
