@@ -26,10 +26,10 @@ from robolearn.hil.scoring import EpisodeScoring
 from robolearn.hil.settings import LearnerRun
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import interface_hash, policy_hash
-from robolearn.hil.wire.security import Address, Certificates, check_encryption, find_token, own_token
-from robolearn.hil.wire.server import GrpcServer, Refusals, handshake_refusals
 from robolearn.io.atomic import write_text
 from robolearn.io.json_files import plain
+from robolearn.io.wire.security import Address, Certificates, check_encryption, find_token, own_token
+from robolearn.io.wire.server import GrpcServer, Refusals, handshake_refusals
 from robolearn.rewards.choice import make_reward, reward_config
 from robolearn.rewards.scoring import with_score
 from robolearn.rewards.stored import model_name

@@ -14,7 +14,7 @@ from robolearn.core import RobolearnError
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire import messages as m
 from robolearn.hil.wire.messages import LearnerProgress, Period
-from robolearn.hil.wire.server import CallRefused, Handler
+from robolearn.io.wire.server import CallRefused, Handler
 
 WAIT_S = 1.0  # longest wait for the learner within a heartbeat
 

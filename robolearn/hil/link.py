@@ -19,9 +19,9 @@ from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.outbox import Outbox
 from robolearn.hil.settings import LearnerConfig
 from robolearn.hil.wire import messages as m
-from robolearn.hil.wire.client import Client, LinkDown, SessionLost
 from robolearn.hil.wire.messages import LearnerProgress, Period
-from robolearn.hil.wire.security import Address, Certificates, check_encryption, find_token
+from robolearn.io.wire.client import Client, LinkDown, SessionLost
+from robolearn.io.wire.security import Address, Certificates, check_encryption, find_token
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from typing import Any
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay.records import SUFFIX
 from robolearn.deploy.processes import NodeDied, Program, StackProcesses
-from robolearn.hil.wire.security import TOKEN_VARIABLE
 from robolearn.io.append_only import records
+from robolearn.io.wire.security import TOKEN_VARIABLE
 from robolearn.runs import read_metrics
 from robolearn.runs.command import PROGRAM
 

@@ -19,7 +19,7 @@ import grpc
 
 from robolearn.core import BadInput
 from robolearn.data.replay import Record, RecordSchema, ReplayStep, TransitionLog
-from robolearn.hil.wire.server import CallRefused
+from robolearn.io.wire.server import CallRefused
 
 QUEUED_BYTES = 64_000_000  # records that wait to be learned from; beyond that actors keep theirs
 

@@ -29,10 +29,10 @@ from robolearn.hil.outbox import Outbox
 from robolearn.hil.scoring import EpisodeScoring
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
 from robolearn.hil.transition_receiver import TransitionReceiver
-from robolearn.hil.wire.client import Client
 from robolearn.hil.wire.messages import interface_hash
-from robolearn.hil.wire.security import Address
-from robolearn.hil.wire.server import GrpcServer
+from robolearn.io.wire.client import Client
+from robolearn.io.wire.security import Address
+from robolearn.io.wire.server import GrpcServer
 from robolearn.rl.off_policy_settings import ProposalsConfig, RlpdConfig
 from robolearn.runs import Run
 

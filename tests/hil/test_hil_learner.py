@@ -22,7 +22,7 @@ from robolearn.hil.learner import Learner, result_of, summary
 from robolearn.hil.learner_service import LearnerState
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions, episode_seed
 from robolearn.hil.transition_receiver import TransitionReceiver
-from robolearn.hil.wire.server import CallRefused
+from robolearn.io.wire.server import CallRefused
 from robolearn.runs import Run, read_metrics
 
 sys.path.insert(0, str(Path(__file__).parent))

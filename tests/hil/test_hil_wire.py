@@ -20,10 +20,11 @@ from safetensors.numpy import save
 from robolearn.core import BadInput
 from robolearn.hil.settings import LearnerConfig
 from robolearn.hil.wire import messages as m
-from robolearn.hil.wire.certificates import make_certificates
-from robolearn.hil.wire.client import Client, LinkDown
-from robolearn.hil.wire.security import Address, Certificates, find_token
-from robolearn.hil.wire.server import GrpcServer, Handler, Refusals, handshake_refusals
+from robolearn.io.wire.certificates import make_certificates
+from robolearn.io.wire.client import Client, LinkDown
+from robolearn.io.wire.protocol import Method, parse
+from robolearn.io.wire.security import Address, Certificates, find_token
+from robolearn.io.wire.server import GrpcServer, Handler, Refusals, handshake_refusals
 
 sys.path.insert(0, str(Path(__file__).parent))
 from classroom import TOKEN, make_lesson
@@ -46,7 +47,7 @@ def good() -> list[Any]:
 
 def test_messages_come_back_as_they_were() -> None:
     for message in good():
-        assert m.parse(type(message), message.SerializeToString()) == message
+        assert parse(type(message), message.SerializeToString()) == message
     assert list(good()[2].records) == [b"abc", b"d"]
     again = m.LearnerProgress.of(good()[3])
     assert again.intervention_rate != again.intervention_rate, "unknown"
@@ -67,8 +68,8 @@ def test_random_bytes_truncations_and_flipped_bits_are_refused_or_good() -> None
                 if broken:
                     broken[int(rng.integers(len(broken)))] = int(rng.integers(256))
             try:
-                found = m.parse(type(message), bytes(broken))
-                assert m.parse(type(message), found.SerializeToString()) == found
+                found = parse(type(message), bytes(broken))
+                assert parse(type(message), found.SerializeToString()) == found
                 passed += 1
             except BadInput:
                 refused += 1
@@ -79,16 +80,16 @@ def test_messages_of_another_form_are_refused_by_name() -> None:
     beat = {"version": 3, "processed": 2, "finished": True, "env_steps": 5, "updates": 9}
     for wrong in ({"q": np.nan}, {"success": np.inf}):
         with pytest.raises(BadInput, match=next(iter(wrong))):
-            m.parse(m.HEARTBEAT.reply, m.HEARTBEAT.reply(**beat, **wrong).SerializeToString())
+            parse(m.HEARTBEAT.reply, m.HEARTBEAT.reply(**beat, **wrong).SerializeToString())
     for name in CONNECT_FIELDS:
         rest = {key: value for key, value in CONNECT_FIELDS.items() if key != name}
         with pytest.raises(BadInput, match=f"no {name}"):
-            m.parse(m.CONNECT.request, m.CONNECT.request(**rest).SerializeToString())
+            parse(m.CONNECT.request, m.CONNECT.request(**rest).SerializeToString())
     with pytest.raises(BadInput, match="UTF-8"):
-        m.parse(m.CONNECT.request, good()[0].SerializeToString().replace(b"left", b"\xff\xfe\xff\xfe"))
+        parse(m.CONNECT.request, good()[0].SerializeToString().replace(b"left", b"\xff\xfe\xff\xfe"))
     for content in (b"", b"pickle", save({"protocol": np.array(1)})):
         with pytest.raises(BadInput):
-            m.parse(m.CONNECT.request, content)
+            parse(m.CONNECT.request, content)
 
 
 def test_weights_fit_or_are_refused() -> None:
@@ -131,8 +132,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-ECHO = m.Method("Echo", m.CONNECT.reply, m.CONNECT.reply)
-LARGE, SYSTEM = (m.Method(name, m.CONNECT.reply, m.CONNECT.reply) for name in ("Large", "System"))
+ECHO = Method("robolearn.Hil", "Echo", m.CONNECT.reply, m.CONNECT.reply)
+LARGE, SYSTEM = (Method("robolearn.Hil", name, m.CONNECT.reply, m.CONNECT.reply) for name in ("Large", "System"))
 
 
 def message(text: str = "abc") -> Any:
@@ -149,7 +150,7 @@ def echo(certificates: Certificates | None = None) -> GrpcServer:
 
 
 def answer(door: GrpcServer, token: str = TOKEN, certificates: Certificates | None = None, content: str = "abc",
-           method: m.Method = ECHO) -> str:  # fmt: skip
+           method: Method = ECHO) -> str:  # fmt: skip
     client = Client(door.address, token, certificates, 10_000)
     try:
         return client.call(method, message(content), 5.0).config
@@ -168,7 +169,7 @@ def test_strangers_are_refused_with_one_line_and_the_door_stays_open(caplog: pyt
                 for content, method in (("x" * 1001, ECHO), ("x" * 100_000, ECHO), ("", SYSTEM)):
                     with pytest.raises(BadInput, match="refuses"):
                         answer(door, content=content, method=method)
-        lines = [r.getMessage() for r in caplog.records if r.name.startswith("robolearn.hil")]
+        lines = [r.getMessage() for r in caplog.records if r.name.startswith("robolearn.io.wire")]
         assert len(lines) == 1 and "refused" in lines[0] and TOKEN not in lines[0]
         assert door.refusals.count == 3 * 7
         assert answer(door) == "cba"
@@ -181,7 +182,7 @@ def test_no_token_at_all_is_refused() -> None:
     try:
         with grpc.insecure_channel(str(door.address)) as channel:
             with pytest.raises(grpc.RpcError) as refused:
-                channel.stream_unary(f"/{m.SERVICE}/Echo")(iter((b"x",)), timeout=5)
+                channel.stream_unary("/robolearn.Hil/Echo")(iter((b"x",)), timeout=5)
             assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
     finally:
         door.close()
@@ -313,7 +314,7 @@ def test_addresses_are_read_or_refused() -> None:
 
 def test_refusals_are_said_now_and_then(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(0.0, 4.0)
-    monkeypatch.setattr("robolearn.hil.wire.server.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("robolearn.io.wire.server.time.monotonic", lambda: next(clock))
     refusals = Refusals(every_s=10.0)
     for i in range(7):
         refusals("somebody", f"reason {i}\n\x1b[31m" + "x" * 1000)

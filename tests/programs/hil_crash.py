@@ -219,8 +219,8 @@ def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[s
     from policies.storage.checkpoint import load_chunk_policy
     from robolearn.data.replay import End, RecordSchema, ReplayStep
     from robolearn.hil.wire import messages as m
-    from robolearn.hil.wire.client import Client, LinkDown, SessionLost
-    from robolearn.hil.wire.security import Address
+    from robolearn.io.wire.client import Client, LinkDown, SessionLost
+    from robolearn.io.wire.security import Address
 
     rng = np.random.default_rng(seed)
     base = load_chunk_policy(policy)

@@ -9,7 +9,7 @@ import sys
 
 from mutation import Mutant, kill_replacements
 
-HIL, WIRE = "robolearn/hil", "robolearn/hil/wire"
+HIL, WIRE = "robolearn/hil", "robolearn/io/wire"
 EXPERIENCE, RUNNER = "robolearn/rl/experience.py", "robolearn/rl/replay_runner.py"
 OFFLINE = "robolearn/rl/offline_runner.py"
 REPLAY = ("tests/rl/test_replay_runner.py",)
@@ -188,13 +188,13 @@ MUTANTS: dict[str, Mutant] = {
         f"{WIRE}/security.py", "require_client_auth=True", "require_client_auth=False", DOOR,
     ),
     "NaN-passes": Mutant(
-        f"{WIRE}/messages.py", 'words.endswith("double") and not math.isfinite(', 'False and not math.isfinite(', DOOR,
+        f"{WIRE}/protocol.py", 'words.endswith("double") and not math.isfinite(', 'False and not math.isfinite(', DOOR,
     ),
     "missing-fields-pass": Mutant(
-        f"{WIRE}/messages.py", 'if " " not in words and not message.HasField(field):', "if False:", DOOR,
+        f"{WIRE}/protocol.py", 'if " " not in words and not message.HasField(field):', "if False:", DOOR,
     ),
     "NaN-weights": Mutant(
-        f"{WIRE}/messages.py", 'if value.dtype.kind == "f" and not np.isfinite(value).all():', "if False:", DOOR,
+        f"{HIL}/wire/messages.py", 'if value.dtype.kind == "f" and not np.isfinite(value).all():', "if False:", DOOR,
     ),
     "each-refusal-is-said": Mutant(f"{WIRE}/server.py", "if now - self._last < self._every_s:", "if False:", DOOR),
     "another-interface": Mutant(

@@ -45,8 +45,8 @@ class HilRun(LearnerArguments, WorldArguments):
             run_processes,
             shared_environment,
         )
-        from robolearn.hil.wire.security import new_token
         from robolearn.io.json_files import read_json
+        from robolearn.io.wire.security import new_token
         from robolearn.runs import Progress, read_metrics
         from robolearn.runs.run import RESULT, check_new
         from sim.registry import WorldConfig
@@ -221,7 +221,7 @@ class HilCerts(Command):
     """Names and addresses by which actors reach the learner, beside localhost and this machine's name."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.hil.wire.certificates import DAYS, make_certificates
+        from robolearn.io.wire.certificates import DAYS, make_certificates
 
         paths = make_certificates(self.out, self.hosts)
         return {"certs": str(self.out), "files": sorted(path.name for path in paths), "days": DAYS}

@@ -54,7 +54,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     from robolearn.deploy.processes import StackProcesses
     from robolearn.hil.arm import ArmActor
     from robolearn.hil.processes import LOGS, SPOOL, free_address, learner_program, shared_environment
-    from robolearn.hil.wire.security import new_token
+    from robolearn.io.wire.security import new_token
     from robolearn.rewards.choice import reward_config
 
     for name in ("policy", "out"):

@@ -6,7 +6,7 @@
     Weights     –                                →  the newest weights that `act` needs, with their version
 
 A record is one step or the end of an episode, see `robolearn.data.replay.records`; the n-th of an actor has the number
-n, from 0, for ever. The descriptors are made here, so no code is generated and any version of protobuf will do.
+n, from 0, for ever.
 """
 
 from __future__ import annotations
@@ -18,22 +18,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from google.protobuf.descriptor_pb2 import Edition, FieldDescriptorProto, FileDescriptorProto
-from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
-from google.protobuf.message_factory import GetMessageClass
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from robolearn.core import BadInput, Interface
 from robolearn.io.hashes import sha256
+from robolearn.io.wire.protocol import SHORT, make_methods
 
 PROTOCOL = 3
-SERVICE = "robolearn.Hil"
 MOST_RECORDS = 256  # in one message
 MOST_BYTES = 2_000_000  # of several records in one message; a single one may be longer, up to its own limit
-SHORT = 4096  # bytes of a message without records, config or weights
 CONNECT_REPLY_LIMIT = 100_000 + SHORT  # bytes, with the config
 
 # Message → field → type. Fields are numbered in their order: add new ones at the end.
@@ -58,55 +53,7 @@ FIELDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Method:
-    """One method of the service: the classes of its request and of its reply."""
-
-    name: str
-    request: Any
-    reply: Any
-
-
-def _make_methods() -> list[Method]:
-    file = FileDescriptorProto(name="robolearn/hil.proto", package="robolearn.hil", syntax="editions")
-    file.edition = Edition.EDITION_2023
-    for name, fields in FIELDS.items():
-        message = file.message_type.add(name=name)
-        for number, (field, words) in enumerate(fields.items(), 1):
-            label, kind = ("optional", words) if " " not in words else words.split()
-            message.field.add(
-                name=field,
-                number=number,
-                type=FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}"),
-                label=FieldDescriptorProto.Label.Value(f"LABEL_{label.upper()}"),
-            )
-    pool = DescriptorPool()
-    pool.Add(file)
-    kinds = [GetMessageClass(pool.FindMessageTypeByName(f"robolearn.hil.{name}")) for name in FIELDS]
-    names = [name.removesuffix("Request") for name in FIELDS if name.endswith("Request")]
-    return [Method(name, *pair) for name, *pair in zip(names, kinds[::2], kinds[1::2], strict=True)]
-
-
-CONNECT, APPEND, HEARTBEAT, WEIGHTS = _make_methods()
-
-
-def parse(kind: Any, content: bytes) -> Any:
-    """The message of class `kind` in `content`, which may be anything.
-
-    Raises:
-      BadInput: no protocol buffer, a field that is missing, a number that is not finite.
-    """
-    name = kind.DESCRIPTOR.name
-    try:
-        message = kind.FromString(content)
-    except DecodeError as error:
-        raise BadInput(f"message {name}", got=f"no protocol buffer ({error})", expected="one") from None
-    for field, words in FIELDS[name].items():
-        if " " not in words and not message.HasField(field):
-            raise BadInput(f"message {name}", got=f"no {field}", available=FIELDS[name])
-        if words.endswith("double") and not math.isfinite(getattr(message, field)):
-            raise BadInput(f"message {name}: {field}", got=getattr(message, field), expected="a finite number")
-    return message
+CONNECT, APPEND, HEARTBEAT, WEIGHTS = make_methods("robolearn.Hil", FIELDS)
 
 
 def append_limit(record_limit: int) -> int:

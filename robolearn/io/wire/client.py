@@ -1,4 +1,4 @@
-"""The actor's gRPC client: one message there, one back; errors sorted by whether to try again."""
+"""A gRPC client: one message there, one back; errors sorted by whether to try again."""
 
 from __future__ import annotations
 
@@ -8,33 +8,37 @@ from typing import Any
 import grpc
 
 from robolearn.core import BadInput, RobolearnError
-from robolearn.hil.wire.messages import SERVICE, Method, parse
-from robolearn.hil.wire.security import Address, Certificates, check_encryption
-from robolearn.hil.wire.server import HEADER
+from robolearn.io.wire.protocol import Method, parse
+from robolearn.io.wire.security import Address, Certificates, check_encryption
+from robolearn.io.wire.server import HEADER
 
 _AGAIN = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED}
 
 
 class LinkDown(RobolearnError):
-    """The learner cannot be reached, or has no time: try again."""
+    """The server cannot be reached, or has no time: try again."""
 
 
 class SessionLost(RobolearnError):
-    """The learner was started anew: connect again."""
+    """The server was started anew: connect again."""
 
 
 class Client:
-    """Calls the learner at `address`.
+    """Calls the server at `address`.
 
     Args:
       limit: no reply is longer [bytes].
+      server: its name in messages.
 
     Raises:
       BadInput: an address beyond loopback without certificates: the token could be read on the way.
     """
 
-    def __init__(self, address: Address, token: str, certificates: Certificates | None, limit: int) -> None:
+    def __init__(
+        self, address: Address, token: str, certificates: Certificates | None, limit: int, server: str = "the learner"
+    ) -> None:
         check_encryption(address, certificates)
+        self._server = server
         options = [
             ("grpc.max_receive_message_length", limit),
             ("grpc.initial_reconnect_backoff_ms", 100),
@@ -55,11 +59,11 @@ class Client:
 
         Raises:
           LinkDown, SessionLost: see there.
-          BadInput: the learner refuses, and would do so again.
+          BadInput: the server refuses, and would do so again.
         """
         name = method.name
         if name not in self._calls:
-            self._calls[name] = self._channel.stream_unary(f"/{SERVICE}/{name}")
+            self._calls[name] = self._channel.stream_unary(method.path)
         try:
             reply = self._calls[name](iter((request.SerializeToString(),)), timeout=timeout_s, metadata=self._header)
         except grpc.RpcError as error:
@@ -68,7 +72,7 @@ class Client:
                 raise LinkDown(f"{name}: {code.name} ({details})") from None
             if code is grpc.StatusCode.ABORTED:
                 raise SessionLost(f"{name}: {details}") from None
-            raise BadInput("the learner refuses", got=details or code.name) from None
+            raise BadInput(f"{self._server} refuses", got=details or code.name) from None
         except ValueError as error:  # the channel was closed by another thread
             raise LinkDown(f"{name}: {error}") from None
         return parse(method.reply, reply)

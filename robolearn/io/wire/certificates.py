@@ -15,10 +15,10 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from robolearn.core import BadInput
-from robolearn.hil.wire.security import CA, TOKEN, new_token
 from robolearn.io.atomic import write_private
 from robolearn.io.certificates import common_name, host_name, key_pem, new_key, pem, server_or_client, signed
 from robolearn.io.paths import check_folder
+from robolearn.io.wire.security import CA, TOKEN, new_token
 
 DAYS = 825
 SIDES = {"learner": ExtendedKeyUsageOID.SERVER_AUTH, "actor": ExtendedKeyUsageOID.CLIENT_AUTH}

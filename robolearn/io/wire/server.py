@@ -1,4 +1,4 @@
-"""The learner's gRPC server: a token on every call, a limit on every message, refusals logged now and then.
+"""A gRPC server: a token on every call, a limit on every message, refusals logged now and then.
 
 A handler takes one message and returns one; what it raises becomes a status of gRPC. Calls are streams of a single
 message, because only those show a message that gRPC itself has refused for its size.
@@ -21,8 +21,8 @@ from typing import Any
 import grpc
 
 from robolearn.core import BadInput, RobolearnError
-from robolearn.hil.wire.messages import SERVICE, SHORT, Method, parse
-from robolearn.hil.wire.security import Address, Certificates, check_encryption
+from robolearn.io.wire.protocol import SHORT, Method, parse
+from robolearn.io.wire.security import Address, Certificates, check_encryption
 
 log = logging.getLogger(__name__)
 
@@ -103,14 +103,14 @@ class GrpcServer:
         check_encryption(address, certificates)
         self.refusals = Refusals() if refusals is None else refusals
         self._header = f"Bearer {token}".encode()
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="hil-server")
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="grpc-server")
         self._server = grpc.server(
             self._pool,
             maximum_concurrent_rpcs=MOST_CALLS,
             options=[
                 ("grpc.max_receive_message_length", max(handler.limit for handler in handlers)),
                 ("grpc.max_metadata_size", 8192),
-                ("grpc.so_reuseport", 0),  # two learners at one port would share its calls
+                ("grpc.so_reuseport", 0),  # two servers at one port would share its calls
                 ("grpc.keepalive_time_ms", 5000),
                 ("grpc.keepalive_timeout_ms", 5000),
             ],
@@ -168,7 +168,7 @@ class _Methods(grpc.GenericRpcHandler):
     """Methods by name; calls of others are logged."""
 
     def __init__(self, handlers: Sequence[Handler], serve: Callable[..., bytes], refusals: Refusals) -> None:
-        self._handlers = {f"/{SERVICE}/{handler.method.name}": handler for handler in handlers}
+        self._handlers = {handler.method.path: handler for handler in handlers}
         self._serve, self._refusals = serve, refusals
 
     def service(self, handler_call_details: Any) -> Any:
@@ -190,7 +190,7 @@ def handshake_refusals(refuse: Callable[[str, str], None]) -> Iterator[None]:
     stderr = os.dup(2)
     os.dup2(writing, 2)
     os.close(writing)
-    reader = threading.Thread(target=_filter, args=(reading, stderr, refuse), name="hil-stderr", daemon=True)
+    reader = threading.Thread(target=_filter, args=(reading, stderr, refuse), name="grpc-stderr", daemon=True)
     reader.start()
     try:
         yield

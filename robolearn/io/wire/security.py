@@ -1,4 +1,4 @@
-"""Addresses, tokens and certificates of learners and actors."""
+"""Addresses, tokens and certificates of servers and of those who call them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CA, TOKEN = "ca.pem", "token"
 
 @dataclass(frozen=True)
 class Address:
-    """Address of a learner.
+    """Address of a server.
 
     Attributes:
       host: a name or a number.
@@ -67,7 +67,7 @@ class Certificates:
         return grpc.ssl_server_credentials([(key, certificate)], self._read(CA), require_client_auth=True)
 
     def client(self) -> grpc.ChannelCredentials:
-        """Own certificate; the learner must show one of the same authority."""
+        """Own certificate; the server must show one of the same authority."""
         key, certificate = self._pair("actor")
         return grpc.ssl_channel_credentials(self._read(CA), key, certificate)
 
@@ -113,13 +113,13 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def find_token(given: str, certificates: Certificates | None) -> str | None:
-    """The token of --token, the environment or the folder of certificates, in this order; None without any.
+def find_token(given: str, certificates: Certificates | None, variable: str = TOKEN_VARIABLE) -> str | None:
+    """The token of --token, the environment's `variable` or the folder of certificates, in this order; None without.
 
     Raises:
       BadInput: it is short, or no header of HTTP can hold it.
     """
-    token = given or os.environ.get(TOKEN_VARIABLE, "") or (certificates.token() if certificates else None)
+    token = given or os.environ.get(variable, "") or (certificates.token() if certificates else None)
     if token is not None and not (len(token) >= LEAST_TOKEN and token.isascii() and token.isprintable()):
         raise BadInput("--token", got=f"{len(token)} characters", expected=f"at least {LEAST_TOKEN}, printable ASCII")
     return token

@@ -1,0 +1,1 @@
+"""gRPC between machines: messages without generated code, a server and a client, tokens and certificates."""
