@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.config_file import write_flags
-from robolearn.core import BadInput
+from robolearn.core import BadInput, RewardWithheld, RobolearnError
 from robolearn.rewards.settings import CriticConfig
 from robolearn.runs.command import Command, at_least, check_seed, command_text, last_row, rate_text, reported
 
@@ -134,22 +134,24 @@ class RewardEvaluate(Command):
         begun = time.perf_counter()
         datasets = [_opened(path) for path in self.data]
         model = _model(self.critic, datasets, self.device)
-        judged, before = [], 0
+        judged, before, withheld = [], 0, list[str]()
         total = sum(self._count(dataset) for dataset in datasets)
         with Progress("judging", total=total, unit="episodes", quiet=self.json) as progress:
             for dataset in datasets:
                 episodes = (dataset.episode(e) for e in range(self._count(dataset)))
                 judged += judge(model, episodes, self.wrong, source=str(dataset.path),
-                                progress=lambda n, before=before: progress(before + n))  # fmt: skip
-                before = len(judged)
+                                progress=lambda n, before=before: progress(before + n), withheld=withheld)  # fmt: skip
+                before += self._count(dataset)
+        if not judged:
+            raise RobolearnError(f"no score of any episode: {withheld[0]}")
         evaluation = evaluate_critic(judged, seed=self.seed)
-        result = {"critic": self.critic, "data": list(self.data), **evaluation.to_json()}
+        result = {"critic": self.critic, "data": list(self.data), "withheld": withheld, **evaluation.to_json()}
         if self.out is not None:
             result |= reported(lambda: self._report(evaluation, datasets))
         return result | {"wall_s": {"total": time.perf_counter() - begun}}
 
     def exit_code(self, result: Mapping[str, Any]) -> int:
-        return 0 if result["trusted"] and not result.get("report_error") else 1
+        return 0 if result["trusted"] and not result.get("report_error") and not result["withheld"] else 1
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         count = result["episodes"]
@@ -161,6 +163,7 @@ class RewardEvaluate(Command):
             value = result["done"][name]
             console.print(f"{'done: ' + name:20} {rate_text(value) if value else 'never called done'}")
         console.print(f"{'a frame':20} {result['latency_ms']['p50']:.1f} ms")
+        _show_withheld(result, console)
         for fault in result["faults"]:
             console.print(f"no reward: {fault}")
         if not result["faults"]:
@@ -221,28 +224,34 @@ class RewardScore(Command):
         camera = self._camera(dataset) if self.video is not None else ""
         model = _model(self.critic, [dataset], self.device)
         name = model_name(self.critic, model)
-        scores = read_scores(dataset, name)
-        known = scores is not None
-        if scores is None:
-            scores = []
+        stored, withheld = read_scores(dataset, name), list[str]()
+        scores = dict(enumerate(stored or ()))
+        if stored is None:
             with Progress("scoring", total=dataset.episodes, unit="episodes", quiet=self.json) as progress:
                 for e in range(dataset.episodes):
                     episode = dataset.episode(e)
-                    scores += scores_of(model, [window_of(episode)], [episode.task])
+                    try:
+                        (scores[e],) = scores_of(model, [window_of(episode)], [episode.task])
+                    except RewardWithheld as why:
+                        withheld.append(f"episode {e}: {why}")
                     progress(e + 1)
         result: dict[str, Any] = {
             "critic": self.critic,
             "dataset": self.data,
-            "scored": 0 if known else dataset.episodes,
+            "scored": 0 if stored is not None else len(scores),
+            "withheld": withheld,
             "scores": [
                 {"episode": e, "progress": float(s.progress[-1]), "done": bool(s.done.any()),
                  "success": bool(dataset.success[e]), "failure": dataset.failure[e]}
-                for e, s in enumerate(scores)
+                for e, s in scores.items()
             ],
         }  # fmt: skip
-        if self.write:
-            result["written"] = str(dataset.path / "meta") if known else str(write_scores(dataset, scores, name))
-        if self.video is not None:
+        if self.write and not withheld:  # a set has the scores of all its episodes, or none
+            made = stored is None
+            result["written"] = str(
+                write_scores(dataset, list(scores.values()), name) if made else dataset.path / "meta"
+            )
+        if self.video is not None and self.episode in scores:
             from robolearn.eval.critic_page import scored_frames
             from robolearn.eval.video import write_video
 
@@ -252,11 +261,17 @@ class RewardScore(Command):
             result["video"] = str(self.video)
         return result | {"wall_s": {"total": time.perf_counter() - begun}}
 
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return 1 if result["withheld"] else 0
+
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         for row in result["scores"]:
             truth = "success" if row["success"] else f"failure{': ' + row['failure'] if row['failure'] else ''}"
             said = "done" if row["done"] else "not done"
             console.print(f"episode {row['episode']:4}   {row['progress']:.2f}   {said:8}   {truth}")
+        _show_withheld(result, console)
+        if self.write and result["withheld"]:
+            console.print("written: nothing, because a set has the scores of all its episodes or none")
         for key in ("written", "video"):
             if key in result:
                 console.print(f"{key}: {result[key]}")
@@ -267,6 +282,11 @@ class RewardScore(Command):
         if not cameras or (self.camera and wanted not in cameras):
             raise BadInput("--camera", got=self.camera or "no camera in the set", available=dataset.cameras)
         return wanted if self.camera else cameras[0]
+
+
+def _show_withheld(result: Mapping[str, Any], console: Any) -> None:
+    if result["withheld"]:
+        console.print(f"withheld    {len(result['withheld'])} episodes have no score: {result['withheld'][0]}")
 
 
 def _span(value: Mapping[str, Any]) -> str:

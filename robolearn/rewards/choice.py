@@ -12,6 +12,7 @@ from typing import Self
 
 from robolearn.core import BadInput, Interface, RewardModel
 from robolearn.rewards.config import RewardConfig
+from robolearn.rewards.serving.settings import ServedReward
 from robolearn.rewards.vla.settings import VLM_REWARDS
 
 TASK = "task"  # the world's own reward and end, and what a person says of it
@@ -84,7 +85,7 @@ class CriticReward(RewardConfig):
 
 
 REWARDS: dict[str, type[RewardConfig]] = {
-    config.name: config for config in (TaskReward, KeyReward, *VLM_REWARDS, PythonReward, CriticReward)
+    config.name: config for config in (TaskReward, KeyReward, *VLM_REWARDS, ServedReward, PythonReward, CriticReward)
 }
 
 

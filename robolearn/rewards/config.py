@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from dataclasses import dataclass, fields
+from typing import ClassVar, Self, TypeVar
 
-from robolearn.core import Interface, RewardModel
+from pydantic import TypeAdapter, ValidationError
+
+from robolearn.core import BadInput, Interface, RewardModel
 
 
 @dataclass(frozen=True)
@@ -39,3 +41,33 @@ class RewardConfig:
           BadInput: there is none, or it does not fit.
         """
         return None
+
+
+Config = TypeVar("Config", bound=RewardConfig)
+
+
+def options_of(kind: type[Config], text: str, first: str) -> Config | None:
+    """The config ``NAME:VALUE,option=value,…`` of a `kind` with options, or None where `text` is of another sort.
+
+    Args:
+      first: the field that VALUE is.
+
+    Raises:
+      BadInput: of this sort, but without a value, or with an option that it has not.
+    """
+    name, _, rest = text.partition(":")
+    if name != kind.name:
+        return None
+    value, *options = rest.split(",")
+    given = dict(option.partition("=")[::2] for option in options)
+    known = [field.name for field in fields(kind) if field.name != first]
+    if wrong := [key for key in given if key not in known]:
+        raise BadInput(f"--reward {name}", got=wrong[0], expected="option=value", available=known)
+    if not value:
+        raise BadInput(f"--reward {name}", got=f"no {first}", expected=kind.usage)
+    try:
+        return TypeAdapter(kind).validate_python({first: value} | given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        option = ".".join(str(part) for part in fault["loc"])
+        raise BadInput(f"--reward {name}: {option}", got=fault["input"], expected=fault["msg"]) from None

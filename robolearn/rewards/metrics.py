@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robolearn.core import Episode, RewardModel, Score, Window
+from robolearn.core import Episode, RewardModel, RewardWithheld, Score, Window
 from robolearn.rewards.scoring import scores_of
 
 BINS = 10
@@ -74,10 +74,12 @@ def judge(
     *,
     source: str = "",
     progress: Callable[[int], None] | None = None,
+    withheld: list[str] | None = None,
 ) -> list[JudgedEpisode]:
     """The verdicts of `model`.
 
     Args:
+      withheld: takes the reason for each episode that the model gave no score of; without it that is an error.
       wrong: the words of another task.
       source: the set that the episodes are of.
       progress: called with the number of episodes that are done.
@@ -86,9 +88,15 @@ def judge(
     for index, episode in enumerate(episodes):
         window = window_of(episode)
         begun = perf_counter()
-        (right,) = scores_of(model, [window], [episode.task])
-        seconds = perf_counter() - begun
-        other, back = scores_of(model, [window, backwards(window)], [wrong, episode.task])
+        try:
+            (right,) = scores_of(model, [window], [episode.task])
+            seconds = perf_counter() - begun
+            other, back = scores_of(model, [window, backwards(window)], [wrong, episode.task])
+        except RewardWithheld as why:
+            if withheld is None:
+                raise
+            withheld.append(f"episode {index} of {source}: {why}")
+            continue
         found.append(
             JudgedEpisode(
                 index, source, episode.success, episode.failure, right.progress, back.progress, other.progress,

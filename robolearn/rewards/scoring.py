@@ -17,6 +17,7 @@ from robolearn.core import BadInput, RewardModel, Score, Window
 from robolearn.data.replay import PlayedEpisode
 
 CONFIDENT = 0.5
+SCORE_TYPES = {"progress": np.float32, "reward": np.float32, "done": np.bool_, "confidence": np.float32}
 
 
 def scores_of(model: RewardModel, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
@@ -25,15 +26,18 @@ def scores_of(model: RewardModel, windows: Sequence[Window], prompts: Sequence[s
     Raises:
       BadInput: scores of another number than the windows, of another shape than their steps, or that are not finite.
     """
-    found = model.score(windows, prompts)
-    if len(found) != len(windows):
-        raise BadInput("reward model: scores", got=len(found), expected=f"one for each of {len(windows)} windows")
-    return [_checked(score, len(window)) for score, window in zip(found, windows, strict=True)]
+    return checked(model.score(windows, prompts), windows)
+
+
+def checked(scores: Sequence[Score], windows: Sequence[Window]) -> list[Score]:
+    """The `scores` of the windows in their types. Raises `BadInput` as `scores_of` does."""
+    if len(scores) != len(windows):
+        raise BadInput("reward model: scores", got=len(scores), expected=f"one for each of {len(windows)} windows")
+    return [_checked(score, len(window)) for score, window in zip(scores, windows, strict=True)]
 
 
 def _checked(score: Score, steps: int) -> Score:
-    kinds = {"progress": np.float32, "reward": np.float32, "done": np.bool_, "confidence": np.float32}
-    values = {name: np.asarray(getattr(score, name), kind) for name, kind in kinds.items()}
+    values = {name: np.asarray(getattr(score, name), kind) for name, kind in SCORE_TYPES.items()}
     for name, value in values.items():
         if value.shape != (steps,):
             raise BadInput(f"reward model: {name}", got=value.shape, expected=(steps,))

@@ -19,9 +19,9 @@ from robolearn.core import BadInput, RewardModel, Score
 from robolearn.data import Dataset
 from robolearn.data.lerobot import layout
 from robolearn.io.hashes import sha256
+from robolearn.rewards.scoring import SCORE_TYPES
 
 SCORES_PATH = "meta/robolearn_scores.parquet"
-COLUMNS = {"progress": np.float32, "reward": np.float32, "done": np.bool_, "confidence": np.float32}
 _MODEL, _CONTENT = b"robolearn_model", b"robolearn_content"
 
 
@@ -39,7 +39,10 @@ def write_scores(dataset: Dataset, scores: Sequence[Score], model: str) -> Path:
         {
             "episode_index": np.repeat(np.arange(dataset.episodes), dataset.lengths),
             "frame_index": np.concatenate([np.arange(n) for n in lengths]),
-            **{name: np.concatenate([getattr(s, name) for s in scores]).astype(kind) for name, kind in COLUMNS.items()},
+            **{
+                name: np.concatenate([getattr(s, name) for s in scores]).astype(kind)
+                for name, kind in SCORE_TYPES.items()
+            },
         }
     ).replace_schema_metadata({_MODEL: model.encode(), _CONTENT: dataset.content().encode()})
     with layout.lock(root):
@@ -60,10 +63,10 @@ def read_scores(dataset: Dataset, model: str = "") -> list[Score] | None:
         return None
     if facts.get(_CONTENT) != dataset.content().encode():
         return None
-    columns = {name: table[name].to_numpy().astype(kind) for name, kind in COLUMNS.items()}
+    columns = {name: table[name].to_numpy().astype(kind) for name, kind in SCORE_TYPES.items()}
     ends = np.cumsum(dataset.lengths)[:-1]
     parts = {name: np.split(values, ends) for name, values in columns.items()}
-    return [Score(**{name: parts[name][e] for name in COLUMNS}) for e in range(dataset.episodes)]
+    return [Score(**{name: parts[name][e] for name in SCORE_TYPES}) for e in range(dataset.episodes)]
 
 
 def model_name(text: str, model: RewardModel) -> str:

@@ -1,4 +1,4 @@
-"""Mutation check of vision-language critics: one line of them is wrong, a test that is named here fails."""
+"""Mutation check of vision-language critics and of the server of a reward model: one line of them is wrong, a test that is named here fails."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from mutation import Mutant, kill_replacements
 
 VLA = "robolearn/rewards/vla"
 READ, ANSWERED = ("tests/rewards/test_vla.py",), ("tests/rewards/test_vla_answers.py",)
+SERVING, SERVED = "robolearn/rewards/serving", ("tests/rewards/test_serving.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "progress-at-the-token-before": Mutant(f"{VLA}/robometer.py", "for row, place in zip(hidden, places, strict=True)", "for row, place in zip(hidden, places.roll(-1, 1), strict=True)", READ),
@@ -22,7 +23,7 @@ MUTANTS: dict[str, Mutant] = {
     "videos-framed-twice": Mutant(f"{VLA}/critic.py", "text.replace(self._framed_video, self._video)", "text", READ),
     "nan-is-a-score": Mutant(f"{VLA}/critic.py", "                if not np.isfinite(values).all():", "                if False:", READ),
     "any-task-is-asked": Mutant(f"{VLA}/critic.py", "        if marks:", "        if False:", READ),
-    "done-before-it-was-seen": Mutant(f"{VLA}/frames.py", 'side="right") - 1', 'side="left")', ANSWERED),
+    "done-before-it-was-seen": Mutant(f"{VLA}/frames.py", 'side="right") - 1', 'side="left")', READ),
     "a-threshold-that-ends-nothing": Mutant(f"{VLA}/frames.py", "[0.0, 0.5, 1.0])", "[0.0, threshold, 1.0])", READ),
     "missing-tensors-are-drawn": Mutant(f"{VLA}/loading.py", '("no tensor", report["missing_keys"])', '("no tensor", [])', READ),
     "leftover-tensors-are-dropped": Mutant(f"{VLA}/loading.py", "a tensor that has no place,\", left)", "a tensor that has no place,\", [])", READ),
@@ -35,6 +36,19 @@ MUTANTS: dict[str, Mutant] = {
     "the-later-picture-first": Mutant(f"{VLA}/vlac.py", "[earlier, later], self", "[later, earlier], self", ANSWERED),
     "losses-like-gains": Mutant(f"{VLA}/vlac.py", "        if c >= 0.0:", "        if True:", ANSWERED),
     "the-chosen-digit-alone": Mutant(f"{VLA}/answers.py", "p > LEAST * token[0][1]", "p >= token[0][1]", ANSWERED),
+    "served-by-another-model": Mutant(f"{SERVING}/service.py", "        if request.identity != self._identity:", "        if False:", SERVED),
+    "any-number-of-calls-waits": Mutant(f"{SERVING}/service.py", "        if not self._places.acquire(blocking=False):", "        if not self._places.acquire(timeout=5):", SERVED),
+    "places-are-never-given-back": Mutant(f"{SERVING}/service.py", "            self._places.release()", "            pass", SERVED),
+    "computed-for-nobody": Mutant(f"{SERVING}/service.py", "if time.monotonic() - arrived > request.wait_s:", "if False:", SERVED),
+    "a-model-that-raises-says-so-to-nobody": Mutant(f"{SERVING}/service.py", 'withheld = f"the model failed', 'refused = f"the model failed', SERVED),
+    "served-without-a-check": Mutant(f"{SERVING}/service.py", "pack_scores(checked(found, windows))", "pack_scores(found)", SERVED),
+    "any-interface-is-served": Mutant(f"{SERVING}/service.py", "elif interface.to_json() != self._interface.to_json():", "elif False:", SERVED),
+    "rubbish-is-taken": Mutant(f"{SERVING}/messages.py", "    return checked(scores, windows)", "    return scores", SERVED),
+    "all-features-travel": Mutant(f"{SERVING}/messages.py", "if not features or key in features:", "if True:", SERVED),
+    "strided-pictures-travel-as-they-lie": Mutant(f"{SERVING}/messages.py", "= np.ascontiguousarray(value)\n", "= value.base if value.base is not None else value\n", SERVED),
+    "a-dead-server-is-an-end": Mutant(f"{SERVING}/client.py", "        except BadInput as bad:\n            raise RewardWithheld(f\"{self._what}: {bad}\") from None", "        except ZeroDivisionError:\n            raise", SERVED),
+    "asked-for-ever": Mutant(f"{SERVING}/client.py", "if deadline - time.monotonic() <= RETRY_S:", "if deadline - time.monotonic() <= -20:", SERVED),
+    "withheld-is-silent": Mutant("robolearn/cli/reward.py", 'withheld.append(f"episode {e}: {why}")', "pass", SERVED),
     "numbers-without-their-sign": Mutant(f"{VLA}/answers.py", "return sign * value", "return value", ANSWERED),
 }  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from robolearn.core import ArraySpec, Episode, Interface, Score, Window
+from robolearn.core import ArraySpec, Episode, Interface, RewardWithheld, Score, Window
 from robolearn.data.writing.writer import EpisodeWriter
 
 EDGE = 48
@@ -57,6 +57,15 @@ class Truth(Control):
 
     def said(self, window: Window, prompt: str) -> np.ndarray:
         return where(window) if prompt == TASK else np.zeros(len(window))
+
+
+class Unsure(Truth):
+    """Says nothing of what ends in the left half."""
+
+    def one(self, window: Window, prompt: str) -> Score:
+        if where(window)[-1] < 0.5:
+            raise RewardWithheld("too far to the left")
+        return super().one(window, prompt)
 
 
 def where(window: Window) -> np.ndarray:

@@ -18,7 +18,8 @@ from robolearn.core import ArraySpec, BadInput, Interface, RewardModel, RewardWi
 from robolearn.rewards.choice import make_reward, reward_config
 from robolearn.rewards.stored import model_name
 from robolearn.rewards.vla.critic import Question
-from robolearn.rewards.vla.robometer import TOKENS, fitted
+from robolearn.rewards.vla.frames import FrameScores, SampledFrames, score_of
+from robolearn.rewards.vla.robometer import fitted
 
 sys.path.insert(0, str(Path(__file__).parent))
 import tiny_vlms as tiny
@@ -108,7 +109,8 @@ def test_robometer_reads_progress_and_success_at_the_token_after_each_frame(fold
     episode = window(4, steps=4)
     (score,) = critic.score([episode], [TASK])
     words, stored = critic.processor.tokenizer, load_file(folders[form] / "model.safetensors")
-    assert words.convert_tokens_to_ids(list(TOKENS)) == [*range(len(words) - 5, len(words))]
+    added = [f"<|{name}_token|>" for name in ("split", "reward", "pref", "sim", "prog")]
+    assert words.convert_ids_to_tokens([*range(len(words) - 5, len(words))]) == added
     model = tiny.loaded(QWEN, folders["qwen"])
     model.resize_token_embeddings(len(words))
     rows = stored[f"{'model.' * (1 + (form == 'lerobot'))}language_model.embed_tokens.weight"]
@@ -168,6 +170,17 @@ def test_numbers_that_are_not_finite_withhold_the_score(folders: Folders) -> Non
     critic.heads["success_head"][4].bias.fill_(float("nan"))
     with pytest.raises(RewardWithheld, match="done at frame 0 is not finite"):
         critic.score([window(3)], [TASK])
+
+
+def test_done_holds_from_the_frame_it_was_seen_at() -> None:
+    """By hand: frames 0, 4 and 8 of 9 were looked at; step t leads to frame t + 1."""
+    at = np.array([0, 4, 8])
+    frames = SampledFrames(np.zeros((3, 2, 2, 3), np.uint8), at, 9)
+    score = score_of(frames, FrameScores(at, np.array([0.0, 0.4, 0.8]), np.array([0.1, 0.6, 0.9])), 8, 0.5)
+    assert score.progress == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8])
+    assert score.done.tolist() == [False] * 3 + [True] * 5
+    assert score.confidence == pytest.approx([0.9] * 3 + [0.6] * 4 + [0.9])
+    assert score.reward[3] == pytest.approx(1.0 + 0.99 * 0.4 - 0.3), "once, where it was done first"
 
 
 @pytest.mark.parametrize(

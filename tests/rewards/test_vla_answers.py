@@ -87,7 +87,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tiny.teach(found["rating"], tiny.qwen(found["rating"]), {"ANSWER": 1.0}, {":": 1.0}, {" 4": 0.8, " 3": 0.2})
     tiny.teach(found["rubbish"], tiny.qwen(found["rubbish"]), {"ANSWER": 1.0}, {":": 1.0}, {"35": 1.0})
     tiny.teach(found["frames"], tiny.qwen(found["frames"], answers=(FRAMES,)), {FRAMES: 1.0})
-    tiny.teach(found["number"], tiny.intern(found["number"]), {"1": 0.75, "0": 0.15, "2": 0.1})
+    tiny.teach(found["number"], tiny.intern(found["number"]), {"1": 0.75, "0": 0.15, "2": 0.1}, keep=0.3)
     tiny.intern(found["random"])
     return found
 
@@ -142,9 +142,10 @@ def test_vlac_accumulates_the_changes_between_neighbours_and_asks_whether_it_is_
         return (p1 + 2 * p2) / (p0 + p1 + p2)
 
     changes = [number(critic.say("progress", task=TASK), seen[i : i + 2]) for i in (0, 1)]
-    assert changes[0] != changes[1] and number(critic.say("progress", task=TASK), seen[1::-1]) != changes[0]
+    turned = number(critic.say("progress", task=TASK), seen[1::-1])
+    assert min(abs(changes[0] - changes[1]), abs(changes[0] - turned)) > 1e-4, "pictures, and their order, decide"
     first = changes[0] / 100
-    assert score.progress == pytest.approx([first, first + (1 - first) * changes[1] / 100], rel=1e-4)
+    assert score.progress == pytest.approx([first, first + (1 - first) * changes[1] / 100], rel=1e-5)
     done = np.array([number(critic.say("done", task=TASK), [picture]) for picture in seen[1:]])
     assert score.done.all() and score.confidence == pytest.approx(done, rel=1e-4)
 

@@ -10,10 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import TypeAdapter, ValidationError
-
 from robolearn.core import BadInput, Interface, RewardModel
-from robolearn.rewards.config import RewardConfig
+from robolearn.rewards.config import RewardConfig, options_of
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -52,23 +50,7 @@ class VlmReward(RewardConfig):
 
     @classmethod
     def of(cls, text: str) -> Self | None:
-        """See `RewardConfig.of`. Raises `BadInput`: of this family, but with an option that it has not."""
-        name, _, rest = text.partition(":")
-        if name != cls.name:
-            return None
-        model, *options = rest.split(",")
-        given = dict(option.partition("=")[::2] for option in options)
-        known = [field.name for field in fields(cls) if field.name != "model"]
-        if wrong := [key for key in given if key not in known]:
-            raise BadInput(f"--reward {name}", got=wrong[0], expected="option=value", available=known)
-        if not model:
-            raise BadInput(f"--reward {name}", got="no model", expected=cls.usage)
-        try:
-            return TypeAdapter(cls).validate_python({"model": model} | given)
-        except ValidationError as error:
-            first = error.errors()[0]
-            option, got = ".".join(str(part) for part in first["loc"]), first["input"]
-            raise BadInput(f"--reward {name}: {option}", got=got, expected=first["msg"]) from None
+        return options_of(cls, text, "model")
 
 
 @dataclass(frozen=True)
