@@ -78,7 +78,7 @@ class Experience:
         shown = round(config.demo_share * count) if len(self.online) else count
         shown = shown if len(self.demonstrations) else 0
         parts = [
-            buffer.sample(n, config.gamma, generator)
+            buffer.sample(n, config.gamma, generator, config.return_weight)
             for buffer, n in ((self.online, count - shown), (self.demonstrations, shown))
             if n
         ]

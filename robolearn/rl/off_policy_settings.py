@@ -28,6 +28,8 @@ NEVER = 10**9  # updates
 class OffPolicyConfig(AlgorithmConfig):
     """Settings that the off-policy algorithms share."""
 
+    later: ClassVar[dict[str, Any]] = {"return_weight": 0.0}
+
     gamma: float = 0.99
     """Discount of one control step: what a quicker success is worth against a surer one."""
     batch: int = 128
@@ -54,6 +56,9 @@ class OffPolicyConfig(AlgorithmConfig):
     """Frames that the replay buffer keeps."""
     warmup: int = 200
     """Control steps before the first update."""
+    return_weight: float = 0.0
+    """ω: windows are drawn with probabilities proportional to exp(ω · return of their episode), the returns scaled to
+    0 … 1; for data of mixed quality. 0 draws all alike."""
     n_step: int = 1
     """Chunks whose rewards are summed before a value is looked at (n-step returns)."""
     dropout: float = 0.0
@@ -67,6 +72,7 @@ class OffPolicyConfig(AlgorithmConfig):
         if self.subset > self.critics:
             raise BadInput("--subset", got=self.subset, expected=f"at most the {self.critics} critics")
         check_range(self, gamma=(0.0, 1.0), demo_share=(0.0, 1.0), warmup=(0, math.inf), dropout=(0.0, 0.9))
+        check_range(self, return_weight=(0.0, 50.0))
         check_positive(self, "utd", "tau", "lr")
 
     def build(self, base: ChunkPolicy, *, seed: int) -> Any:

@@ -116,6 +116,23 @@ def test_n_step_returns_are_summed_up_to_boundaries_and_no_further() -> None:
     ]  # fmt: skip
 
 
+def test_windows_are_drawn_by_the_return_of_their_episode() -> None:
+    """Three windows of return 0 and four of return 1, ω = ln 3: 4 · 3 of 3 + 4 · 3 draws are of the success."""
+    buffer = ReplayBuffer(PLAIN, 2, 100)
+    for e, success in ((0, False), (1, True)):
+        buffer.add(played(e, 4, terminated=success, success=success))
+    assert len(buffer) == 7
+    for sharpness, share in ((float(np.log(3)), 12 / 15), (0.0, 4 / 7)):
+        drawn = buffer.sample(20_000, GAMMA, torch.Generator().manual_seed(0), sharpness)
+        assert float(drawn.observation["proprio"][:, 0].mean()) == pytest.approx(share, abs=0.012)
+    same = ReplayBuffer(PLAIN, 2, 100)
+    same.add(played(5, 4))
+    assert len(same.sample(8, GAMMA, torch.Generator(), 3.0)) == 8  # all returns are one
+    old = {key: value for key, value in buffer.state()[0].items() if key != "windows/returned"}
+    same.load_state(old, buffer.state()[1])
+    assert len(same.sample(8, GAMMA, torch.Generator(), 3.0)) == 8
+
+
 def test_a_plan_goes_on_as_far_as_its_author_does() -> None:
     """Policy 0 1 2, operator 3 4 5 6 to the end: chunks of 2, plans of 4."""
     buffer = ReplayBuffer(PLAIN, 2, 100, plan=4)

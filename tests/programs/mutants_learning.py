@@ -43,6 +43,9 @@ EVALUATION, VERDICT = ("tests/eval/test_eval_evaluation.py",), ("tests/eval/test
 INTERVALS = ("tests/eval/test_eval_intervals.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "replay-drawn-by-failure": Mutant(
+        f"{REPLAY}/buffer.py", "(sharpness * above /", "(-sharpness * above /", ("tests/data/test_replay.py",)
+    ),
     "iql-expectile-of-the-other-side": Mutant(
         f"{ALGORITHMS}/iql.py", "torch.where(u < 0, 1.0", "torch.where(u > 0, 1.0", IQL
     ),

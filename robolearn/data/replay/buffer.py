@@ -3,6 +3,10 @@
     rows      o_0 o_1 … o_T        every frame once; T + 1 of them for an episode of T steps
     window t  (o_t, a_t … a_{t+H-1}, Σ_i γ^i r_{t+i}, o_{t+h})       i < h = the steps that were executed of it
 
+Windows are drawn uniformly, or by the return G of their episode (Hong et al. 2023, for data of all qualities):
+
+    p ∝ exp(ω (G − min G) / (max G − min G))          over the windows that are held
+
 With n-step returns rewards are summed over up to h = n · H steps, whatever was done in them; the chunk stays H long.
 
 Boundaries:
@@ -27,6 +31,8 @@ from torch import Tensor
 
 from robolearn.core import BadInput, Interface
 from robolearn.data.replay.records import PlayedEpisode
+
+TINY = 1e-9  # returns that differ by less are one
 
 
 @dataclass(frozen=True)
@@ -136,7 +142,8 @@ class ReplayBuffer:
         starts, lengths, reach, ends, author = windows_of(episode, self._chunk, count, self._n_step)
         keep = episode.intervention[starts] if only_interventions else np.ones(len(starts), np.bool_)
         author_is, merits = episode.intervention[starts], episode.merits[starts]
-        columns = (begin + starts, lengths, reach, author, ends, author_is, merits)
+        returned = np.full(len(starts), episode.reward.sum(), np.float32)
+        columns = (begin + starts, lengths, reach, author, ends, author_is, merits, returned)
         self._first = max(self._first, self._next - self._capacity)
         for (name, column), more in zip(self._windows.items(), columns, strict=True):
             self._windows[name] = torch.cat((column, torch.from_numpy(np.ascontiguousarray(more[keep]))))
@@ -145,15 +152,21 @@ class ReplayBuffer:
         self.episodes += 1
         self.steps += len(episode)
 
-    def sample(self, count: int, gamma: float, generator: torch.Generator) -> ReplayBatch:
-        """`count` windows, drawn uniformly with replacement; γ is of one control step.
+    def sample(self, count: int, gamma: float, generator: torch.Generator, sharpness: float = 0.0) -> ReplayBatch:
+        """`count` windows, drawn with replacement; γ is of one control step, `sharpness` is ω.
 
         Raises:
           BadInput: there are none.
         """
         if not len(self):
             raise BadInput("replay", got="no windows", expected="at least one")
-        return self.gather(torch.randint(len(self), (count,), generator=generator), gamma, generator)
+        if not sharpness:
+            return self.gather(torch.randint(len(self), (count,), generator=generator), gamma, generator)
+        returned = self._windows["returned"]
+        above = returned - returned.min()
+        # p ∝ exp(ω (G − min G) / (max G − min G))
+        weight = (sharpness * above / above.max().clamp_min(TINY)).exp()
+        return self.gather(torch.multinomial(weight, count, replacement=True, generator=generator), gamma, generator)
 
     def gather(self, index: Tensor, gamma: float, generator: torch.Generator) -> ReplayBatch:
         """The windows `index` (B,)."""
@@ -200,6 +213,8 @@ class ReplayBuffer:
             else:
                 self._rows[name] = value.new_zeros(self._held, *value.shape[1:])
                 self._rows[name][: len(value)] = value
+        if "windows/returned" not in tensors:  # a state of before there was such a column
+            self._windows["returned"] = torch.zeros(len(self))
 
     def _observations(self, rows: Tensor) -> dict[str, Tensor]:
         return {key: self._rows[_FEATURE + key][rows].to(self._device) for key in self._interface.observation}
@@ -242,6 +257,7 @@ class ReplayBuffer:
 _FEATURE = "observation/"
 _COLUMNS = dict.fromkeys(("start", "length", "reach", "author"), torch.int64)
 _COLUMNS |= dict.fromkeys(("ends", "intervention", "merit"), torch.bool)
+_COLUMNS |= {"returned": torch.float32}
 
 
 def windows_of(
