@@ -14,6 +14,7 @@ from policies.storage.backends import BackendName, InferencePrecision
 from policies.wrappers.goals import GoalChoice
 from robolearn.cli.choices import Device
 from robolearn.cli.view import WorkView
+from robolearn.core import BadInput
 from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
 from sim.registry import WorldConfig
 
@@ -49,6 +50,14 @@ class Evaluate(Command):
     shuffle: tuple[str, ...] = ()
     """Features of --policy that come from another world at each decision, as in --shuffle images.wrist: what success
     falls to says how much it relies on them. --against is shown its own."""
+    guide: Path | None = None
+    """A run of an algorithm whose critics judge chunks (iql, proposals), or its checkpoint folder: at each decision
+    they choose among chunks of --policy, whatever policy that is. --against acts without them: a policy against itself
+    says what they gain."""
+    guide_samples: int = 10
+    """N, chunks of --policy that the critics choose among."""
+    guide_temperature: float = 0.0
+    """β: a chunk is drawn with probability proportional to exp(Q / β); 0 takes the largest Q."""
     worlds: int = 64
     """Worlds side by side."""
     seed: int = 1000
@@ -67,6 +76,7 @@ class Evaluate(Command):
         from policies.storage.backends import backend_device, check_backend
         from policies.storage.loading import open_policy
         from policies.wrappers.prompted import set_goals, set_prompt
+        from policies.wrappers.value_guided import ValueGuidedPolicy
         from policies.wrappers.wrapper import ShuffledPolicy
         from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core import bind_policy
@@ -85,10 +95,12 @@ class Evaluate(Command):
         sampling = {"steps": self.denoise_steps, "guidance": self.guidance}
         policies = [open_policy(self.policy, device, self.backend, self.precision, sampling)]
         policies += [open_policy(path, device) for path in paths[1:]]
+        guide = self._guide(device)
         for path in paths:
             warn_of_trained_starts(path, self.seed)
         worlds = min(self.worlds, self.episodes)
-        world = self.world.matching(*(policy.interface for policy in policies))
+        needed = [policy.interface for policy in policies] + ([guide.interface] if guide else [])
+        world = self.world.matching(*needed)
         goals = self._goals(worlds, world)
         with closing(watched(world.build(worlds), self.view, "evaluating", "The evaluation is over.")) as env:
             note = noting(env)
@@ -96,6 +108,9 @@ class Evaluate(Command):
                 bind_policy(policy, env.interface, what=f"policy {path} in {world.task}")
                 set_prompt(policy, self.words, env.prompt, what=f"policy {path}")
                 set_goals(policy, goals, what=f"policy {path}")
+            if guide is not None:
+                policies[0] = ValueGuidedPolicy(policies[0], guide, self.guide_samples, self.guide_temperature)
+                policies[0].bind(env.interface)
             if self.shuffle:
                 policies[0] = ShuffledPolicy(policies[0], self.shuffle)
             if self.out is not None:
@@ -110,6 +125,7 @@ class Evaluate(Command):
             if self.goals:
                 result["goals"] = {"from": self.goals, "choice": self.goal_choice}
             result |= {"shuffled": list(self.shuffle)} if self.shuffle else {}
+            result |= {"guide": self._guidance(env, policies[0])} if guide else {}
             verdict = None
             if self.against:
                 names = (str(self.policy), str(self.against))
@@ -131,10 +147,35 @@ class Evaluate(Command):
             for row in rows
         ]  # fmt: skip
         print_table(console, ("policy", *heads), lines, title=f"{result['task']}, seed {result['seed']}")
+        if guide := result.get("guide"):
+            alone, guided = (guide["latency_ms"][name]["p50"] for name in ("policy", "guided"))
+            console.print(f"guide: {guide['run']} took another chunk than the first in {guide['departures']:.0%} of "
+                          f"decisions; one takes {guided:.1f} ms, without guidance {alone:.1f} ms (p50)")  # fmt: skip
         if "verdict" in result:
             console.print(result["verdict"]["sentence"])
         if "report" in result:
             console.print(f"report: {result['report'] or result['report_error']}")
+
+    def _guide(self, device: str) -> Any:
+        """The critics of --guide, or None."""
+        from policies.wrappers.value_guided import load_guide
+
+        if self.guide is None:
+            return None
+        for flag, given in (("--goals", self.goals), ("--shuffle", self.shuffle)):
+            if given:
+                raise BadInput(
+                    "--guide", got=f"with {flag}", expected=f"one of them: {flag} is of each world by itself"
+                )
+        return load_guide(self.guide, device)
+
+    def _guidance(self, env: Any, policy: Any) -> dict[str, Any]:
+        """Effect and latency of the guidance, for the result."""
+        share = policy.departures / policy.decisions
+        observation, _ = env.reset(seed=self.seed)
+        latency = policy.latency_ms(observation)
+        return {"run": str(self.guide), "samples": self.guide_samples, "temperature": self.guide_temperature,
+                "departures": share, "latency_ms": latency}  # fmt: skip
 
     def _report(self, env: Any, policies: list[Any], done: list[Any], verdict: Any) -> Path:
         from robolearn.eval.report import write_report

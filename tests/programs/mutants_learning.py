@@ -26,6 +26,7 @@ ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY = "robolearn/data/replay"
 RECORDED, RECORDS = f"{REPLAY}/recorded.py", ("tests/data/test_recorded.py",)
 IQL = ("tests/rl/test_rl_iql.py",)
+GUIDED, GUIDES = "policies/wrappers/value_guided.py", ("tests/policies/test_value_guided.py",)
 REPLAY_RUNNER = ("tests/rl/test_replay_runner.py",)
 REPLAYED = ("tests/data/test_replay.py", "tests/data/test_replay_records.py")
 
@@ -46,6 +47,13 @@ MUTANTS: dict[str, Mutant] = {
     "replay-drawn-by-failure": Mutant(
         f"{REPLAY}/buffer.py", "(sharpness * above /", "(-sharpness * above /", ("tests/data/test_replay.py",)
     ),
+    "guide-takes-the-worst": Mutant(
+        GUIDED, "guide.encode(guide.encoded(seen)), actions).mean(0)", "guide.encode(guide.encoded(seen)), -actions).mean(0)", GUIDES
+    ),
+    "guide-largest-is-least": Mutant(GUIDED, "return values.argmax(1)", "return values.argmin(1)", GUIDES),
+    "guide-temperature-inverted": Mutant(GUIDED, "keepdims=True)) / temperature)", "keepdims=True)) * temperature)", GUIDES),
+    "guide-worlds-are-mixed": Mutant(GUIDED, "np.repeat(value, self.samples, axis=0)", "np.concatenate([value] * self.samples)", GUIDES),
+    "guide-one-draw-for-all-worlds": Mutant(GUIDED, "self._drawn.draw(worlds)[:, 0]", "self._drawn.draw(worlds)[:1, 0]", GUIDES),
     "iql-expectile-of-the-other-side": Mutant(
         f"{ALGORITHMS}/iql.py", "torch.where(u < 0, 1.0", "torch.where(u > 0, 1.0", IQL
     ),

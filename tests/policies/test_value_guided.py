@@ -1,0 +1,159 @@
+"""Value guidance: probabilities worked out by hand, and policies of numpy alone that critics choose among."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from policies.kinds.gaussian import GaussianConfig, GaussianPolicy
+from policies.normalize import Normalizer
+from policies.policy import ChunkPolicy
+from policies.settings import FlowConfig, NetworkConfig
+from policies.storage.checkpoint import save_policy
+from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
+from policies.wrappers.value_guided import ValueGuidedPolicy, choose, load_guide
+from robolearn.core import ArraySpec, BadInput, Interface, bind_policy
+
+INTERFACE = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,)), 20.0)
+WIDE = Interface({"proprio": ArraySpec((2,)), "objects": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
+THREE = np.array([[0.0, math.log(2.0), math.log(3.0)]])  # probabilities of 1/6, 2/6 and 3/6
+
+
+@pytest.mark.parametrize("beta", [0.2, 1.0])
+def test_chunks_are_drawn_with_the_probabilities_of_their_values(beta: float) -> None:
+    uniform = np.array([0.0, 0.16, 0.17, 0.49, 0.51, 1.0])
+    np.testing.assert_array_equal(choose(np.repeat(beta * THREE, 6, 0), beta, uniform), [0, 0, 1, 1, 2, 2])
+
+
+def test_without_a_temperature_the_largest_value_is_taken() -> None:
+    np.testing.assert_array_equal(choose(np.array([[1.0, 3.0, 2.0], [5.0, 0.0, 1.0]]), 0.0, np.ones(2)), [1, 0])
+
+
+class Counting:
+    """Chunks of (row / 100, world's number / 10, 9); keeps what it was shown."""
+
+    observes_every_step, execute_steps, interface = True, 2, INTERFACE
+
+    def __init__(self, steps: int = 3) -> None:
+        self.steps = steps
+        self.begun: list[Any] = []
+        self.observed: list[Any] = []
+
+    def bind(self, offered: Interface) -> None: ...
+
+    def reset(self, seed: int) -> None: ...
+
+    def begin(self, worlds: np.ndarray) -> None:
+        self.begun.append(worlds.tolist())
+
+    def observe(self, observation: Any) -> None:
+        self.observed.append(observation["proprio"][:, 0].tolist())
+
+    def act(self, observation: Any) -> np.ndarray:
+        world, row = observation["proprio"][:, 0], np.arange(len(observation["proprio"]))
+        return np.stack([0.01 * row, 0.1 * world, 0 * row + 9], 1)[:, : self.steps, None].astype(np.float32)
+
+
+def guide(values: Any = None, interface: Interface = INTERFACE) -> BestOfNPolicy:
+    torch.manual_seed(0)
+    net = FlowConfig(horizon=2, execute=2, network=NetworkConfig(width=16, depth=1)).build(interface)
+    made = BestOfNPolicy(ChunkPolicy(net, Normalizer(interface), interface), BestOfNConfig(width=16, depth=1))
+    if values is not None:
+        made.values = values  # type: ignore[method-assign]
+    return made.eval()
+
+
+def seen(*worlds: float) -> dict[str, np.ndarray]:
+    return {
+        "proprio": np.array([[w, 0.0] for w in worlds], np.float32),
+        "objects": np.ones((len(worlds), 1), np.float32),
+    }
+
+
+def test_each_world_has_its_own_chunks_and_the_best_of_them_is_executed() -> None:
+    """Rows 0 1 2 | 3 4 5 are the chunks of worlds 4 and 7; the critics want a large first action in world 4 and a
+    small one in world 7, and do not see the step that is beyond what they judge."""
+
+    def values(features: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        assert actions.shape == (2, 3, 2)
+        torch.testing.assert_close(actions[:, :, 1], torch.tensor([[0.4] * 3, [0.7] * 3]))
+        sign = torch.where(features[:, :1] == 4.0, 1.0, -1.0)
+        return torch.stack([sign * actions[:, :, 0], 3.0 * sign * actions[:, :, 0]])
+
+    inner = Counting()
+    policy = ValueGuidedPolicy(inner, guide(values), 3, 0.0)
+    policy.reset(0)
+    policy.begin(np.array([True, False]))
+    policy.observe(seen(4, 7))
+    chunk = policy.act(seen(4, 7))
+    np.testing.assert_allclose(chunk[:, :, 0], [[0.02, 0.4, 9.0], [0.03, 0.7, 9.0]], atol=1e-6)
+    assert inner.begun == [[True] * 3 + [False] * 3] and inner.observed == [[4.0] * 3 + [7.0] * 3]
+    assert (policy.decisions, policy.departures) == (2, 1)
+
+
+def test_draws_depend_on_seed_world_and_call_alone() -> None:
+    def values(features: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        return torch.tensor(THREE, dtype=torch.float32).expand(2, len(actions), 3)
+
+    def rows(worlds: int, seed: int) -> np.ndarray:
+        policy = ValueGuidedPolicy(Counting(), guide(values), 3, 1.0)
+        policy.reset(seed)
+        acted = [policy.act(seen(*range(worlds)))[:, 0, 0] for _ in range(200)]
+        return (np.array(acted) * 100).round().astype(int) % 3
+
+    many = rows(5, 3)
+    np.testing.assert_array_equal(rows(2, 3), many[:, :2])
+    assert (rows(5, 4) != many).any() and (many[:, 0] != many[:, 1]).any()
+    shares = np.bincount(many.ravel(), minlength=3) / many.size
+    np.testing.assert_allclose(shares, [1 / 6, 2 / 6, 3 / 6], atol=0.05)
+
+
+def test_real_critics_take_the_chunk_that_they_say_is_best(tmp_path: Path) -> None:
+    """Against each critic's value of each chunk, one at a time; and as it is loaded."""
+    critics = guide()
+    for parameter in critics.critics.parameters():
+        torch.nn.init.normal_(parameter)
+    critics = load_guide(save_policy(critics, tmp_path / "guide"))
+    policy = ValueGuidedPolicy(Counting(), critics, 4, 0.0)
+    chunk = policy.act(seen(1, 2, 3))
+    for w in range(3):
+        proposed = np.array([[0.01 * (4 * w + j), 0.1 * (w + 1)] for j in range(4)], np.float32)
+        x = np.concatenate([np.tile([w + 1.0, 0.0], (4, 1)), proposed], 1).astype(np.float32)
+        worth = critics.critics(torch.from_numpy(x)).mean(0)[:, 0]
+        np.testing.assert_allclose(chunk[w, :2, 0], proposed[int(worth.argmax())], atol=1e-6)
+
+
+def test_latency_is_of_one_world() -> None:
+    policy = ValueGuidedPolicy(Counting(), guide(), 3, 0.0)
+    found = policy.latency_ms(seen(1, 2), calls=3)
+    assert found.keys() == {"policy", "guided"} and all(0 < v["p50"] <= v["p99"] for v in found.values())
+
+
+def test_one_chunk_is_no_choice_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    class Same(Counting):
+        def act(self, observation: Any) -> np.ndarray:
+            return np.ones((len(observation["proprio"]), 2, 1), np.float32)
+
+    policy = ValueGuidedPolicy(Same(), guide(), 3, 0.0)
+    for _ in range(2):
+        policy.act(seen(1, 2))
+    assert caplog.text.count("nothing to choose from") == 1
+
+
+def test_what_cannot_guide_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="--guide-samples"):
+        ValueGuidedPolicy(Counting(), guide(), 1, 0.0)
+    with pytest.raises(BadInput, match="--guide-temperature"):
+        ValueGuidedPolicy(Counting(), guide(), 2, -1.0)
+    with pytest.raises(BadInput, match="critics of 2 steps"):
+        ValueGuidedPolicy(Counting(1), guide(), 2, 0.0).act(seen(1))
+    with pytest.raises(BadInput, match=r"--guide.*objects"):
+        bind_policy(ValueGuidedPolicy(Counting(), guide(interface=WIDE), 2, 0.0), INTERFACE, what="test")
+    actor = GaussianPolicy(Normalizer(INTERFACE), INTERFACE, GaussianConfig(execute=2, width=8))
+    with pytest.raises(BadInput, match=r"--guide.*gaussian.*best_of_n"):
+        load_guide(save_policy(actor, tmp_path / "actor"))
