@@ -9,7 +9,7 @@ Potentials telescope, Σ γ^t r_t = Σ γ^t [done] − Φ_{−1} for an episode 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +37,8 @@ def shaped_rewards(
       ended: the episode ended with the last step by itself, so that nothing comes after it: its potential is 0.
       weight: of the potential.
     """
-    if kind not in ("shaped", "delta", "none"):
-        raise BadInput("shaping", got=kind, available=("shaped", "delta", "none"))
+    if kind not in get_args(Shaping):
+        raise BadInput("shaping", got=kind, available=get_args(Shaping))
     reward = np.zeros(len(progress), np.float32)
     first = np.flatnonzero(done)[:1]
     reward[first] = 1.0

@@ -1,6 +1,7 @@
 """Rewards of a rollout by a reward model, in the place of the world's: after it was collected, before the update.
 
     r_t = [done first at t] + γ Φ(o_{t+1}) − Φ(o_t)        Φ: the model's progress, of decisions; 0 after an end
+    r_t = [done first at t] + Φ(o_{t+1}) − Φ(o_t)          with `shaping` "delta"; without "none" of the differences
 
 The world's own reward and its success are not learned from, only counted beside the model's verdict; that the world
 ends a solved episode is. An episode that goes on from one rollout to the next is scored against its first frame, which
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from robolearn.core import BadInput, Env, RewardModel, Window
 from robolearn.rewards.scoring import CONFIDENT, scores_of
+from robolearn.rewards.shaping import Shaping, shaped_rewards
 from robolearn.rl.audit import counts
 from robolearn.rl.buffer import RolloutBatch, Scale
 from robolearn.runs.checkpoint import prefixed, unprefixed
@@ -40,16 +42,19 @@ class ModelReward:
       env: the worlds.
       gamma: discount of a decision.
       features: of the observations that the rollouts keep.
+      shaping: see `robolearn.rewards.shaping`; raw differences may make another policy the best.
 
     Raises:
       BadInput: the model needs a camera that the rollouts do not keep, or the worlds always move together.
     """
 
-    def __init__(self, model: RewardModel, env: Env, gamma: float, features: Iterable[str]) -> None:
+    def __init__(
+        self, model: RewardModel, env: Env, gamma: float, features: Iterable[str], shaping: Shaping = "shaped"
+    ) -> None:
         check_cameras(model, features)
         if env.steps_together:
             raise BadInput("--reward-model", got=f"{env.task}, whose worlds move together", expected="another task")
-        self.model, self.gamma = model, gamma
+        self.model, self.gamma, self.shaping = model, gamma, shaping
         self._prompt, self._actions = env.prompt, env.interface.action.shape
         self._first: dict[str, Tensor] = {}  # feature → (N, …), the first frame of each running episode
         self._running, self._called = (torch.zeros(env.num_envs, dtype=torch.bool) for _ in range(2))
@@ -76,15 +81,14 @@ class ModelReward:
         for (world, rows), score, (_, begins) in zip(pieces, scores, fresh, strict=True):
             if begins:
                 self._called[world], self._potential[world] = False, 0.0
-            progress = torch.from_numpy(np.array(score.progress))
-            sure = torch.from_numpy(score.done & (score.confidence >= CONFIDENT))
-            before = torch.cat([self._potential[world : world + 1], progress[:-1]])
-            after = torch.where(terminated[rows], torch.zeros_like(progress), progress)
-            reward[rows] = self.gamma * after - before
-            if bool(sure.any()) and not bool(self._called[world]):
-                reward[rows[int(sure.int().argmax())]] += 1.0
-                self._called[world] = True
-            self._potential[world] = progress[-1]
+            progress, sure = score.progress, score.done & (score.confidence >= CONFIDENT)
+            made = shaped_rewards(
+                progress, sure & ~bool(self._called[world]), start=float(self._potential[world]), gamma=self.gamma,
+                ended=bool(terminated[rows[-1]]), kind=self.shaping,
+            )  # fmt: skip
+            reward[rows] = torch.from_numpy(made)
+            self._called[world] |= bool(sure.any())
+            self._potential[world] = float(progress[-1])
             if bool(ended[rows[-1]]):
                 verdicts.append((bool(self._called[world]), bool(solved[rows[-1]])))
                 ends.append(float(progress[-1]))

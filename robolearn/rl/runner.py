@@ -69,7 +69,11 @@ class Runner:
         )
         self.algorithm: OnPolicy = config.build(policy, seed=seed, infinite=infinite, offered=env.interface)
         self.device = policy.device
-        self.reward = None if model is None else ModelReward(model, env, config.gamma, self.algorithm.needed)
+        self.reward = (
+            None
+            if model is None
+            else ModelReward(model, env, config.gamma, self.algorithm.needed, config.reward_shaping)
+        )
         if model is not None and not config.noise.sigma_max:
             expected = "--sigma-max and --initial-noise beside it: choosing them counts the world's successes"
             raise BadInput("--reward-model", got="noise that is chosen by measurement", expected=expected)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 import tyro
 
 from robolearn.core import BadInput
 from robolearn.core.switches import check_least, check_positive, check_range
 from robolearn.io.json_files import plain
+from robolearn.rewards.shaping import Shaping
 
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
@@ -110,6 +111,7 @@ class OnPolicyConfig(AlgorithmConfig):
         "weigh": "decision",
         "noise.within": 0.0,
         "noise.clip_means": False,
+        "reward_shaping": "shaped",
     }
 
     num_envs: Annotated[int, tyro.conf.arg(name="worlds")] = 64
@@ -146,6 +148,9 @@ class OnPolicyConfig(AlgorithmConfig):
     they began with. constant: they stay. With the latter two no step is shortened and no epoch is cut."""
     lr_end: float = 0.5
     """Share of the learning rates that a cosine ends with."""
+    reward_shaping: Shaping = "shaped"
+    """Rewards of --reward-model beside 1 for what it calls done: shaped by the potential of its progress, raw
+    differences of it (delta), which may make another policy the best, or none."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     threads: int = 2
     """Shares of a batch that are learned from side by side; the same number gives the same weights, bit for bit, on any
@@ -154,6 +159,8 @@ class OnPolicyConfig(AlgorithmConfig):
     def __post_init__(self) -> None:
         check_least(self, 1, "num_envs", "epochs", "threads")
         check_least(self, 2, "minibatch")
+        if self.reward_shaping not in get_args(Shaping):
+            raise BadInput("--reward-shaping", got=self.reward_shaping, available=get_args(Shaping))
         if self.regulariser not in ("kl", "w2", "none"):
             raise BadInput("--regulariser", got=self.regulariser, available=("kl", "w2", "none"))
         check_range(self, gamma=(0.0, 1.0), entropy=(0.0, math.inf), regularisation=(0.0, math.inf))

@@ -286,8 +286,8 @@ MUTANTS: dict[str, Mutant] = {
         "self._running[world] = True", ("tests/rl/test_rl_model_reward.py",),
     ),
     "potential-goes-on-after-the-end": Mutant(
-        "robolearn/rl/model_reward.py", "torch.where(terminated[rows], torch.zeros_like(progress), progress)",
-        "progress", ("tests/rl/test_rl_model_reward.py",),
+        "robolearn/rl/model_reward.py", "ended=bool(terminated[rows[-1]])", "ended=False",
+        ("tests/rl/test_rl_model_reward.py",),
     ),
     "potential-does-not-telescope": Mutant(
         "robolearn/rewards/shaping.py", '(gamma if kind == "shaped" else 1.0)', "1.0", OBJECTIVE

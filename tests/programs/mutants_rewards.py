@@ -49,6 +49,8 @@ MUTANTS: dict[str, Mutant] = {
     "srpo-references-of-groups-left-out": Mutant(
         SRPO, "self_referential(self.latents(batch)[kept], solved[kept])", "self_referential(self.latents(batch), solved)[kept]", SRPOS
     ),
+    "shaping-of-another-kind": Mutant("robolearn/rl/model_reward.py", "kind=self.shaping", 'kind="shaped"', AUDIT),
+    "shaping-pays-for-leaving": Mutant("robolearn/rewards/shaping.py", "after[-1] = 0.0", "pass", ("tests/rewards/test_potential.py",)),
 }  # fmt: skip
 
 

@@ -73,6 +73,13 @@ def test_rewards_by_hand_and_over_the_border_of_rollouts(point: Make) -> None:
     assert made.reward.tolist() == pytest.approx([0.27], abs=1e-6)
 
 
+def test_raw_differences_and_done_alone_by_hand(point: Make) -> None:
+    for shaping, wanted in (("delta", [0.5, 0.9 - 0.5 + 1.0, 0.4]), ("none", [0.0, 1.0, 0.0])):
+        reward = ModelReward(Nearness(), point(1), GAMMA, ["proprio"], shaping)  # type: ignore[arg-type]
+        made, _ = reward.fill(batch([0.8, 0.5, 0.7], [0.5, 0.1, 0.6], ends=[1], solved=[1]), unscaled)
+        assert made.reward.tolist() == pytest.approx(wanted, abs=1e-6), shaping
+
+
 def test_worlds_side_by_side_and_the_scale_in_the_order_of_decisions(point: Make) -> None:
     seen: list[tuple[list[float], list[bool]]] = []
 
