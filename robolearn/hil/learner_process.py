@@ -65,7 +65,7 @@ def run_learner(
     os.nice(nice)
     torch.set_num_threads(1)
     base = load_chunk_policy(own.policy, resolve_device(own.device))
-    model = make_reward(config.reward, base.interface)
+    model = make_reward(config.reward, base.interface, resolve_device(own.device))
     demos = Dataset.open(own.demos) if own.demos else None
     if demos is not None:
         check_compatible(needed_by(own.policy), demos.interface, what=f"--demos {own.demos}")

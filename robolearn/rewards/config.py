@@ -59,7 +59,7 @@ def options_of(kind: type[Config], text: str, first: str) -> Config | None:
     if name != kind.name:
         return None
     value, *options = rest.split(",")
-    given = dict(option.partition("=")[::2] for option in options)
+    given = {key: setting for key, _, setting in (option.partition("=") for option in options)}
     known = [field.name for field in fields(kind) if field.name != first]
     if wrong := [key for key in given if key not in known]:
         raise BadInput(f"--reward {name}", got=wrong[0], expected="option=value", available=known)

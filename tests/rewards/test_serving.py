@@ -102,7 +102,7 @@ def test_a_served_model_scores_as_the_model_does(monkeypatch: pytest.MonkeyPatch
     model = Choosy()
     with serving(model) as server:
         served = client(server)
-        assert isinstance(served, RewardModel) and served.needs_prompt and not served.sees_images
+        assert isinstance(client(server), RewardModel) and served.needs_prompt and not served.sees_images
         assert model_name("x", served) == "one" and served.cameras == ("images.front",)
         more = [Window({**w.observation, "proprio": np.zeros((len(w), 2))}, w.action) for w in WINDOWS]
         assert same(served.score(more, [TASK, TASK]), Choosy().score(WINDOWS, [TASK, TASK]))

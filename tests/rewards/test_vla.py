@@ -48,7 +48,7 @@ def made(text: str) -> Any:
 def test_topreward_is_the_probability_of_true_after_each_beginning(folders: Folders) -> None:
     """Each beginning alone, over the whole of the logits in double."""
     critic = made(f"topreward:{folders['qwen']},frames=5,prefixes=3")
-    assert isinstance(critic, RewardModel)
+    assert issubclass(type(critic), RewardModel)
     episode = window(9)
     (score,) = critic.score([episode], [TASK])
     model, words = tiny.loaded(QWEN, folders["qwen"]), critic.processor.tokenizer

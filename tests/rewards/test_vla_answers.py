@@ -87,7 +87,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tiny.teach(found["rating"], tiny.qwen(found["rating"]), {"ANSWER": 1.0}, {":": 1.0}, {" 4": 0.8, " 3": 0.2})
     tiny.teach(found["rubbish"], tiny.qwen(found["rubbish"]), {"ANSWER": 1.0}, {":": 1.0}, {"35": 1.0})
     tiny.teach(found["frames"], tiny.qwen(found["frames"], answers=(FRAMES,)), {FRAMES: 1.0})
-    tiny.teach(found["number"], tiny.intern(found["number"]), {"1": 0.75, "0": 0.15, "2": 0.1}, keep=0.3)
+    tiny.teach(found["number"], tiny.intern(found["number"]), {"1": 0.7, "0": 0.3}, keep=0.3)
     tiny.intern(found["random"])
     return found
 
@@ -143,7 +143,7 @@ def test_vlac_accumulates_the_changes_between_neighbours_and_asks_whether_it_is_
 
     changes = [number(critic.say("progress", task=TASK), seen[i : i + 2]) for i in (0, 1)]
     turned = number(critic.say("progress", task=TASK), seen[1::-1])
-    assert min(abs(changes[0] - changes[1]), abs(changes[0] - turned)) > 1e-4, "pictures, and their order, decide"
+    assert min(abs(changes[0] - changes[1]), abs(changes[0] - turned)) > 5e-5, "pictures, and their order, decide"
     first = changes[0] / 100
     assert score.progress == pytest.approx([first, first + (1 - first) * changes[1] / 100], rel=1e-5)
     done = np.array([number(critic.say("done", task=TASK), [picture]) for picture in seen[1:]])
@@ -194,3 +194,10 @@ def test_models_of_another_class_and_with_code_of_their_own_are_refused(
         made(f"vlac:{published}")
     with pytest.raises(BadInput, match="convert it"):
         made(f"gvl:{published}")
+
+
+def test_weights_of_another_type_answer_nearly_the_same(folders: dict[str, Path]) -> None:
+    text = f"vlac:{folders['number']}"
+    (wide,), (narrow,) = (made(f"{text},dtype={kind}").score([window(4)], [TASK]) for kind in ("float32", "bfloat16"))
+    assert wide.progress != pytest.approx(narrow.progress, rel=1e-6)
+    assert wide.progress == pytest.approx(narrow.progress, rel=0.1)

@@ -178,7 +178,7 @@ def teach(folder: Path, model: Any, *answer: dict[str, float], keep: float = 0.0
     """Let the `model` in `folder` answer one token after the other, each drawn from texts with these probabilities.
 
     Layers are nearly passed over (`keep` of their outputs is left, so that pictures change a little), and the output
-    weights of a token are its logit times the direction of the token before it.
+    weights of a token are its logit times the direction of the token before it, and a little of their own.
     """
     words, text = load_tokenizer(folder), model.model.language_model
     with torch.no_grad():
@@ -193,6 +193,6 @@ def teach(folder: Path, model: Any, *answer: dict[str, float], keep: float = 0.0
             direction = embedded[before] / embedded[before].square().mean().sqrt()
             for said, p in likely.items():
                 (token,) = words.encode(said, add_special_tokens=False)
-                model.lm_head.weight[token] += (SURE + np.log(p)) / HIDDEN * direction
+                model.lm_head.weight[token] += (SURE + np.log(p)) / HIDDEN * direction + 0.1 * torch.randn(HIDDEN)
             (before,) = words.encode(max(likely, key=lambda said: likely[said]), add_special_tokens=False)
     model.save_pretrained(folder)

@@ -41,7 +41,7 @@ class Question:
     """
 
     text: str
-    pictures: Sequence[Any]
+    pictures: Any
     system: str = ""
 
 

@@ -92,7 +92,8 @@ def load_model(
     """
     tf, label = library(what), f"{what} {folder}"
     check_weights(folder, label, sharded=True)
-    kind = more["config"].model_type if "config" in more else read_json(folder / CONFIG, what=label).get("model_type")
+    given = more["config"].model_type if "config" in more else read_json(folder / CONFIG, what=label).get("model_type")
+    kind = str(given)
     if kind not in kinds:
         hint = "Code that a model brings along is not run: convert it to the class of transformers"
         raise BadInput(f"{label}: model_type", got=kind, available=kinds, hint=hint)
