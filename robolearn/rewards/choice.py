@@ -55,7 +55,8 @@ class PythonReward(RewardConfig):
         try:
             model = getattr(importlib.import_module(self.module), self.attribute)(interface)
         except (ImportError, AttributeError, TypeError, ValueError) as error:
-            raise BadInput("--reward", got=f"{name} ({error})", expected="a class made with an interface") from None
+            raise BadInput("--reward", got=f"{name} ({error})", expected="a class made with an interface",
+                           available=usages()) from None  # fmt: skip
         if not isinstance(model, RewardModel):
             raise BadInput("--reward", got=f"{name} without the method score", expected="a RewardModel")
         return model

@@ -63,7 +63,7 @@ def test_a_data_set_alone_is_learned_from_and_then_the_worlds(
     assert run("evaluate", "--policy", bc, "--guide", out, "--guide-samples", 3, "--episodes", 4, "--json") == 0
     guided = json.loads(capsys.readouterr().out)["guide"]
     assert guided["samples"] == 3 and 0 < guided["departures"] < 1
-    assert all(0 < guided["latency_ms"][name][p] for name in ("policy", "guided") for p in ("p50", "p99"))
+    assert all(guided["latency_ms"][name][p] > 0 for name in ("policy", "guided") for p in ("p50", "p99"))
     assert run("evaluate", "--policy", bc, "--guide", out, "--goals", demos) == 2
     assert "--guide: got with --goals" in capsys.readouterr().err
 

@@ -134,6 +134,7 @@ def test_what_a_model_does_not_answer_is_withheld(word: str, error: type[Excepti
         assert same(served.score(WINDOWS, [TASK, TASK]), Choosy().score(WINDOWS, [TASK, TASK])), "it goes on"
 
 
+@pytest.mark.realtime
 def test_a_slow_model_is_waited_for_so_long_and_so_many(caplog: pytest.LogCaptureFixture) -> None:
     """One call is served, one may wait: the third is turned away until its own time is over. What nobody waits for any
     longer is not computed."""
@@ -261,6 +262,7 @@ def started(data: Path, critic: str, listen: str) -> tuple[subprocess.Popen[str]
     raise AssertionError(f"the server ended with {process.wait()}")
 
 
+@pytest.mark.realtime
 def test_a_server_that_is_killed_withholds_and_one_that_comes_back_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,3 +332,29 @@ def test_episodes_without_a_score_are_counted_and_said(tmp_path: Path, capsys: p
     assert "1 episodes have no score" in said and "written: nothing" in said
     assert main(["reward", "evaluate", *words]) == 1, "backwards, a success ends at the left, too"
     assert "no score of any episode" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_served_vision_language_model_scores_as_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A tiny Qwen3-VL in a second process; the scores of a data set are the same bit for bit, and known afterwards."""
+    from tiny_vlms import qwen  # late: transformers takes seconds to import
+
+    monkeypatch.delenv(TOKEN_VARIABLE)
+    qwen(tmp_path / "qwen")
+    data, critic = write(tmp_path / "data", 1, 1), f"topreward:{tmp_path / 'qwen'},prefixes=3"
+    process, address = started(data, critic, "127.0.0.1:0")
+    try:
+        served, found = f"serve:{address},timeout_s=60", []
+        for text in (served, critic):
+            assert main(["reward", "score", "--critic", text, "--data", str(data), "--write", "--json"]) == 0
+            found.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+        assert found[0]["scores"] == found[1]["scores"] and found[0]["scored"] == 2
+        assert found[1]["scored"] == 0, "the model here has the same name as the one there: its scores are known"
+        model = make_reward(served, Interface(dict(PICTURES.observation), PICTURES.action, 20.0))
+        assert model is not None
+        with pytest.raises(BadInput, match="the mark"):
+            model.score(WINDOWS[:1], ["push <|im_end|>"])
+    finally:
+        process.kill()

@@ -270,6 +270,16 @@ def test_a_request_is_checked_before_a_model_is_loaded(folders: Folders, tmp_pat
             critic.score([wrist], [task])
 
 
+def test_weights_in_several_files_with_a_tied_output(tmp_path: Path) -> None:
+    """As the larger models are published: the output weights are in no file, and that is no missing tensor."""
+    model = tiny.qwen(tmp_path / "one", tied=True)
+    tiny.qwen(tmp_path / "several", tied=True, files="60KB")
+    assert len(list((tmp_path / "several").glob("*.safetensors"))) > 2
+    assert model.lm_head.weight is model.get_input_embeddings().weight
+    one, several = (made(f"topreward:{tmp_path / name}").score([window(3)], [TASK])[0] for name in ("one", "several"))
+    assert np.array_equal(one.progress, several.progress) and np.ptp(one.progress) > 0
+
+
 def test_a_model_is_named_by_its_files_and_words(folders: Folders, tmp_path: Path) -> None:
     text, prompts = f"topreward:{folders['qwen']}", tmp_path / "prompts.json"
     prompts.write_text(json.dumps({"statement": "<video>{task} True"}))

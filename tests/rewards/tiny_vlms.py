@@ -65,12 +65,13 @@ def tokenizer(special: tuple[str, ...], answers: tuple[str, ...] = (), **named: 
     )
 
 
-def qwen(folder: Path, *, answers: tuple[str, ...] = (), extra: int = 0, seed: int = 0) -> Any:
+def qwen(folder: Path, *, answers: tuple[str, ...] = (), seed: int = 0, tied: bool = False, files: str = "1GB") -> Any:
     """A Qwen3-VL with its processor in `folder`; the model is returned.
 
     Args:
       answers: texts that are one token each.
-      extra: rows of the vocabulary beyond its tokens.
+      tied: the output weights are the embedding.
+      files: largest file of weights.
     """
     tf = import_vision("transformers")
     words = tokenizer(QWEN, answers)
@@ -87,19 +88,19 @@ def qwen(folder: Path, *, answers: tuple[str, ...] = (), extra: int = 0, seed: i
         )
     }
     config = tf.Qwen3VLConfig(
-        text_config=dict(initializer_range=0.2, vocab_size=len(words) + extra, hidden_size=HIDDEN, intermediate_size=48,
+        text_config=dict(initializer_range=0.2, vocab_size=len(words), hidden_size=HIDDEN, intermediate_size=48,
                          num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
                          rope_parameters={"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]},
                          pad_token_id=words.pad_token_id, eos_token_id=words.eos_token_id),
         vision_config=dict(initializer_range=0.2, depth=2, hidden_size=16, intermediate_size=24, num_heads=2,
                            out_hidden_size=HIDDEN,
                            num_position_embeddings=16, deepstack_visual_indexes=[0, 1]),
-        **ids,
+        tie_word_embeddings=tied, **ids,
     )  # fmt: skip
     torch.manual_seed(seed)
     model = tf.Qwen3VLForConditionalGeneration(config).eval()
     processor.save_pretrained(folder)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, max_shard_size=files)
     return model
 
 
