@@ -86,7 +86,7 @@ def run_learner(
         if model is not None:
             scores, name = ScoreLog(own.out / "log"), model_name(config.reward, model)
             words = tasks[0] if tasks else ""
-            scoring = EpisodeScoring(model, name, scores, own.score_timeout_s, words, receiver.wake)
+            scoring = EpisodeScoring(model, name, scores, own.score_timeout_s, words, receiver.wake, stop)
             stack.callback(scoring.close)
         shown = () if demos is None else _shown(demos, scoring, config.done_threshold)
         learner = Learner(run, base, config, own, receiver, state, shown, own, scoring, int(go_on))
@@ -124,6 +124,8 @@ def _shown(demos: Dataset, scoring: EpisodeScoring | None, threshold: float) -> 
     """
     left_out: list[str] = []
     content = "" if scoring is None else demos.content()
+    if scoring is not None:
+        log.info("the reward model scores %d demonstrations, where their scores are not stored yet", demos.episodes)
     for i in range(demos.episodes):
         episode = PlayedEpisode.of_demonstration(demos.episode(i))
         if scoring is not None:

@@ -50,6 +50,7 @@ class EpisodeScoring:
       words: the task of episodes that bring none.
       timeout_s: longest wait for the score of the oldest pending episode.
       arrived: called by the thread when a score is there.
+      stop: ends what waits for a score.
 
     Attributes:
       made: number of the scores that were not in the log.
@@ -63,9 +64,10 @@ class EpisodeScoring:
         timeout_s: float,
         words: str = "",
         arrived: Callable[[], None] = lambda: None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._model, self._name, self._scores = model, name, scores
-        self._timeout_s, self._words, self._arrived = timeout_s, words, arrived
+        self._timeout_s, self._words, self._arrived, self._stop = timeout_s, words, arrived, stop
         self._pending: deque[_Job] = deque()
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -119,10 +121,16 @@ class EpisodeScoring:
         return job.closed, job.result
 
     def score_now(self, closed: ClosedEpisode) -> StoredScore:
-        """The score of an episode while none is pending; waits for it."""
+        """The score of an episode while none is pending; waits for it.
+
+        Raises:
+          KeyboardInterrupt: `stop` is true.
+        """
         assert not self.busy
         self.submit(closed)
         while (found := self.next()) is None:
+            if self._stop():
+                raise KeyboardInterrupt
             time.sleep(0.002)
         return found[1]
 

@@ -138,11 +138,12 @@ def test_demonstrations_by_another_arm_are_refused(
     assert f"--demos {other}: embodiment: got fr3, expected panda" in error and not out.exists()
 
 
-def test_a_killed_half_comes_back_and_learns_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), pytest.param(("--scored",), marks=pytest.mark.long)])
+def test_a_killed_half_comes_back_and_learns_the_same(tmp_path: Path, more: tuple[str, ...]) -> None:
     """One kill of each at a random moment; `make test-hil-crash` does ten."""
     done = subprocess.run(
         [sys.executable, ROOT / "tests/programs/hil_crash.py", "--kills", "1", "--steps", "400", "--span", "1.5",
-         "--lockstep-only", "--keep", tmp_path / "kept"],
+         "--lockstep-only", "--keep", tmp_path / "kept", *more],
         capture_output=True, text=True, timeout=240,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip

@@ -316,6 +316,16 @@ def test_demonstrations_are_scored_once_too(tmp_path: Path) -> None:
     assert model.asked == [2, 2] and model.prompts == ["go"] * 2, "once for each set"
 
 
+def test_waiting_for_a_score_ends_when_the_learner_is_stopped(tmp_path: Path) -> None:
+    model, asked = ByNumber(), []
+    model.hold.clear()
+    scoring = EpisodeScoring(model, "m", ScoreLog(tmp_path), 60.0, stop=lambda: asked.append(1) or len(asked) > 3)
+    with pytest.raises(KeyboardInterrupt):
+        scoring.score_demonstration("abc", 0, shown_episode())
+    model.hold.set()
+    scoring.close()
+
+
 def test_a_full_disk_ends_the_learner_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

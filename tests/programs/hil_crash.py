@@ -5,8 +5,9 @@
 
 First a run that nobody disturbs. Then one with the same seed whose halves get SIGKILL and are started again: the state
 at its end (networks, optimisers, generators, counters) must be that of the first bit for bit, the logs and the curve
-too. Then a learner in real time is killed while an actor, played by this program, counts what is acknowledged: the log
-must hold that, and nothing twice. The judge reads logs with struct, zlib and safetensors alone.
+too. With ``--scored`` a reward model ends and scores the episodes, and each score is made once. Then a learner in real
+time is killed while an actor, played by this program, counts what is acknowledged: the log must hold that, and nothing
+twice. The judge reads logs with struct, zlib and safetensors alone.
 
 Halves are forked from this process, which has imported what is slow; it never speaks gRPC itself, and starts no thread,
 before the last fork.
@@ -28,6 +29,7 @@ import sys
 import tempfile
 import time
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ import numpy as np
 from safetensors.numpy import load, load_file
 
 from robolearn.cli.main import main as robolearn
+from robolearn.core import Interface, Score, Window
 
 TASK = "lift"
 FLAGS = {
@@ -49,8 +52,27 @@ FLAGS = {
 }
 SMALL = [word for flag, value in FLAGS.items() for word in (f"--{flag}", str(value))]
 TOKEN = "a token for this test only"
+MODEL = ["--reward", "hil_crash:Held"]  # this module; of the learner and of the actor
+SCORED = [*MODEL, "--done-hz", "10", "--done-frames", "2"]
 LONGEST_S = 240.0
 WALL = {"wall_s"}  # of a row of metrics, what may differ
+
+
+class Held:
+    """Done while the gripper holds something above the table, by proprioception."""
+
+    def __init__(self, interface: Interface) -> None:
+        names = interface.observation["proprio"].names
+        self.height, self.width = names.index("tcp_z"), names.index("gripper_width")
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        return [self.score_one(window) for window in windows]
+
+    def score_one(self, window: Window) -> Score:
+        after = window.observation["proprio"][1:]
+        height, width = after[:, self.height], after[:, self.width]
+        done, sure = (height > 0.03) & (width > 0.01) & (width < 0.06), np.ones(len(window), np.float32)
+        return Score(np.clip(height, 0, 1).astype(np.float32), height.astype(np.float32), done, sure)
 
 
 def import_slow() -> None:
@@ -142,22 +164,26 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def halves(folder: Path, policy: Path, steps: int, port: int) -> tuple[Half, Half]:
+def halves(folder: Path, policy: Path, steps: int, port: int, scored: bool) -> tuple[Half, Half]:
     learner = Half(
         folder / "learner.log", "hil", "learner", "--policy", policy, "--out", folder / "run", "--go-on",
         "--listen", f"127.0.0.1:{port}", "--env-steps", steps, "--checkpoint-s", 0.3, "--json", *SMALL,
+        *(SCORED if scored else ()),
     )  # fmt: skip
     actor = Half(
         folder / "actor.log", "hil", "actor", "--policy", policy, "--task", TASK, "--operator", "scripted",
         "--out", folder / "outbox", "--learner", f"127.0.0.1:{port}", "--json",
+        *(MODEL if scored else ()),
     )  # fmt: skip
     return learner, actor
 
 
-def play(folder: Path, policy: Path, steps: int, kills: int, rng: np.random.Generator, span_s: float) -> dict[str, Any]:
+def play(
+    folder: Path, policy: Path, steps: int, kills: int, rng: np.random.Generator, span_s: float, scored: bool
+) -> dict[str, Any]:
     """A run in lockstep in which each half is killed `kills` times; returns what is left of it."""
     folder.mkdir()
-    both = halves(folder, policy, steps, free_port())
+    both = halves(folder, policy, steps, free_port(), scored)
     victims = rng.permutation([0] * kills + [1] * kills).tolist()
     until, killed, kept = time.monotonic() + LONGEST_S, 0, 0
     codes: list[int | None] = [None, None]
@@ -182,10 +208,13 @@ def play(folder: Path, policy: Path, steps: int, kills: int, rng: np.random.Gene
     rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
     log, outbox = (read_log(folder / name / "actor.transitions") for name in ("run/log", "outbox"))
     assert log == outbox, "log and outbox differ at the end"
+    scores = read_log(folder / "run" / "log" / "scores")
+    assert len(set(scores)) == len(scores) == (len(rows) if scored else 0), "not one score for each episode"
     return {
         "state": load_file(state / "tensors.safetensors"),
         "rows": [{key: value for key, value in row.items() if key not in WALL} for row in rows],
         "log": log,
+        "scores": scores,
         "steps": check_episodes(log),
         "killed": killed,
     }
@@ -194,6 +223,7 @@ def play(folder: Path, policy: Path, steps: int, kills: int, rng: np.random.Gene
 def check_same(one: dict[str, Any], other: dict[str, Any]) -> None:
     """Raise `AssertionError` unless both runs learned the same."""
     assert one["log"] == other["log"], "other transitions"
+    assert one["scores"] == other["scores"], "other scores"
     assert one["rows"] == other["rows"], "another curve"
     assert one["state"].keys() == other["state"].keys()
     for key, value in one["state"].items():
@@ -299,6 +329,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=None, help="by default another one each time; it is printed")
     parser.add_argument("--keep", type=Path, default=None, help="leave the runs in this folder")
     parser.add_argument("--lockstep-only", action="store_true", help="leave out the count of what is acknowledged")
+    parser.add_argument("--scored", action="store_true", help="a reward model ends and scores the episodes")
     for name in ("--sender", "--policy", "--port"):
         parser.add_argument(name, help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -318,9 +349,9 @@ def main() -> None:
     maker.join()
     assert maker.exitcode == 0
     begun = time.monotonic()
-    unbroken = play(folder / "unbroken", policy, args.steps, 0, rng, 1.0)
+    unbroken = play(folder / "unbroken", policy, args.steps, 0, rng, 1.0, args.scored)
     unbroken_s = time.monotonic() - begun
-    killed = play(folder / "killed", policy, args.steps, args.kills, rng, args.span)
+    killed = play(folder / "killed", policy, args.steps, args.kills, rng, args.span, args.scored)
     check_same(unbroken, killed)
     counts = {"seed": seed, "steps": killed["steps"], "kills": killed["killed"], "episodes": len(killed["rows"])}
     counts |= {"unbroken_s": round(unbroken_s, 1), "killed_s": round(time.monotonic() - begun - unbroken_s, 1)}
