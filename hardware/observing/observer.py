@@ -1,8 +1,8 @@
 """From messages to a policy's observation: the newest of every input, its freshness and validity.
 
 The age of an input is the steady time since its arrival. Its own stamps give the order of messages and show whether
-it still advances: a driver that repeats its last message looks fresh and is not. A camera may repeat its last *picture*
-under new stamps; pictures of an arm that has moved since cannot be the same to the bit.
+it still advances: a driver that repeats its last message looks fresh and is not. For pictures see
+`hardware.observing.pictures`.
 
 Contact (external torques, or the wrench at the tool) is judged by its magnitude as it comes, without a tare: one would
 hide what the arm already pushes against when it is armed. What a sensor shows of its tool's weight belongs to the
@@ -11,13 +11,14 @@ driver (UR: payload and `zero_ftsensor`).
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.observing.pictures import CameraPictures
 from hardware.observing.timing import Freshness
 from robolearn.core import BadInput, RobolearnError
 from robots.spec import proprio
@@ -117,7 +118,6 @@ class ContactReader:
         return f"{self.name}: {self._parts[i]} {sizes[i]:.1f} {self._units[i]}, allowed {self._sensing.most[i]:g}"
 
 
-MOVED_RAD = 0.05  # a joint that went this far has changed every camera's picture
 GRIPPER_AGES = 10.0  # a gripper with a publisher of its own may be so many times as old as the arm's joints
 BLACK = 8  # of 255: a picture without anything brighter shows nothing
 
@@ -173,18 +173,13 @@ class JointReader:
         return ""
 
 
-@dataclass
-class _Picture:
-    freshness: Freshness
-    decode: Callable[[], NDArray[np.uint8]] | None = None
-    print: int = 0
-    seen_at: Array = field(default_factory=lambda: np.zeros(0))  # where the arm was when the picture last changed
-    frozen: bool = False  # it came again when the arm had gone elsewhere
-
-
 class Observer:
     """The newest observation of the features that a policy needs: ``proprio``, ``objects``, ``external_torque`` or
-    ``wrench``, ``images.<camera>``, of those that the station offers. `clock` is the steady time [s]."""
+    ``wrench``, ``images.<camera>``, of those that the station offers. `clock` is the steady time [s].
+
+    Attributes:
+      describe: the name of a publisher of pictures, for reasons.
+    """
 
     def __init__(
         self, contract: Contract, features: Collection[str], clock: Callable[[], float] = time.monotonic
@@ -201,12 +196,16 @@ class Observer:
         self.contact: ContactReader | None = None
         if contract.contact is not None and contract.contact.feature in features:
             self.contact = ContactReader(contract, clock)
-        self._pictures: dict[str, _Picture] = {}
+        self.describe: Callable[[Hashable], str] = str
+        self._pictures: dict[str, CameraPictures] = {}
         for feature in features:
             if feature.startswith("images."):
                 name = feature.removeprefix("images.")
                 camera = contract.cameras[name]
-                self._pictures[name] = _Picture(Freshness(f"camera {name} on {camera.topic}", camera.max_age_s, clock))
+                self._pictures[name] = CameraPictures(
+                    f"camera {name} on {camera.topic}", contract.robot, camera.max_age_s,
+                    contract.joint_states.max_age_s, clock, lambda one: self.describe(one),
+                )  # fmt: skip
 
     def objects(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
         """Take the task's vector in; True where it is whole and newer than the last."""
@@ -220,22 +219,18 @@ class Observer:
         return True
 
     def image(
-        self, camera: str, fingerprint: int, decode: Callable[[], NDArray[np.uint8]], stamp: float, frame: str = ""
-    ) -> None:
-        """Take a picture of `camera` in. `decode` makes (H, W, 3) of it when it is needed; `fingerprint` is a checksum
-        of its bytes, `stamp` [s] and `frame` are its header's."""
-        picture, wanted = self._pictures[camera], self.contract.cameras[camera].frame
-        if not picture.freshness.update(stamp):
-            return
+        self, camera: str, fingerprint: int, decode: Callable[[], NDArray[np.uint8]], stamp: float, frame: str = "",
+        publisher: Hashable = None,
+    ) -> None:  # fmt: skip
+        """Take a picture of `camera` in, sent by `publisher`. `decode` makes (H, W, 3) of it when it is needed;
+        `fingerprint` is a checksum of its bytes, `stamp` [s] and `frame` are its header's."""
+        wanted, wrong = self.contract.cameras[camera].frame, ""
         if wanted and frame.lstrip("/") != wanted:
-            picture.freshness.fault = f"its pictures are of {frame or 'nothing'}, not of {wanted}: are cameras swapped?"
-            return
-        q = self.joints.q
-        if picture.decode is None or fingerprint != picture.print or not len(picture.seen_at):
-            picture.seen_at, picture.frozen = np.zeros(0) if q is None else q, False
-        elif q is not None and np.abs(q - picture.seen_at).max() > MOVED_RAD:
-            picture.frozen = True
-        picture.print, picture.decode = fingerprint, decode
+            wrong = f"its pictures are of {frame or 'nothing'}, not of {wanted}: are cameras swapped?"
+        at, q = self.joints.freshness.stamp, self.joints.q
+        self._pictures[camera].update(
+            fingerprint, decode, stamp, frame=wrong, q=q, joints_at=at, publisher=publisher
+        )  # fmt: skip
 
     def stamps(self) -> tuple[float, float]:
         """Of the joint states, and how far the objects' stamp is from it [s]."""
@@ -257,10 +252,16 @@ class Observer:
             if one is not None and (problem := one.problem()):
                 return problem
         for picture in self._pictures.values():
-            if problem := picture.freshness.problem():
+            if problem := picture.problem():
                 return problem
-            if picture.frozen:
-                return f"{picture.freshness.name}: frozen, the same picture although the arm moved"
+        return self._twins()
+
+    def _twins(self) -> str:
+        """Two cameras of topics of their own that show the same to the last byte, or nothing."""
+        for (name, one), (other, two) in itertools.combinations(self._pictures.items(), 2):
+            cameras = self.contract.cameras
+            if one.print == two.print and cameras[name].topic != cameras[other].topic:
+                return f"{one.freshness.name}: the very picture of camera {other}; does one device send both?"
         return ""
 
     def observation(self) -> dict[str, NDArray]:
@@ -280,9 +281,8 @@ class Observer:
             assert self.contact.values is not None
             out[self.contact.feature] = self.contact.values[None].astype(np.float32)
         for name, picture in self._pictures.items():
-            assert picture.decode is not None
             try:
-                pixels = picture.decode()
+                pixels = picture.pixels()
             except BadInput as error:
                 raise NotObserved(f"{picture.freshness.name}: {error}") from None
             if pixels.max() < BLACK:

@@ -18,6 +18,7 @@ from sensor_msgs.msg import JointState
 from hardware.observing.observer import Observer
 from hardware.ros2 import messages, qos
 from hardware.ros2.runtime import Node
+from hardware.ros2.senders import publisher_name
 from robolearn.core import BadInput
 from robots.stations import Camera, Condition, Contract
 
@@ -35,6 +36,8 @@ class ObservationInputs:
 
     def __init__(self, node: Node, contract: Contract, observer: Observer, features: Collection[str]) -> None:
         self._observer = observer
+        topics = [contract.cameras[name].topic for name in contract.cameras if f"images.{name}" in features]
+        observer.describe = lambda gid: publisher_name(node, topics, gid)
         self.stamp = Time()
         hear_joints(node, contract, self._on_joints)
         if "objects" in features and contract.objects is not None:
@@ -62,8 +65,9 @@ class ObservationInputs:
     def _on_image(self, name: str, camera: Camera) -> Callable[[Any, MessageInfo], None]:
         def on_image(message: Any, info: MessageInfo) -> None:
             stamp = messages.seconds(message.header.stamp)
+            who = messages.publisher(info)
             picture, frame = zlib.crc32(message.data), message.header.frame_id
-            self._observer.image(name, picture, lambda: messages.picture(message, camera), stamp, frame)
+            self._observer.image(name, picture, lambda: messages.picture(message, camera), stamp, frame, who)
 
         return on_image
 

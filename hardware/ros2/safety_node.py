@@ -33,7 +33,7 @@ from hardware.execution.setpoints import GRIPPER
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_conditions, with_installed_conditions
 from hardware.ros2.runtime import Node
-from hardware.ros2.senders import Callers, comparable, same_program
+from hardware.ros2.senders import Callers, comparable, endpoint_name, publisher_name, same_program
 from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
 from robolearn.core import BadInput
@@ -288,11 +288,8 @@ class SafetyNode(Node):
     def _publisher_name(self, gid: Hashable) -> str:
         """The node that publishes joint states, contact, openings or the dead-man's switch under this identifier."""
         contact = () if self.contract.contact is None else (self.contract.contact.topic,)
-        for topic in (self.contract.joint_states.topic, topics.DEADMAN, topics.TARGET_OPENING, *contact):
-            for info in self.get_publishers_info_by_topic(topic):
-                if bytes(info.endpoint_gid) == gid:
-                    return _endpoint(info)
-        return "one that has gone"
+        named = (self.contract.joint_states.topic, topics.DEADMAN, topics.TARGET_OPENING, *contact)
+        return publisher_name(self, named, gid)
 
     def _publish_changes(self) -> None:
         if (self._filter.state, self._filter.reason) != self._published:
@@ -319,7 +316,7 @@ class SafetyNode(Node):
             # Counting is cheap; asking who they are is not.
             if self.count_publishers(topic) <= self._most:
                 continue
-            names = [_endpoint(info) for info in self.get_publishers_info_by_topic(topic)]
+            names = [endpoint_name(info) for info in self.get_publishers_info_by_topic(topic)]
             if not self._dry_run and self.get_fully_qualified_name() in names:
                 names.remove(self.get_fully_qualified_name())
             others = " and ".join(names)
@@ -334,7 +331,7 @@ class SafetyNode(Node):
         for topic in self._watched:
             publishers = self.get_publishers_info_by_topic(topic)
             for publisher, subscriber in itertools.product(publishers, self.get_subscriptions_info_by_topic(topic)):
-                names = _endpoint(publisher), _endpoint(subscriber)
+                names = endpoint_name(publisher), endpoint_name(subscriber)
                 match, why = qos_check_compatible(publisher.qos_profile, subscriber.qos_profile)
                 if match == QoSCompatibility.ERROR and own in names:
                     found.append(f"{names[1]} cannot receive from {names[0]} on {topic}: {why.strip(' ;')}")
@@ -361,9 +358,3 @@ class SafetyNode(Node):
         self._watched.append(topic)
         callbacks = SubscriptionEventCallbacks(incompatible_qos=self._on_mismatch, **events)
         self.hear(kind, topic, callback, profile, callbacks)
-
-
-def _endpoint(info: Any) -> str:
-    if "UNKNOWN" in info.node_name:
-        return "a node whose name is not discovered yet"
-    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"

@@ -7,7 +7,7 @@ of the client, before the callback runs; a subscription in the same node reads i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from rclpy.qos import QoSProfile
@@ -62,6 +62,22 @@ def same_program(first: object, second: object) -> bool:
     """True where two identifiers belong to endpoints of one program."""
     both = isinstance(first, bytes) and isinstance(second, bytes)
     return both and first[:PARTICIPANT] == second[:PARTICIPANT]  # type: ignore[index]
+
+
+def endpoint_name(info: Any) -> str:
+    """The full name of the node of an endpoint."""
+    if "UNKNOWN" in info.node_name:
+        return "a node whose name is not discovered yet"
+    return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
+
+
+def publisher_name(node: Any, topics: Iterable[str], gid: Hashable) -> str:
+    """The node that publishes one of `topics` under this identifier, as `node` sees it."""
+    for topic in topics:
+        for info in node.get_publishers_info_by_topic(topic):
+            if bytes(info.endpoint_gid) == gid:
+                return endpoint_name(info)
+    return "one that has gone"
 
 
 LONGEST_S = 5.0  # messages do not wait for longer; the time of day jumped

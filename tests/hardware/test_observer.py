@@ -233,7 +233,119 @@ def test_a_picture_that_stays_while_the_arm_moves_is_frozen(arm: Arm) -> None:
     assert "the same picture although the arm moved" in arm.observer.problem()
     arm.clock.t += 0.05
     arm.all(print_=2)
+    assert "the same picture but for single pixels" in arm.observer.problem(), "other bytes, and no other pixel"
+    arm.clock.t += 0.05
+    arm.joints()
+    arm.observer.image("front", 3, lambda: picture(90), arm.clock.wall)
     assert arm.observer.problem() == ""
+
+
+RNG = np.random.default_rng(0)
+SCENE = RNG.integers(40, 200, (84, 84, 3)).astype(np.uint8)
+
+
+def noisy(scene: np.ndarray, deviation: float) -> np.ndarray:
+    return np.clip(scene + RNG.normal(0, deviation, scene.shape), 0, 255).astype(np.uint8)
+
+
+def one_bit(scene: np.ndarray) -> np.ndarray:
+    """A bit of a pixel is another one every time."""
+    flipped = scene.copy()
+    flipped.reshape(-1)[RNG.integers(flipped.size)] ^= 1 << int(RNG.integers(8))
+    return flipped
+
+
+def with_the_arm(share: float) -> np.ndarray:
+    """Something dark and 12 pixels wide stands in the scene."""
+    scene, at = SCENE.copy(), round(share * 60)
+    scene[20:60, at : at + 12] = 15
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("show", "frozen"),
+    [
+        (lambda share: one_bit(SCENE), "single pixels"),
+        (lambda share: noisy(SCENE, 3.0), "noise"),  # somebody adds noise to a picture that stands
+        (lambda share: with_the_arm(share), ""),  # without any noise, as a simulation's
+        (lambda share: noisy(with_the_arm(share), 3.0), ""),
+        (lambda share: noisy(np.roll(SCENE, round(20 * share), 1), 1.0), ""),  # a camera at the wrist
+    ],
+)
+def test_a_picture_that_changes_by_noise_alone_is_frozen(arm: Arm, show, frozen: str) -> None:
+    home, problems = arm.q.copy(), set()
+    for i in range(60):
+        arm.q = home + np.array([0.8, 0.3, 0, 0, 0, 0, 0]) * i / 59  # the tcp goes half a metre
+        arm.clock.t += 0.05
+        arm.joints()
+        arm.observer.objects(("cube_y", "cube_x"), (2.0, 1.0), arm.clock.wall)
+        pixels = show(i / 59)
+        arm.observer.image("front", i, lambda pixels=pixels: pixels, arm.clock.wall)
+        problems.add(arm.observer.problem())
+    if frozen:
+        assert any(f"the same picture but for {frozen}" in one for one in problems), problems
+        assert frozen in arm.observer.problem(), "and stays so"
+    else:
+        assert problems == {""}
+
+
+def test_a_camera_with_noise_that_sees_an_arm_at_rest_is_not_frozen(arm: Arm) -> None:
+    for i in range(60):
+        arm.clock.t += 0.05
+        arm.joints()
+        arm.observer.objects(("cube_y", "cube_x"), (2.0, 1.0), arm.clock.wall)
+        pixels = noisy(SCENE, 1.0)
+        arm.observer.image("front", i, lambda pixels=pixels: pixels, arm.clock.wall)
+        assert arm.observer.problem() == ""
+
+
+@pytest.mark.parametrize(
+    ("behind", "says"),
+    [(0.4, "0.40 s older than the joint states"), (60.0, "60.00 s older"), (-0.4, "0.40 s younger"), (0.25, ""),
+     (-0.1, "")],
+)  # fmt: skip
+def test_pictures_of_another_time_than_the_joint_states(arm: Arm, behind: float, says: str) -> None:
+    """They come ten times a second, and their stamps rise; 0.3 s are allowed."""
+    for i in range(10):
+        arm.clock.t += 0.1
+        arm.joints()
+        arm.observer.objects(("cube_y", "cube_x"), (2.0, 1.0), arm.clock.wall)
+        arm.observer.image("front", i, picture, arm.clock.wall - behind)
+    problem = arm.observer.problem()
+    assert problem == "" if not says else says in problem and "clock" in problem and "chronyc makestep" in problem
+    if says:
+        with pytest.raises(NotObserved, match="camera front on /camera/front/image_raw"):
+            arm.observer.observation()
+
+
+def test_pictures_of_two_publishers_are_not_mixed(arm: Arm) -> None:
+    arm.observer.describe = {1: "/driver", 2: "/stranger"}.__getitem__
+    for i in range(20):
+        arm.clock.t += 0.05
+        arm.joints()
+        arm.observer.objects(("cube_y", "cube_x"), (2.0, 1.0), arm.clock.wall)
+        arm.observer.image("front", i, picture, arm.clock.wall, publisher=2 if i == 15 else 1)
+        if i < 15:
+            assert arm.observer.problem() == ""
+    assert "2 publishers at once, /stranger and /driver" in arm.observer.problem()
+    with pytest.raises(NotObserved, match="2 publishers"):
+        arm.observer.observation()
+
+
+def test_two_cameras_that_show_the_very_same_are_refused(contract: Contract, clock: Clock) -> None:
+    front = contract.cameras["front"]
+    wrist = dataclasses.replace(front, topic="/camera/wrist/image_raw")
+    for topic, refused in ((wrist.topic, True), (front.topic, False)):  # two cuts of one topic are meant
+        cameras = {"front": front, "wrist": dataclasses.replace(wrist, topic=topic)}
+        features = (*FEATURES, "images.wrist")
+        arm = Arm(Observer(dataclasses.replace(contract, cameras=cameras), features, clock), clock)
+        for i in range(3):
+            arm.clock.t += 0.05
+            arm.all(print_=i)
+            arm.observer.image("wrist", i, picture, clock.wall)
+        assert ("the very picture of camera wrist" in arm.observer.problem()) == refused
+        arm.observer.image("wrist", 77, picture, clock.wall + 0.01)
+        assert arm.observer.problem() == ""
 
 
 def test_pictures_of_another_camera_are_refused_by_name(contract: Contract, clock: Clock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hardware.observing.clocks import SenderClock
 from hardware.observing.timing import SafetySilent, Silence
 
 
@@ -47,3 +48,22 @@ def test_a_listener_that_was_held_up_itself_has_not_heard_what_waits_for_it(held
         silence.check()
     silence.heard()
     silence.check()
+
+
+def test_messages_that_waited_together_are_no_clock_that_is_off() -> None:
+    """The listener was held up for 0.3 s and reads what has queued; a sender whose clock is behind has no young one."""
+    now = [50.0]
+    sender = SenderClock(0.1, lambda: now[0], lambda: 1e9 + now[0])
+    assert sender.problem() == ""
+    for _ in range(30):
+        now[0] += 0.01
+        sender.update(1e9 + now[0] - 0.002)
+    now[0] += 0.3
+    for age in (0.3, 0.2, 0.1, 0.0):
+        sender.update(1e9 + now[0] - age)
+    assert sender.problem() == ""
+    for i in range(25):
+        now[0] += 0.01
+        sender.update(1e9 + now[0] - 0.15)
+        assert i > 9 or not sender.problem(), "what was young is not long ago"
+    assert "stamped 0.15 s ago" in sender.problem() and "behind" in sender.problem()

@@ -16,8 +16,11 @@ STUCK = ("tests/hardware/safety/test_safety_stuck.py",)
 SUPERVISOR = "hardware/safety/supervisor.py"
 
 CLOCKS, FAULTS = "hardware/observing/clocks.py", ("tests/hardware/test_faults_in_time.py",)
+TIMING = ("tests/hardware/test_timing.py",)
 STREAMER = "hardware/execution/streamer.py"
 POSES = ("tests/hardware/test_pose_targets.py",)
+
+PICTURES, OBSERVER = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "degrees-are-radians": Mutant(
@@ -55,7 +58,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "clock-behind-is-nothing": Mutant(CLOCKS, "if youngest > oldest:", "if False:", FAULTS),
     "clock-by-one-message": Mutant(
-        CLOCKS, "least, most = min(self._least, self._before_least)", "least, most = self._most", FAULTS
+        CLOCKS, "least, most = min(self._least, self._before_least)", "least, most = self._most", TIMING
     ),
     "clock-is-not-asked-at-arming": Mutant(
         SUPERVISOR, "problem or self._joints.problem() or self._clock_problem()", "problem or self._joints.problem()", FAULTS
@@ -65,6 +68,14 @@ MUTANTS: dict[str, Mutant] = {
     "poses-of-long-ago": Mutant(
         SUPERVISOR, "1e-9 * stamp_ns) <= self.contract.limits.command_timeout_s:", "1e-9 * stamp_ns) <= 1e9:", POSES
     ),
+    "pictures-of-any-time": Mutant(PICTURES, "elif behind > self._oldest:", "elif False:", OBSERVER),
+    "pictures-of-the-future": Mutant(PICTURES, "elif behind < -self._newest:", "elif False:", OBSERVER),
+    "pictures-from-anybody": Mutant(PICTURES, "self._publishers.problem() or", '"" or', OBSERVER),
+    "pictures-frozen-but-for-a-bit": Mutant(PICTURES, "FEW = 1e-3", "FEW = 0.0", OBSERVER),
+    "pictures-frozen-but-for-noise": Mutant(PICTURES, ") > FAR_M:", ") > 1e9:", OBSERVER),
+    "pictures-of-an-arm-in-view-are-frozen": Mutant(PICTURES, "BLOCK, FAINT = 8, 2.0", "BLOCK, FAINT = 8, 200.0", OBSERVER),
+    "pictures-once-frozen-ever-frozen": Mutant(PICTURES, "elif moved or self._frozen:", "elif moved:", OBSERVER),
+    "pictures-of-one-device-twice": Mutant("hardware/observing/observer.py", "if one.print == two.print and", "if False and", OBSERVER),
 }  # fmt: skip
 
 
