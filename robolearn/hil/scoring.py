@@ -4,8 +4,9 @@
 
 Neither updates nor records wait for the model; only where `QUEUED` episodes are pending no more records are taken, so
 that they stay with their receiver and with the actors. A score is in the log before it is learned from, and is read
-there after a kill: the model is asked once. What the model does not answer in time, or answers by an exception or by
-numbers that are not finite, is withheld: that stands in the log, too, and is not asked for again.
+there after a kill: the model is asked once. What the model does not answer in time, or answers by an exception, by
+numbers that are not finite or by the end of the process, is withheld: that stands in the log, too, and is not asked for
+again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from robolearn.rewards.scoring import scores_of, window_of
 
 log = logging.getLogger(__name__)
 
+DEATHS = 3  # a model that the process has ended with so often for one episode is not asked for it again
 QUEUED = 16  # episodes that are closed and not scored yet
 DEMONSTRATIONS = "demonstrations "  # and the digest of their set: their actor in the log; no actor has such a name
 
@@ -152,8 +154,15 @@ class EpisodeScoring:
     def _work(self) -> None:
         torch.set_num_threads(1)
         while (job := self._jobs.get()) is not None:
-            if job.result is None:
-                self._finish(job, self._asked(job))
+            if job.result is None and self._failure is None:
+                try:
+                    before = self._scores.asked(job.key, self._name)
+                except OSError as error:
+                    self._failure = error
+                    continue
+                why = f"the process ended {before} times while the model was asked"
+                died = StoredScore(job.key, self._name, None, why) if before >= DEATHS else None
+                self._finish(job, died or self._asked(job))
                 self._arrived()
 
     def _asked(self, job: _Job) -> StoredScore:

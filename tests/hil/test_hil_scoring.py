@@ -326,6 +326,28 @@ def test_waiting_for_a_score_ends_when_the_learner_is_stopped(tmp_path: Path) ->
     scoring.close()
 
 
+def test_a_model_that_ends_the_process_is_asked_three_times(tmp_path: Path) -> None:
+    for _ in range(3):
+        model = ByNumber()
+        model.hold.clear()
+        scoring = EpisodeScoring(model, "m", ScoreLog(tmp_path), 60.0)
+        scoring.submit(scorings.ClosedEpisode("a", 1, 9, False, shown_episode()))
+        end = time.monotonic() + WAIT_S
+        while not model.asked:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+        scoring.close()  # what comes later is stored nowhere, as after a kill
+        model.hold.set()
+    model = ByNumber()
+    scoring = EpisodeScoring(model, "m", ScoreLog(tmp_path), 60.0)
+    first, second = (
+        scoring.score_now(scorings.ClosedEpisode("a", number, 9, False, shown_episode())) for number in (1, 2)
+    )
+    assert first.score is None and "ended 3 times" in first.withheld
+    assert second.score is not None and model.asked == [0], "which is what its frames say; the second one alone"
+    scoring.close()
+
+
 def test_a_full_disk_ends_the_learner_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

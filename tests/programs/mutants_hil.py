@@ -309,6 +309,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/experience.py", "        if withheld:\n            self.withheld_steps += len(episode)\n        else:\n"
         "            self.add(episode)\n", "        self.add(episode)\n", SCORED,
     ),
+    "deadly-model-is-asked-for-ever": Mutant(SCORING, "if before >= DEATHS else None", "if False else None", SCORED),
     "hanging-model-is-waited-for": Mutant(SCORING, "if now - job.first_at > self._timeout_s:", "if False:", SCORED),
     "late-score-overrides-what-was-withheld": Mutant(
         SCORING, "if job.result is not None or self._closed", "if self._closed", SCORED

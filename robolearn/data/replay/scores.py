@@ -1,6 +1,7 @@
 """Scores of episodes beside their transitions: an append-only file, in the order in which the episodes were scored.
 
     <folder>/scores        records with their length and checksum; see `robolearn.io.append_only`
+    <folder>/asked         the episode that a model was asked for last, and how often: it may have ended the process
 
 A record is the score of one episode or the reason for which there is none, with the model's identity. An episode is
 known by its actor, its number, its length (one that was cut may be whole in another life of the learner) and its task.
@@ -20,8 +21,9 @@ from safetensors.numpy import load, save
 
 from robolearn.core import BadInput, Score
 from robolearn.io.append_only import Journal, records, whole_length
+from robolearn.io.atomic import write_text
 
-FILE = "scores"
+FILE, ASKED = "scores", "asked"
 ARRAYS = {"progress": np.float32, "reward": np.float32, "done": np.bool_, "confidence": np.float32}
 _ABOUT = "about"  # the fields that are no arrays, as JSON
 
@@ -61,7 +63,7 @@ class ScoreLog:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / FILE
+        self.path, self._asked = folder / FILE, folder / ASKED
         if self.path.exists():
             os.truncate(self.path, whole_length(self.path))
         self._known: dict[tuple[EpisodeKey, str], StoredScore] = {}
@@ -85,6 +87,20 @@ class ScoreLog:
         """
         self._journal.append(encode(stored))
         self._add(stored)
+
+    def asked(self, key: EpisodeKey, model: str) -> int:
+        """Note that `model` is asked for the score of an episode; how often it was before, without an answer.
+
+        Raises `OSError` where the disk is full.
+        """
+        now, path = vars(key) | {"model": model}, self._asked
+        try:
+            before = json.loads(path.read_text())
+            count = int(before.pop("count")) if before.keys() > now.keys() and before.items() >= now.items() else 0
+        except (FileNotFoundError, ValueError, AttributeError):
+            count = 0
+        write_text(path, json.dumps(now | {"count": count + 1}))
+        return count
 
     def sync(self) -> None:
         """Make appended scores survive a power cut."""
