@@ -21,8 +21,11 @@ from robolearn.core.specs import PROMPT, is_image, of_goal
 Statistics = Mapping[str, Mapping[str, ArrayLike]]
 """Feature name, or "action" → {"mean", "std", "min", "max", …} → one number per component."""
 
+PROPRIO = "proprio"
 CLIP = 10.0  # standard deviations
 STD_FLOOR = 1e-3  # a component that never moved must not turn rounding into a signal; 1 mm is still seen
+RESOLUTION = 3.1e-3  # [rad], [m]: two steps of an encoder of 12 bits; a robot's component within it never moved
+CONSTANT = 0.1  # of such a component: half a degree beside it, as after another calibration, is no other world
 WIDEN = 0.1  # of the demonstrations' half-range, on either side
 HALF_FLOOR = 0.05  # of an action component's half-range: a component that demonstrations hardly use keeps small noise
 
@@ -31,6 +34,7 @@ class Normalizer(nn.Module):
     """Statistics as buffers, so that they travel inside ``model.safetensors``.
 
     Observation vectors: z = clip((x − mean) / max(std, floor), ±10), goals by the statistics of what they are of.
+    Of the robot's own vector the floor is larger for what never moved.
     The vector of a sentence, of length 1: z = √D v, whatever the sentences of the demonstrations were.
     Images: uint8 HWC → floats CHW in [0, 1].
     Actions: z = (a − centre) / half, with [centre − half, centre + half] within [-1, 1].
@@ -64,7 +68,11 @@ class Normalizer(nn.Module):
             # A goal is what the feature shall be: the same numbers mean the same.
             mean, std = (_statistic(statistics, of_goal(key), name, shape) for name in ("mean", "std"))
             self.get_buffer(_buffer(key, "mean")).copy_(mean)
-            self.get_buffer(_buffer(key, "inverse_std")).copy_(1.0 / std.clamp_min(STD_FLOOR))
+            deviation = std.clamp_min(STD_FLOOR)
+            if of_goal(key) == PROPRIO and "min" in statistics[PROPRIO] and "max" in statistics[PROPRIO]:
+                least, most = (_statistic(statistics, PROPRIO, name, shape) for name in ("min", "max"))
+                deviation[(std < STD_FLOOR) & (most - least <= RESOLUTION)] = CONSTANT
+            self.get_buffer(_buffer(key, "inverse_std")).copy_(1.0 / deviation)
         low, high = (_statistic(statistics, "action", name, interface.action.shape) for name in ("min", "max"))
         centre, half = action_range(low, high)
         self.action_centre.copy_(centre)

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from policies.familiar import unfamiliar
 from policies.networks.encoder import ObservationEncoder, encoded_key
 from policies.normalize import Normalizer
 from robolearn.core import ActionChunk, BadInput, Interface, NonFinite, Observation
@@ -111,6 +112,10 @@ class TorchPolicy(nn.Module):
 
     def bind(self, offered: Interface) -> None:
         """Nothing is open: the checkpoint states the whole interface."""
+
+    def unfamiliar(self, observation: Observation) -> tuple[str, str]:
+        """See `policies.familiar.unfamiliar`."""
+        return unfamiliar(self.normalizer, self.interface, observation)
 
     def reset(self, seed: int) -> None:
         """Start the noise anew and forget all history."""

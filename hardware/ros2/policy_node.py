@@ -6,11 +6,12 @@ own, so that joint states stay fresh, and runs only while the safety node is *ar
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -124,7 +125,16 @@ class PolicyNode(Node):
             # Nothing is published; the chunk runs out, and the streamer stops.
             self._complain(str(error))
             return
-        self._predictor.ask(stamp, observation, self._observation_inputs.stamp)
+        refused, warned = self._unfamiliar(observation)
+        if refused or warned:
+            self._complain(refused or warned)
+        if not refused:
+            self._predictor.ask(stamp, observation, self._observation_inputs.stamp)
+
+    def _unfamiliar(self, observation: Mapping[str, NDArray]) -> tuple[str, str]:
+        """(why the policy must not act, what it has not seen), of a policy that knows its demonstrations."""
+        ask = getattr(self.policy, "unfamiliar", None)
+        return ask(observation) if ask else ("", "")
 
     def _publish(self, request: PredictionRequest, actions: NDArray) -> None:
         names, period = self.contract.interface.action.names, 1.0 / self.contract.control_hz
@@ -140,10 +150,14 @@ class PolicyNode(Node):
             log.warning("%s", reason)
 
     def _report(self) -> None:
-        reason = (self._predictor.fault if self._predictor is not None else "") or self.observer.problem()
+        reason, warned = (self._predictor.fault if self._predictor is not None else "") or self.observer.problem(), ""
+        if not reason:
+            with contextlib.suppress(NotObserved):
+                reason, warned = self._unfamiliar(self.observer.observation())
         status = {
             "ready": not reason,
             "reason": reason,
+            "unfamiliar": warned,
             "chunks": self._chunks,
             "inference_ms": self._latency.summary_ms(),
         }

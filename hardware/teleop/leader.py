@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 KINDS = {"so100": "so100_leader", "so101": "so101_leader"}
 SILENCE_S = 0.25
 READ_S = 0.01  # between two reads of the bus
+JUMP = 1.0  # [rad] from one sample to the next, 20 a second: no hand is so quick
 LOOK_S, MOVED = 0.3, 0.03  # in so many seconds a hand that leads goes further than that [rad, of the opening]
 INSTALL = "pip install 'robolearn[lerobot]'"
 HELP = f"bring the leader to where the arm is, then lead · {EPISODE_HELP}"
@@ -109,6 +110,7 @@ class Leader(OperatedDevice, Device):
         self._arm: Any = None
         self._newest: tuple[NDArray[np.float64], float] | None = None  # joints [rad], opening [m]
         self._error, self._aligned, self._state = "", False, ""
+        self._led: NDArray[np.float64] | None = None  # (n,) where the arm was led last [rad], over whole turns
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._poses: deque[tuple[float, NDArray[np.float64]]] = deque()
@@ -169,15 +171,32 @@ class Leader(OperatedDevice, Device):
         stamp, newest = self._watchdog.newest, self._newest
         if newest is None or observation is None:
             return Sample(None, True, events, stamp, self._confirm.note)
-        q, width = newest
+        q, width = self._unwrapped(newest[0]), newest[1]
         self.moving = self._moved(np.append(q, width / self.robot.gripper.max_width))
         note = "" if self._aligned else self._misaligned(q, RobotState(observation, self.robot).q)
         self._aligned = not note
+        self._led = q if self._aligned else None
         action = joint_action(self.robot, q, width) if self._aligned else None
         return Sample(action, True, events, stamp, self._confirm.note or note)
 
     def prepared(self) -> None:
         self._aligned = False
+
+    def _unwrapped(self, q: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Joints `q` (n,) [rad], which a servo reports within half a turn, on the turn on which they lead:
+
+            q + 2π round((q_led − q) / 2π)
+
+        A joint that is led past half a turn goes on, and its arm stays at the limit instead of going round the other
+        way. One that jumps leads no more, until it is brought to where the arm is.
+        """
+        if self._led is None or not self._aligned:
+            return q
+        turned = q + 2 * math.pi * np.round((self._led - q) / (2 * math.pi))
+        if np.abs(turned - self._led).max() <= JUMP:
+            return turned
+        self._aligned = False
+        return q
 
     def show(self, status: Status) -> None:
         if status.state != self._state:

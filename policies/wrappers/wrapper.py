@@ -22,6 +22,11 @@ class PolicyWrapper:
     def bind(self, offered: Interface) -> None:
         self.policy.bind(offered)
 
+    def unfamiliar(self, observation: Observation) -> tuple[str, str]:
+        """As of `policies.familiar.unfamiliar`, where the policy inside knows its demonstrations."""
+        ask = getattr(self.policy, "unfamiliar", None)
+        return ask(self.seen(observation)) if ask else ("", "")
+
     def reset(self, seed: int) -> None:
         self.policy.reset(seed)
 

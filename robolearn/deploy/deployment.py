@@ -232,6 +232,8 @@ def wait_ready(client: Any, nodes: StackProcesses, *, simulated: bool, start_s: 
         nodes.check()
         try:
             client.wait_ready(POLL_S)
+            if warned := client.policy.get("unfamiliar"):
+                log.warning("%s", warned)
             return
         except RobolearnError as error:
             heard = {"safety": client.report, "streamer": client.streamer, "policy": client.policy}

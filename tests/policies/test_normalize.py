@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from policies.familiar import unfamiliar
 from policies.normalize import Normalizer, action_range
 from robolearn.core import ArraySpec, BadInput, Interface
 
@@ -37,6 +38,46 @@ def test_observations_are_standardised_and_clipped():
     history = norm.observation({"proprio": torch.ones(5, 2, 2), "images.front": image[:, None].expand(5, 2, 4, 6, 3)})
     assert history["proprio"].shape == (5, 2, 2)
     assert history["images.front"].shape == (5, 2, 3, 4, 6)
+
+
+def by_extremes(mean: list[float], std: list[float], least: list[float], most: list[float]) -> Normalizer:
+    found = statistics() | {"proprio": {"mean": mean, "std": std, "min": least, "max": most}}
+    return Normalizer.from_statistics(INTERFACE, found)
+
+
+def test_a_joint_that_never_moved_and_is_half_a_degree_off_is_no_signal():
+    """0.3° = 5.2 mrad is 3.4 steps of an encoder of 12 bits, of 1.53 mrad, between which it jittered when it stood."""
+    norm = by_extremes([1.0, -2.0], [0.5, 0.00077], [0.0, -2.00077], [2.0, -1.99923])
+    image = torch.zeros(1, 4, 6, 3, dtype=torch.uint8)
+    seen = norm.observation({"proprio": torch.tensor([[1.5, -2.0 + 0.005236]]), "images.front": image})["proprio"]
+    torch.testing.assert_close(seen, torch.tensor([[1.0, 0.052]]), atol=1e-3, rtol=0)
+    # A millimetre within four is a motion, however rare: the floor stays at one.
+    norm = by_extremes([1.0, -2.0], [0.5, 0.0004], [0.0, -2.0], [2.0, -1.996])
+    seen = norm.observation({"proprio": torch.tensor([[1.5, -1.999]]), "images.front": image})["proprio"]
+    torch.testing.assert_close(seen, torch.tensor([[1.0, 1.0]]), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("pan", "still", "refused", "warned"),
+    [
+        (0.4, -2.0, False, False),
+        (0.4 + 2 * np.pi, -2.0, True, False),
+        (0.4 - 2 * np.pi, -2.0, True, False),
+        (0.4 + np.pi, -2.0, False, True),
+        (0.4, -2.0 + np.radians(0.3), False, False),
+        (0.4, -2.0 + np.radians(3.0), False, True),
+        (0.4, -2.0 + 2 * np.pi, True, False),
+    ],
+)
+def test_what_a_policy_has_not_seen(pan: float, still: float, refused: bool, warned: bool):
+    norm = by_extremes([0.3, -2.0], [0.2, 0.0], [-0.2, -2.0], [0.8, -2.0])
+    interface = Interface({"proprio": ArraySpec((2,), names=("pan", "lift"))}, ArraySpec((3,)), 20.0)
+    no, said = unfamiliar(norm, interface, {"proprio": np.array([[pan, still]], np.float32)})
+    assert (bool(no), bool(said)) == (refused, warned)
+    if refused:
+        assert "a whole turn" in no and ("pan at" in no) == (pan != 0.4) and "Turn it back" in no
+    if warned:
+        assert "has not seen this" in said and "in the demonstrations about" in said
 
 
 def test_action_range_by_hand():

@@ -22,6 +22,9 @@ POSES = ("tests/hardware/test_pose_targets.py",)
 
 PICTURES, OBSERVER = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
 
+LEADER, LEADER_TESTS = "hardware/teleop/leader.py", ("tests/hardware/teleop/test_teleop_leader.py",)
+NORMALIZE = ("tests/policies/test_normalize.py",)
+
 MUTANTS: dict[str, Mutant] = {
     "degrees-are-radians": Mutant(
         UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n    scale', "factor = 1.0\n    scale", UNIT_TESTS
@@ -76,6 +79,12 @@ MUTANTS: dict[str, Mutant] = {
     "pictures-of-an-arm-in-view-are-frozen": Mutant(PICTURES, "BLOCK, FAINT = 8, 2.0", "BLOCK, FAINT = 8, 200.0", OBSERVER),
     "pictures-once-frozen-ever-frozen": Mutant(PICTURES, "elif moved or self._frozen:", "elif moved:", OBSERVER),
     "pictures-of-one-device-twice": Mutant("hardware/observing/observer.py", "if one.print == two.print and", "if False and", OBSERVER),
+    "leader-goes-round": Mutant(LEADER, "* np.round((self._led - q)", "* 0 * np.round((self._led - q)", LEADER_TESTS),
+    "leader-jumps": Mutant(LEADER, "JUMP = 1.0", "JUMP = 10.0", LEADER_TESTS),
+    "still-joints-are-signals": Mutant("policies/normalize.py", "] = CONSTANT", "] = STD_FLOOR", NORMALIZE),
+    "all-that-is-slow-is-still": Mutant("policies/normalize.py", "& (most - least <= RESOLUTION)", "", NORMALIZE),
+    "a-turn-on-is-familiar": Mutant("policies/familiar.py", "turn = far &", "turn = far & False &", NORMALIZE),
+    "still-joints-are-never-unfamiliar": Mutant("policies/familiar.py", "np.abs(off) > STILL,", "False,", NORMALIZE),
 }  # fmt: skip
 
 

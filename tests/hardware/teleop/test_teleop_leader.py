@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import sys
 import threading
 import time
@@ -70,6 +71,13 @@ def until(ask: Callable[[], Sample], true: Callable[[Sample], bool]) -> Sample:
     return sample
 
 
+def lead(arm: Arm, leader: Leader, seen, begin: float, end: float) -> None:
+    """At the pace of a hand."""
+    for degrees in np.linspace(begin, end, 6):
+        arm.degrees["shoulder_pan"] = float(degrees)
+        until(lambda: leader.sample(seen), lambda s, at=degrees: abs(109.999 * s.action[0] - at) < 1.0)
+
+
 def status(state: str) -> Status:
     return Status(state, "", 0, 1, 0, 0.0)
 
@@ -92,18 +100,47 @@ def test_degrees_become_the_joints_of_our_arm(leader: Leader, arm: Arm, observe)
 def test_the_arm_follows_only_from_where_it_is(leader: Leader, arm: Arm, observe) -> None:
     seen = observe(SO101)
     until(lambda: leader.sample(seen), lambda sample: sample.action is not None)
-    arm.degrees["shoulder_pan"] = 60.0
-    until(lambda: leader.sample(seen), lambda sample: sample.action[0] > 0.5)  # it leads, and may go anywhere
+    lead(arm, leader, seen, 0.0, 60.0)  # it leads, and may go anywhere
     leader.show(status("recording"))
     sample = leader.sample(seen)
     assert sample.engaged and sample.action is None
     assert sample.note == "bring the leader's shoulder_pan to 0° (now 60°)"
     arm.degrees["shoulder_pan"] = 3.0
     assert not until(lambda: leader.sample(seen), lambda sample: sample.action is not None).note
-    arm.degrees["shoulder_pan"] = 60.0
-    until(lambda: leader.sample(seen), lambda sample: sample.action[0] > 0.5)
+    lead(arm, leader, seen, 3.0, 60.0)
     leader.prepared()
     assert leader.sample(seen).action is None, "the arm was put elsewhere"
+
+
+def wrapped(degrees: float) -> float:
+    """As a servo of one turn reports it."""
+    return (degrees + 180.0) % 360.0 - 180.0
+
+
+def test_a_joint_that_is_led_past_half_a_turn_does_not_send_the_arm_round(leader: Leader, arm: Arm, observe) -> None:
+    seen, limit, at = observe(SO101), math.degrees(SO101.upper[4]), math.degrees(SO101.home[4])
+    until(lambda: leader.sample(seen), lambda sample: sample.action is not None)
+    reached = []
+    for goal in (120.0, 175.0, 190.0, 260.0, 170.0):
+        while at != goal:  # at the pace of a hand
+            at += float(np.clip(goal - at, -20.0, 20.0))
+            arm.degrees["wrist_roll"] = wrapped(at)
+            time.sleep(0.03)
+            sample = leader.sample(seen)
+            assert sample.action is not None, sample.note
+        lower, upper = np.degrees([SO101.lower[4], SO101.upper[4]])
+        reached.append(lower + (sample.action[4] + 1) / 2 * (upper - lower))
+    np.testing.assert_allclose(reached, [120.0, limit, limit, limit, limit], atol=0.5)
+
+
+def test_a_joint_that_jumps_leads_no_more(leader: Leader, arm: Arm, observe) -> None:
+    seen = observe(SO101)
+    until(lambda: leader.sample(seen), lambda sample: sample.action is not None)
+    arm.degrees["shoulder_pan"] = 80.0
+    sample = until(lambda: leader.sample(seen), lambda sample: sample.action is None)
+    assert sample.engaged and sample.note == "bring the leader's shoulder_pan to 0° (now 80°)"
+    arm.degrees["shoulder_pan"] = 0.0
+    until(lambda: leader.sample(seen), lambda sample: sample.action is not None)
 
 
 def test_a_lost_packet_is_nothing_and_silence_is_the_end(leader: Leader, arm: Arm, observe) -> None:
