@@ -30,6 +30,10 @@ class SafetyState(StrEnum):
     LATCHED = "latched"
 
 
+AT_REST = (SafetyState.DISARMED, SafetyState.LATCHED)
+"""The states in which an arm stands, and nothing is sent to it."""
+
+
 class SafetyRefused(RobolearnError):
     """The filter refuses a request; the message is the reason, in words for the operator."""
 

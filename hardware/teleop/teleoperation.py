@@ -21,7 +21,7 @@ from hardware.execution.setpoints import SetPoints
 from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies, Silence
 from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, Phase
-from hardware.safety.states import SafetyState
+from hardware.safety.states import AT_REST, SafetyState
 from hardware.teleop.arm_link import ArmLink, ArmRefused, Call, Report, Steps
 from hardware.teleop.device import RECORDING, WAITING, Clock, Device, EpisodeEvent, Sample, Status
 from robolearn.core import RobolearnError
@@ -101,7 +101,7 @@ class Teleoperation:
     def at_rest(self) -> bool:
         """True if the arm stands, by the last reports, and nothing is left to store."""
         state = self.report.state if self.report else SafetyState.DISARMED
-        still = state in (SafetyState.DISARMED, SafetyState.LATCHED) or bool(self._silence.look())
+        still = state in AT_REST or bool(self._silence.look())
         return still and not self._work and not self.episodes.saving
 
     # --- time ------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Teleoperation:
     def _watch(self) -> None:
         """Check that safety filter and observations are still there; the recording stops where they are not."""
         silent, self._silent = self._silent, self._silence.look()
-        if self._silent and not silent:
+        if self._silent and not silent and not (self.done and self._state in AT_REST):
             log.error("%s", self._silent)
         if self.episodes.phase is Phase.STARTING:
             if self.report and self.link.connected() and not self.problem:
@@ -263,8 +263,10 @@ class Teleoperation:
             elif what is EpisodeCommand.DROP:
                 self.drop()
             elif what is EpisodeCommand.DISARM:
+                idle = not (self._preparing or self._arming) and self._state in (None, *AT_REST)
                 self._preparing, self._arming = None, ""
-                self._work.append(self._disarm())
+                if not idle:  # a safety node that ends together with this one answers nobody
+                    self._work.append(self._disarm())
             elif what is EpisodeCommand.END:
                 if self.episodes.gave_up:
                     self.error = self.error or RobolearnError(self.episodes.gave_up)
@@ -292,8 +294,7 @@ class Teleoperation:
             self.do(self.episodes.refused(str(error)))
 
     def _prepare(self) -> Steps:
-        at_rest = (SafetyState.DISARMED, SafetyState.LATCHED)
-        yield from self._until(lambda: self._state in at_rest, REST_S, "the arm does not come to rest")
+        yield from self._until(lambda: self._state in AT_REST, REST_S, "the arm does not come to rest")
         if self._state is SafetyState.LATCHED:
             if self._reason not in self._seen:
                 raise ArmRefused(self._reason)  # START was meant for an arm that was merely at rest
@@ -320,8 +321,13 @@ class Teleoperation:
         self._arming = self.report.arming
 
     def _disarm(self) -> Steps:
+        call, moving = self.link.disarm(), self._state not in AT_REST
         try:
-            yield from self.call(self.link.disarm())
+            for _ in self.call(call):
+                if self._silent or (moving and self._state in AT_REST):  # by itself, as it does where it is ended
+                    call.cancel()
+                    return
+                yield
         except ArmRefused as error:  # its heartbeat ends, and with it the motion
             log.warning("%s", error)
 

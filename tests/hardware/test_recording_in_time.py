@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from recording_rig import CONTRACT, HOME, WALL, RecordingRig
+from recording_rig import CONTRACT, HOME, WALL, Answer, RecordingRig
 
 from hardware.execution.setpoints import SetPoints
 from hardware.recording import Recording, stamp_names
@@ -338,6 +338,58 @@ def test_a_safety_node_that_is_silent_while_nothing_is_recorded(rig: RecordingRi
     assert "the safety node is silent" in rig.logic.episodes.message and rig.now - pressed < 0.2
     rig.speaks = True
     rig.record()
+
+
+class Gone(Answer):
+    """A service of a node that has ended: nobody answers, and after a while it is not there."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, lambda: (True, ""))
+        self.cancelled = False
+
+    def answer(self) -> None:
+        return None
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+def test_a_session_at_rest_that_ends_together_with_its_safety_node_waits_for_nobody(
+    rig: RecordingRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ctrl-C on a launch file reaches both at once, and a disarmed safety node has nothing to wait for."""
+    rig.run(0.5)
+    rig.speaks, rig.disarm = False, lambda: Gone("disarm")  # type: ignore[method-assign]
+    begun = rig.now
+    rig.logic.do(rig.logic.episodes.end("signal to end"))
+    rig.until(rig.logic.at_rest, 0.05)
+    rig.run(2.0)
+    assert rig.logic.done and "emergency stop" not in caplog.text and rig.now - begun < 2.1
+
+
+def test_a_session_in_motion_waits_for_the_arm_and_not_for_an_answer(
+    rig: RecordingRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.follow(Phase.RECORDING)
+    rig.run(0.3)
+    gone = Gone("disarm")
+    rig.disarm = lambda: gone  # type: ignore[method-assign]
+    rig.logic.do(rig.logic.episodes.end("signal to end"))
+    rig.tick()
+    assert rig.state is SafetyState.ARMED and not rig.logic.at_rest(), "the arm moves"
+    rig.supervisor.filter.disarm()  # by its own signal
+    rig.until(rig.logic.at_rest, 1.0)
+    assert rig.state is SafetyState.DISARMED and gone.cancelled and "emergency stop" not in caplog.text
+
+
+def test_a_session_whose_safety_node_is_gone_in_mid_motion_says_so(
+    rig: RecordingRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.follow(Phase.RECORDING)
+    rig.speaks, rig.disarm = False, lambda: Gone("disarm")  # type: ignore[method-assign]
+    rig.logic.do(rig.logic.episodes.end("signal to end"))
+    rig.until(rig.logic.at_rest, 1.0)
+    assert "use the hardware emergency stop" in caplog.text
 
 
 def test_a_device_that_fails_stops_the_arm_and_ends_the_session(rig: RecordingRig) -> None:

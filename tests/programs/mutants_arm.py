@@ -25,6 +25,8 @@ PICTURES, OBSERVER = "hardware/observing/pictures.py", ("tests/hardware/test_obs
 LEADER, LEADER_TESTS = "hardware/teleop/leader.py", ("tests/hardware/teleop/test_teleop_leader.py",)
 NORMALIZE = ("tests/policies/test_normalize.py",)
 
+SESSION, SESSIONS = "hardware/teleop/teleoperation.py", ("tests/hardware/test_recording_in_time.py",)
+
 MUTANTS: dict[str, Mutant] = {
     "degrees-are-radians": Mutant(
         UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n    scale', "factor = 1.0\n    scale", UNIT_TESTS
@@ -85,6 +87,13 @@ MUTANTS: dict[str, Mutant] = {
     "all-that-is-slow-is-still": Mutant("policies/normalize.py", "& (most - least <= RESOLUTION)", "", NORMALIZE),
     "a-turn-on-is-familiar": Mutant("policies/familiar.py", "turn = far &", "turn = far & False &", NORMALIZE),
     "still-joints-are-never-unfamiliar": Mutant("policies/familiar.py", "np.abs(off) > STILL,", "False,", NORMALIZE),
+    "ends-wait-for-a-node-that-is-gone": Mutant(SESSION, "if not idle:", "if True:", SESSIONS),
+    "ends-in-motion-wait-for-nobody": Mutant(
+        SESSION, "idle = not (self._preparing or self._arming) and self._state in (None, *AT_REST)", "idle = True",
+        ("tests/hardware/test_recording_in_time.py", "tests/hardware/test_episodes.py"),
+    ),
+    "ends-wait-for-an-answer": Mutant(SESSION, "(moving and self._state in AT_REST)", "False", SESSIONS),
+    "ends-cry-wolf": Mutant(SESSION, "not (self.done and self._state in AT_REST)", "True", SESSIONS),
 }  # fmt: skip
 
 
