@@ -27,6 +27,7 @@ chooses what the slow one judges (van Hasselt et al. 2016).
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -70,10 +71,13 @@ class EnsembleCritic:
         members = self._subset(generator).to(features.device)
         return evaluate(self.target, features, actions, members, self._drop).amin(0)
 
-    def fit(self, features: Tensor, actions: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """One gradient step towards the target (B,) of actions (B, D); then the targets follow."""
+    def fit(
+        self, features: Tensor, actions: Tensor, target: Tensor, penalty: Callable[[Tensor], Tensor] | None = None
+    ) -> dict[str, Tensor]:
+        """One gradient step towards the target (B,) of actions (B, D), with a `penalty` of their values (E, B); then
+        the targets follow."""
         found = self.net(torch.cat((features, actions), 1), drop=self._drop).squeeze(-1)
-        metrics = self._step(found, target)
+        metrics = self._step(found, target, penalty)
         assert self.target is not None
         with torch.no_grad():
             self._follow(list(self.target.parameters()), list(self.net.parameters()), 0)
@@ -101,13 +105,20 @@ class EnsembleCritic:
     def _subset(self, generator: torch.Generator) -> Tensor:
         return torch.randperm(self.net.members, generator=generator)[: self.config.subset]
 
-    def _step(self, found: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def _step(
+        self, found: Tensor, target: Tensor, penalty: Callable[[Tensor], Tensor] | None = None
+    ) -> dict[str, Tensor]:
         """Towards the target (B,) of all members' (E, B)."""
         loss = (found - target).square().mean()
+        added = {} if penalty is None else {"penalty": penalty(found)}
         self.adam.zero_grad(set_to_none=True)
-        loss.backward()
+        (loss + sum(added.values())).backward()
         self.adam.step()
-        return {"critic_loss": loss.detach(), "q": found.detach().mean(), "q_spread": found.detach().std(0).mean()}
+        return {name: value.detach() for name, value in added.items()} | {
+            "critic_loss": loss.detach(),
+            "q": found.detach().mean(),
+            "q_spread": found.detach().std(0).mean(),
+        }
 
 
 class GripperCritic:

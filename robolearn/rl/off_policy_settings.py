@@ -256,6 +256,28 @@ class IqlConfig(StudentConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalQlConfig(StudentConfig):
+    """Calibrated conservative critics, which choose among chunks of a copy that imitates what succeeded."""
+
+    title: ClassVar[str] = "Cal-QL"
+    page: ClassVar[str] = "robolearn.rl.algorithms.cal_ql:CalQl"
+
+    proposals: int = 8
+    """Chunks that the policy proposes when it acts, among which the critics choose."""
+    backup_proposals: int = 2
+    """Chunks that they choose among in the target."""
+    conservatism: float = 0.02
+    """α: how much values of what was not done are pressed down; in units of the rewards."""
+    unseen: int = 4
+    """Chunks that are pressed down for each window, of the policy and at random each."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "backup_proposals", "unseen")
+        check_range(self, conservatism=(0.0, math.inf))
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
     """An off-policy algorithm on stored episodes, and in simulated worlds side by side, whose episodes all go into its
     replay."""

@@ -116,6 +116,15 @@ def test_n_step_returns_are_summed_up_to_boundaries_and_no_further() -> None:
     ]  # fmt: skip
 
 
+def test_the_return_to_go_is_of_the_whole_episode() -> None:
+    """γ = ½, reward 1 in the last of five steps: 1/16, 1/8, …, although windows are two steps long."""
+    buffer = ReplayBuffer(PLAIN, 2, 100)
+    buffer.add(played(0, 5, terminated=True, success=True))
+    buffer.add(played(1, 4))
+    batch = buffer.gather(torch.arange(len(buffer)), GAMMA, torch.Generator())
+    assert batch.to_go.tolist() == [0.0625, 0.125, 0.25, 0.5, 1.0, 0.0, 0.0, 0.0]
+
+
 def test_windows_are_drawn_by_the_return_of_their_episode() -> None:
     """Three windows of return 0 and four of return 1, ω = ln 3: 4 · 3 of 3 + 4 · 3 draws are of the success."""
     buffer = ReplayBuffer(PLAIN, 2, 100)
@@ -128,7 +137,7 @@ def test_windows_are_drawn_by_the_return_of_their_episode() -> None:
     same = ReplayBuffer(PLAIN, 2, 100)
     same.add(played(5, 4))
     assert len(same.sample(8, GAMMA, torch.Generator(), 3.0)) == 8  # all returns are one
-    old = {key: value for key, value in buffer.state()[0].items() if key != "windows/returned"}
+    old = {key: value for key, value in buffer.state()[0].items() if key not in ("windows/returned", "windows/left")}
     same.load_state(old, buffer.state()[1])
     assert len(same.sample(8, GAMMA, torch.Generator(), 3.0)) == 8
 

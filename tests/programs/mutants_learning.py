@@ -25,7 +25,7 @@ EXECUTED = ("tests/rl/test_rl_executed.py",)
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY = "robolearn/data/replay"
 RECORDED, RECORDS = f"{REPLAY}/recorded.py", ("tests/data/test_recorded.py",)
-IQL = ("tests/rl/test_rl_iql.py",)
+IQL, CAL_QL = ("tests/rl/test_rl_iql.py",), ("tests/rl/test_rl_cal_ql.py",)
 GUIDED, GUIDES = "policies/wrappers/value_guided.py", ("tests/policies/test_value_guided.py",)
 REPLAY_RUNNER = ("tests/rl/test_replay_runner.py",)
 REPLAYED = ("tests/data/test_replay.py", "tests/data/test_replay_records.py")
@@ -46,6 +46,18 @@ INTERVALS = ("tests/eval/test_eval_intervals.py",)
 MUTANTS: dict[str, Mutant] = {
     "replay-drawn-by-failure": Mutant(
         f"{REPLAY}/buffer.py", "(sharpness * above /", "(-sharpness * above /", ("tests/data/test_replay.py",)
+    ),
+    "cal-ql-without-calibration": Mutant(
+        f"{ALGORITHMS}/cal_ql.py", "torch.maximum(proposed, to_go[:, None])", "proposed", CAL_QL
+    ),
+    "cal-ql-lifts-what-was-not-done": Mutant(
+        f"{ALGORITHMS}/cal_ql.py", "lambda done: config.conservatism *", "lambda done: -config.conservatism *", CAL_QL
+    ),
+    "cal-ql-penalty-is-not-learned": Mutant(
+        f"{RL}/ensemble_critic.py", "(loss + sum(added.values())).backward()", "loss.backward()", CAL_QL
+    ),
+    "return-to-go-of-the-next-episode": Mutant(
+        f"{REPLAY}/buffer.py", '(rewards * (to_end < w["left"][:, None]) * gamma**to_end)', "(rewards * gamma**to_end)", REPLAYED
     ),
     "guide-takes-the-worst": Mutant(
         GUIDED, "guide.encode(guide.encoded(seen)), actions).mean(0)", "guide.encode(guide.encoded(seen)), -actions).mean(0)", GUIDES

@@ -37,6 +37,7 @@ def windows(n: int = 8, *, ends: bool = False, merit: bool = True) -> ReplayBatc
         plan=action,
         planned=torch.ones(n, 2, dtype=torch.bool),
         reward=torch.linspace(0, 1, n),
+        to_go=torch.linspace(0, 1, n),
         discount=torch.full((n,), 0.0 if ends else 0.9),
         next_observation={"proprio": torch.randn(n, 2, generator=rng)},
         intervention=torch.full((n,), merit),

@@ -21,9 +21,9 @@ def optimal() -> tuple[np.ndarray, np.ndarray]:
     v, q = np.zeros(PLACES), np.zeros((PLACES, 2))
     for _ in range(200):
         for place in range(PLACES):
-            for right in (0, 1):
-                after, reward, over = step(place, bool(right))
-                q[place, right] = reward + (0.0 if over else GAMMA * v[after])
+            for goes in (0, 1):
+                after, reward, over = step(place, bool(goes))
+                q[place, goes] = reward + (0.0 if over else GAMMA * v[after])
         v = q.max(1)
     return v, q
 

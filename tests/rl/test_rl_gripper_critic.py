@@ -81,7 +81,7 @@ def batch(n: int, grip: float, width: float) -> ReplayBatch:
     x = torch.linspace(-1, 1, n)
     return ReplayBatch(
         {"proprio": torch.stack([x, torch.full((n,), width)], 1)}, action, marks, action, marks, torch.full((n,), 0.5),
-        torch.full((n,), 0.9), {"proprio": torch.stack([x + 3, torch.full((n,), 0.01)], 1)},
+        torch.full((n,), 0.5), torch.full((n,), 0.9), {"proprio": torch.stack([x + 3, torch.full((n,), 0.01)], 1)},
         torch.zeros(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool),
     )  # fmt: skip
 

@@ -21,13 +21,21 @@ from policies.storage.checkpoint import load_chunk_policy, save_policy
 from policies.storage.loading import open_policy
 from robolearn.core import BadInput, bind_policy
 from robolearn.data.replay import ReplayBuffer
+from robolearn.rl.algorithms.cal_ql import CalQl
 from robolearn.rl.algorithms.dsrl import Dsrl
 from robolearn.rl.algorithms.iql import Iql
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.algorithms.rlpd import Rlpd
 from robolearn.rl.ensemble_critic import EnsembleCritic
-from robolearn.rl.off_policy_settings import DsrlConfig, IqlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
+from robolearn.rl.off_policy_settings import (
+    CalQlConfig,
+    DsrlConfig,
+    IqlConfig,
+    OffPolicyConfig,
+    ProposalsConfig,
+    RlpdConfig,
+)
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import INTERFACE, SMALL, Corridor, acting, base, solved, windows
@@ -254,6 +262,7 @@ ALGORITHMS: dict[str, Callable[[int], OffPolicy]] = {
     "rlpd": lambda seed: Rlpd(base(), RlpdConfig(**SMALL), seed=seed),
     "dsrl": lambda seed: Dsrl(base(), DsrlConfig(**SMALL), seed=seed),
     "iql": lambda seed: Iql(base(), IqlConfig(**SMALL, proposals=3), seed=seed),
+    "cal_ql": lambda seed: CalQl(base(), CalQlConfig(**SMALL), seed=seed),
 }
 
 

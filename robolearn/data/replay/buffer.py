@@ -46,6 +46,7 @@ class ReplayBatch:
       plan: (B, Tp, Da) the actions from the window's first on, for what imitates them; without meaning where not
         `planned` (B, Tp): beyond the episode's end, or what another author did.
       reward: (B,) Σ_{i<h} γ^i r; with n-step returns h goes up to n · H.
+      to_go: (B,) Σ γ^i r to the end of the episode.
       discount: (B,) γ^h, 0 where the task ended the episode within them.
       intervention: (B,) an operator commanded the window.
       merit: (B,) worth imitating: see `PlayedEpisode.merits`.
@@ -57,6 +58,7 @@ class ReplayBatch:
     plan: Tensor
     planned: Tensor
     reward: Tensor
+    to_go: Tensor
     discount: Tensor
     next_observation: dict[str, Tensor]
     intervention: Tensor
@@ -143,7 +145,7 @@ class ReplayBuffer:
         keep = episode.intervention[starts] if only_interventions else np.ones(len(starts), np.bool_)
         author_is, merits = episode.intervention[starts], episode.merits[starts]
         returned = np.full(len(starts), episode.reward.sum(), np.float32)
-        columns = (begin + starts, lengths, reach, author, ends, author_is, merits, returned)
+        columns = (begin + starts, lengths, reach, author, ends, author_is, merits, len(episode) - starts, returned)
         self._first = max(self._first, self._next - self._capacity)
         for (name, column), more in zip(self._windows.items(), columns, strict=True):
             self._windows[name] = torch.cat((column, torch.from_numpy(np.ascontiguousarray(more[keep]))))
@@ -186,11 +188,21 @@ class ReplayBuffer:
         summed = step < reach[:, None]
         along = (start[:, None] + torch.minimum(step, reach[:, None] - 1)) % max(self._held, 1)
         reward = (self._rows["reward"][along] * summed * gamma**step).sum(1)
+        # G = Σ γ^i r_i to the end of the episode
+        to_end = torch.arange(int(w["left"].max()))
+        rewards = self._rows["reward"][(start[:, None] + to_end) % max(self._held, 1)]
+        to_go = (rewards * (to_end < w["left"][:, None]) * gamma**to_end).sum(1)
         discount = torch.where(w["ends"], 0.0, gamma ** reach.float())
         now, after = start % self._held, (start + reach) % self._held
         after = torch.where(w["ends"], now, after)  # what follows the end is never looked at
         rest = {"action": action, "executed": executed, "plan": self._rows["action"][ahead], "planned": planned}
-        rest |= {"reward": reward, "discount": discount, "intervention": w["intervention"], "merit": w["merit"]}
+        rest |= {
+            "reward": reward,
+            "to_go": to_go,
+            "discount": discount,
+            "intervention": w["intervention"],
+            "merit": w["merit"],
+        }
         rest = {name: value.to(self._device) for name, value in rest.items()}
         return ReplayBatch(observation=self._observations(now), next_observation=self._observations(after), **rest)
 
@@ -213,8 +225,9 @@ class ReplayBuffer:
             else:
                 self._rows[name] = value.new_zeros(self._held, *value.shape[1:])
                 self._rows[name][: len(value)] = value
-        if "windows/returned" not in tensors:  # a state of before there was such a column
-            self._windows["returned"] = torch.zeros(len(self))
+        for name in _COLUMNS:
+            if f"windows/{name}" not in tensors:  # a state of before there was such a column
+                self._windows[name] = torch.zeros(len(self), dtype=_COLUMNS[name])
 
     def _observations(self, rows: Tensor) -> dict[str, Tensor]:
         return {key: self._rows[_FEATURE + key][rows].to(self._device) for key in self._interface.observation}
@@ -257,7 +270,7 @@ class ReplayBuffer:
 _FEATURE = "observation/"
 _COLUMNS = dict.fromkeys(("start", "length", "reach", "author"), torch.int64)
 _COLUMNS |= dict.fromkeys(("ends", "intervention", "merit"), torch.bool)
-_COLUMNS |= {"returned": torch.float32}
+_COLUMNS |= {"left": torch.int64, "returned": torch.float32}
 
 
 def windows_of(

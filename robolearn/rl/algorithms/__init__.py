@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from robolearn.core import BadInput
 from robolearn.rl.off_policy_settings import (
+    CalQlConfig,
     DsrlConfig,
     IqlConfig,
     OffPolicyConfig,
@@ -27,6 +28,7 @@ ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
     "rlpd": RlpdConfig,
     "dsrl": DsrlConfig,
     "iql": IqlConfig,
+    "cal_ql": CalQlConfig,
 }
 Family = TypeVar("Family", bound=AlgorithmConfig)
 

@@ -84,6 +84,10 @@ class OffPolicy:
         """(features (B, F), a' (B, H · Da), what is added to its value (B,)) of what is done next."""
         raise NotImplementedError
 
+    def penalty(self, features: Tensor, batch: ReplayBatch) -> Callable[[Tensor], Tensor] | None:
+        """Of values (E, B) of what was done: what is added to the critics' loss."""
+        return None
+
     def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         """One gradient step of the actor."""
         raise NotImplementedError
@@ -148,7 +152,7 @@ class OffPolicy:
             with torch.no_grad():
                 # y = R + d · V(s')
                 target = batch.reward + batch.discount * self.next_value(batch.next_observation)
-            metrics = self.critic.fit(features, actions, target)
+            metrics = self.critic.fit(features, actions, target, self.penalty(features, batch))
         self.updates += 1
         if self.updates % self.config.actor_every == 0:
             metrics |= self.improve(features, batch)
