@@ -70,7 +70,8 @@ def run_learner(
     if demos is not None:
         check_compatible(needed_by(own.policy), demos.interface, what=f"--demos {own.demos}")
         check_actions(demos)
-    needs_words, tasks = reward_config(config.reward).needs_prompt, [] if demos is None else _tasks(demos)
+    asks = reward_config(config.reward).needs_prompt or getattr(model, "needs_prompt", False)  # the latter if served
+    needs_words, tasks = bool(asks), [] if demos is None else _tasks(demos)
     if needs_words and not all(task.strip() for task in tasks):
         raise BadInput(
             f"--demos {own.demos}", got="an episode without words", expected=f"the task, for {config.reward}"

@@ -35,6 +35,7 @@ class ServedRewardModel:
       model: its text at the server.
       cameras: the features that it reads; empty for all.
       sees_images, needs_prompt, is_privileged: see `robolearn.rewards.config.RewardConfig`.
+      frame_by_frame: it judges each frame beside the first one alone.
 
     Raises:
       BadInput: no server there in time, no token, or the interface does not suit its model.
@@ -59,7 +60,7 @@ class ServedRewardModel:
         self._identity, self.model = described.identity, described.model
         self.cameras = tuple(described.features)
         self.sees_images, self.needs_prompt = described.sees_images, described.needs_prompt
-        self.is_privileged = described.is_privileged
+        self.is_privileged, self.frame_by_frame = described.is_privileged, described.frame_by_frame
 
     def identity(self) -> str:
         """That of the model at the server."""

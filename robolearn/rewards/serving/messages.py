@@ -31,7 +31,7 @@ DESCRIBE, SCORE = make_methods(
         "DescribeRequest": {"protocol": "int64", "interface": "string"},
         "DescribeReply": {
             "identity": "string", "model": "string", "features": "repeated string", "sees_images": "bool",
-            "needs_prompt": "bool", "is_privileged": "bool",
+            "needs_prompt": "bool", "is_privileged": "bool", "frame_by_frame": "bool",
         },
         "ScoreRequest": {
             "identity": "string", "wait_s": "double", "prompts": "repeated string", "windows": "bytes",

@@ -28,7 +28,7 @@ from robolearn.rewards.serving.messages import (
     unpack_windows,
 )
 
-ABLE = ("sees_images", "needs_prompt", "is_privileged")
+ABLE = ("sees_images", "needs_prompt", "is_privileged", "frame_by_frame")  # capabilities of the model
 log = logging.getLogger(__name__)
 MOST_QUEUED = 12  # calls; the server has a few threads more
 
@@ -75,9 +75,7 @@ class RewardService:
             raise BadInput(
                 "interface", got="another one", expected="that of the episodes that the server was started for"
             )
-        able = {
-            name: bool(getattr(self._model, name, False)) for name in ("sees_images", "needs_prompt", "is_privileged")
-        }
+        able = {name: bool(getattr(self._model, name, False)) for name in ABLE}
         features = [str(key) for key in getattr(self._model, "cameras", ())]
         return DESCRIBE.reply(identity=self._identity, model=self._name, features=features, **able)
 
