@@ -4,8 +4,11 @@ Loaded by path, not imported: ``ros2`` runs with the system's Python, which sees
 in (AMENT_PREFIX_PATH) but not its packages. Launch files therefore import nothing but ROS's own.
 """
 
+import atexit
 import difflib
 import importlib.util
+import logging
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -37,6 +40,35 @@ def node_parameters() -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses look there
     spec.loader.exec_module(module)
     return module
+
+
+SHARED = "robolearn_launch_ends"
+
+
+class Exited:
+    """Consequences of the end of a node: with a `reason` the end of all. The exit code of ``ros2 launch``, by itself 0
+    whatever its nodes ended with, becomes that of the first node that failed."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        # exit codes that are not 0, shared by the launch files of one process, each of which loads this file anew
+        self.failed: list[int] = vars(sys.modules.setdefault(SHARED, ModuleType(SHARED))).setdefault("failed", [])
+
+    def __call__(self, event: Any, context: LaunchContext) -> list[Any]:
+        code = int(event.returncode or 0)
+        ours = {file.name for file in Path(__file__).parent.glob("*.launch.py")}
+        if code and any(Path(word).name in ours for word in sys.argv):  # not included by somebody else's
+            if not self.failed:
+                atexit.register(self._leave)
+            self.failed.append(code if code > 0 else 128 - code)  # of a signal, as in a shell
+        return [Shutdown(reason=self.reason)] if self.reason else []
+
+    def _leave(self) -> None:
+        """The last act of the process; `launch` returns its own code to the interpreter."""
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(self.failed[0])
 
 
 class Started:
@@ -81,7 +113,7 @@ class Started:
             name=name,
             parameters=[{**values, **fixed}],
             output="screen",
-            **({"on_exit": Shutdown(reason=ends)} if ends else {}),
+            on_exit=Exited(ends),
             **({"condition": condition} if condition else {}),
         )
 

@@ -194,7 +194,7 @@ class Node:
         parameters: list[dict[str, Any]],
         output: str,
         remappings: Iterable[tuple[Any, Any]] = (),
-        on_exit: Shutdown | None = None,
+        on_exit: Any = None,
         condition: IfCondition | None = None,
     ) -> None:
         self.condition = condition
@@ -222,7 +222,7 @@ class Node:
         command += ["-r", f"__node:={self.name}", "-r", f"__ns:={namespace}", "--params-file", str(file)]
         for old, new in remappings.items():
             command += ["-r", f"{old}:={new}"]
-        reason = self.on_exit.reason if self.on_exit else None
+        reason = (self.on_exit.reason if self.on_exit else None) or None
         context.started.append(Started(self.executable, node, command, parameters, remappings, reason))
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -296,3 +297,33 @@ def test_launch_files_import_nothing_but_ros_and_the_standard_library() -> None:
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in (name.split(".")[0] for name in names):
                 assert name in {"launch", "launch_ros"} | sys.stdlib_module_names, (path.name, name)
+
+
+@pytest.mark.parametrize(
+    ("codes", "word", "ends"),
+    [
+        ((0, 0), "deploy.launch.py", 0),
+        ((2,), "deploy.launch.py", 2),
+        ((0, 1, 2), "/opt/share/robolearn/launch/deploy.launch.py", 1),  # the first that failed
+        ((-9,), "deploy.launch.py", 137),
+        ((2,), "their.launch.py", 0),  # includes ours, and ends as its maker wants
+    ],
+)
+def test_ros2_launch_ends_with_the_code_of_the_node_that_failed(codes: tuple[int, ...], word: str, ends: int) -> None:
+    """A process of its own, as `ros2 launch` is one: it returns 0, and its nodes have ended with `codes`."""
+    here = Path(__file__).parent
+    program = f"""
+import importlib.util, runpy, sys, types
+sys.path.insert(0, {str(here)!r})
+import launch_double
+sys.modules.update(launch_double.modules())
+sys.argv = ["ros2", "launch", "robolearn", {word!r}, "robot:=sim"]
+for i, code in enumerate({codes!r}):
+    exited = runpy.run_path({str(here.parents[1] / "launch" / "launching.py")!r})["Exited"]  # each file loads it anew
+    actions = exited("over" if i == 0 else "")(types.SimpleNamespace(returncode=code), None)
+    assert [action.reason for action in actions] == (["over"] if i == 0 else [])
+print("said", end="")
+sys.exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (ends, "said"), done.stderr

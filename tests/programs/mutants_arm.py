@@ -27,6 +27,11 @@ NORMALIZE = ("tests/policies/test_normalize.py",)
 
 SESSION, SESSIONS = "hardware/teleop/teleoperation.py", ("tests/hardware/test_recording_in_time.py",)
 
+LAUNCHING, LAUNCHED = (
+    "launch/launching.py",
+    ("tests/launch/test_launch_files.py::test_ros2_launch_ends_with_the_code_of_the_node_that_failed",),
+)
+
 MUTANTS: dict[str, Mutant] = {
     "degrees-are-radians": Mutant(
         UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n    scale', "factor = 1.0\n    scale", UNIT_TESTS
@@ -94,6 +99,9 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "ends-wait-for-an-answer": Mutant(SESSION, "(moving and self._state in AT_REST)", "False", SESSIONS),
     "ends-cry-wolf": Mutant(SESSION, "not (self.done and self._state in AT_REST)", "True", SESSIONS),
+    "launch-ends-well-whatever-failed": Mutant(LAUNCHING, "            if not self.failed:\n", "            if False:\n", LAUNCHED),
+    "launch-ends-as-the-last": Mutant(LAUNCHING, "os._exit(self.failed[0])", "os._exit(self.failed[-1])", LAUNCHED),
+    "launch-takes-a-stranger-s-code": Mutant(LAUNCHING, "if code and any(", "if code or any(", LAUNCHED),
 }  # fmt: skip
 
 
