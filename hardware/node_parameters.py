@@ -43,6 +43,7 @@ class PolicyParameters(NodeParameters):
     goal_choice: str = param("nearest", "which demonstration of that set: nearest (by its start) or drawn by seed")
     denoise_steps: int = param(0, "K, denoising steps; 0: as trained")
     guidance: float = param(-1.0, "w of a policy that was trained with a goal; below 0: as trained")
+    tempo: float = param(1.0, "factor on displacements")
     objects: str = param(
         "", "names of privileged components, with commas, where neither policy nor contract states them"
     )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
-import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,19 +13,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from policies.settings import FlowConfig
-from robolearn.core import BadInput, RobolearnError
+from robolearn.bench.baselines import best_tempo, more_demonstrations, run_program
+from robolearn.core import BadInput
 from robolearn.hil.settings import CurriculumConfig
 from robolearn.presets import preset
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
-from robolearn.runs.command import PROGRAM, Command, at_least, print_table, words_of
+from robolearn.runs.command import Command, at_least, print_table, words_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 log = logging.getLogger(__name__)
 
-Arm = Literal["none", "demos", "demos+interventions", "bc"]
+Arm = Literal["none", "demos", "demos+interventions", "bc", "more-demos", "tempo"]
+ONCE = ("bc", "more-demos", "tempo")  # arms without critics: the same whichever the algorithm is
 STARTS, WATCHED, DOUBTED = 1_000, 2_000, 3_000  # seeds of the episodes that judge
 WITHIN = 40  # control steps, in which a doubt is to foretell a failure
 RESULT = "benchmark.json"  # in a run's folder: it is finished and judged
@@ -40,6 +40,8 @@ class BenchmarkHil(Command):
 
     Arms: none: neither demonstrations nor an operator; demos: demonstrations alone; demos+interventions; bc: as the
     one before, but nothing except imitation learns from it (proposals whose critics never choose, without twins).
+    Two arms have no loop: more-demos, imitation again with further demonstrations from all starts; tempo, the imitated
+    policy with its displacements times a constant that was chosen on other starts.
     """
 
     tasks: tuple[str, ...] = ("peg_insert_tight",)
@@ -47,13 +49,15 @@ class BenchmarkHil(Command):
     arms: tuple[Arm, ...] = ("none", "demos", "demos+interventions", "bc")
     """Conditions: what the learner gets."""
     algo: tuple[str, ...] = ("proposals",)
-    """Algorithms, as of `robolearn hil learner`. The arm bc is run once, whichever they are."""
+    """Algorithms, as of `robolearn hil learner`. The arms bc, more-demos and tempo are run once, whichever they are."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """Seeds; each has demonstrations, an imitated policy, starts and noise of its own."""
     demos: int = 20
     """Demonstrations, all of which succeed."""
     start_range: float = 0.4
     """Share of the starts, about the middle, that they come from; the loop and its judgement meet all."""
+    more_demos: int = 30
+    """Further demonstrations of the arm more-demos; compare their control steps with the operator's."""
     train_steps: int = 1500
     """Gradient steps of imitation."""
     train_batch: int = 256
@@ -79,8 +83,8 @@ class BenchmarkHil(Command):
         return {"settings": algorithm(algos[0], OffPolicyConfig)() if len(algos) == 1 else None}
 
     def run(self) -> dict[str, Any]:
-        at_least(1, demos=self.demos, train_steps=self.train_steps, train_batch=self.train_batch,
-                 env_steps=self.env_steps, eval_episodes=self.eval_episodes, lanes=self.lanes)  # fmt: skip
+        counts = ("demos", "more_demos", "train_steps", "train_batch", "env_steps", "eval_episodes", "lanes")
+        at_least(1, **{name: getattr(self, name) for name in counts})
         for flag in ("tasks", "arms", "algo", "seeds"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag}", got="nothing", expected="at least one")
@@ -110,7 +114,7 @@ class BenchmarkHil(Command):
 
     def _rows(self) -> Iterator[tuple[str, Arm, str, int]]:
         for task, arm in itertools.product(self.tasks, self.arms):
-            for algo in ("proposals",) if arm == "bc" else self.algo:
+            for algo in ("proposals",) if arm in ONCE else self.algo:
                 for seed in self.seeds:
                     yield task, arm, algo, seed
 
@@ -123,26 +127,52 @@ class BenchmarkHil(Command):
         demos, bc = self._base(task, seed)
         if (bc / TRAINED).exists():
             return
+        collecting, training = self._flags(task)
         if not demos.exists():
-            cameras = [name.partition(".")[2] for name in self.observe if name.startswith("images.")]
-            pictures = ("--cameras", *cameras) if cameras else ()
-            _robolearn("collect", "--task", task, "--quality", "narrow", "--start-range", self.start_range,
-                       "--episodes", self.demos, "--worlds", 1, "--seed", seed, *pictures, "--out", demos)  # fmt: skip
+            run_program("collect", *collecting, "--quality", "narrow", "--start-range", self.start_range,
+                        "--episodes", self.demos, "--seed", seed, "--out", demos)  # fmt: skip
         resume = ("--resume",) if bc.exists() else ()
+        run_program(
+            "train", *training, "--data", demos, "--steps", self.train_steps, "--seed", seed, "--out", bc, *resume
+        )
+
+    def _flags(self, task: str) -> tuple[list[Any], list[Any]]:
+        """Of `robolearn collect` and `robolearn train`, for whichever demonstrations."""
+        cameras = [name.partition(".")[2] for name in self.observe if name.startswith("images.")]
+        collecting = ["--task", task, "--worlds", 1, *(("--cameras", *cameras) if cameras else ())]
         reach = ("--horizon", FlowConfig().horizon + self.delay) if self.delay else ()
         seen = ("--observe", *self.observe) if self.observe else ()
-        words = ("--data", demos, "--steps", self.train_steps, "--batch", self.train_batch, "--seed", seed)
-        words += (*reach, *seen)
-        _robolearn("train", *words, "--out", bc, *resume)
+        return collecting, ["--batch", self.train_batch, *reach, *seen]
 
-    def _one(self, task: str, arm: Arm, algo: str, seed: int) -> dict[str, Any]:
-        from robolearn.io.json_files import plain, read_json, write_json
+    def _without_loop(self, task: str, arm: Arm, seed: int, folder: Path) -> dict[str, Any]:
+        """The arms more-demos and tempo, judged as those that learn in the loop."""
+        from policies.storage.loading import open_policy
+        from policies.wrappers.tempo import at_tempo
+        from robots import CONTROL_HZ
+        from sim.registry import WorldConfig
 
         demos, bc = self._base(task, seed)
+        if arm == "more-demos":
+            collecting, training = self._flags(task)
+            made = more_demonstrations(collecting, training, demos, self.more_demos, self.train_steps, seed, folder)
+            return _measure_policy(task, open_policy(made["policy"]), self.eval_episodes, self.delay) | {
+                "env_steps": made["control_steps"], "robot_minutes": made["control_steps"] / CONTROL_HZ / 60
+            }  # fmt: skip
+        policy = open_policy(bc)
+        chosen = best_tempo(WorldConfig(task, threads=1), policy, self.eval_episodes, seed, self.eval_episodes)
+        found = _measure_policy(task, at_tempo(policy, chosen["tempo"]), self.eval_episodes, self.delay)
+        return {**found, **chosen, "env_steps": 0, "robot_minutes": 0.0}
+
+    def _one(self, task: str, arm: Arm, algo: str, seed: int) -> dict[str, Any]:
+        from policies.storage.loading import open_policy
+        from robolearn.io.json_files import plain, read_json, write_json
+
+        _, bc = self._base(task, seed)
         folder = self.out / f"{task}-seed{seed}-{arm}-{algo}"
         settings = self._settings(arm, algo)
         asked = {"algorithm": asdict(settings), "curriculum": asdict(self.curriculum), "demos": self.demos,
                  "observe": list(self.observe), "train_batch": self.train_batch, "start_range": self.start_range,
+                 **({"more_demos": self.more_demos} if arm == "more-demos" else {}),
                  **{key: getattr(self, key) for key in ("train_steps", "env_steps", "eval_episodes")}}  # fmt: skip
         if (folder / RESULT).exists():
             known = read_json(folder / RESULT, what=f"benchmark {folder}")
@@ -151,24 +181,40 @@ class BenchmarkHil(Command):
             return known
         begun = time.perf_counter()
         log.info("%s", folder.name)
+        if arm in ("more-demos", "tempo"):
+            learned = self._without_loop(task, arm, seed, folder)
+        else:
+            learned = self._loop(task, arm, algo, seed, folder, settings)
+        imitated = _measure_policy(task, open_policy(bc), self.eval_episodes, self.delay)
+        equal = _ratio_of_equals(learned.pop("starts_s"), imitated.pop("starts_s"))
+        result = {
+            "task": task, "arm": arm, "algo": algo, "seed": seed, "bc": imitated, **learned,
+            "cycle_ratio": _ratio(learned["cycle_s"], imitated["cycle_s"]), "cycle_ratio_equal_starts": equal,
+            "wall_s": time.perf_counter() - begun, "asked": asked,
+        }  # fmt: skip
+        folder.mkdir(parents=True, exist_ok=True)  # that no loop has made
+        write_json(folder / RESULT, result)
+        return plain(result)
+
+    def _loop(
+        self, task: str, arm: Arm, algo: str, seed: int, folder: Path, settings: OffPolicyConfig
+    ) -> dict[str, Any]:
+        """The loop and its judgement."""
+        from policies.storage.loading import open_policy
+        from robolearn.io.json_files import read_json
+
+        demos, bc = self._base(task, seed)
         words: list[Any] = ["--policy", bc, "--task", task, "--algo", algo, "--seed", seed]
         words += ["--env-steps", self.env_steps]
         words += [word for part in (settings, self.curriculum) for word in words_of(part)]
         words += ["--demos", demos] if arm != "none" else []
         words += ["--operator", "scripted"] if arm in ("demos+interventions", "bc") else []
-        _robolearn("hil", "run", *words, "--out", folder, *(("--resume",) if folder.exists() else ()))
-        learned, imitated = (_measure_policy(task, policy, self.eval_episodes, self.delay) for policy in (folder, bc))
+        run_program("hil", "run", *words, "--out", folder, *(("--resume",) if folder.exists() else ()))
         told = read_json(folder / "result.json", what=f"run {folder}")
-        equal = _ratio_of_equals(learned.pop("starts_s"), imitated.pop("starts_s"))
-        result = {
-            "task": task, "arm": arm, "algo": algo, "seed": seed, "bc": imitated, **learned,
-            "env_steps": told["env_steps"], "robot_minutes": told["robot_minutes"], "utd": told["utd"],
-            "initial_temperature": settings.initial_temperature,
-            "cycle_ratio": _ratio(learned["cycle_s"], imitated["cycle_s"]), "cycle_ratio_equal_starts": equal,
-            "wall_s": time.perf_counter() - begun, "asked": asked,
+        kept = ("env_steps", "robot_minutes", "utd", "operator_steps")
+        return _measure_policy(task, open_policy(folder), self.eval_episodes, self.delay) | {
+            **{key: told.get(key) for key in kept}, "initial_temperature": settings.initial_temperature
         }  # fmt: skip
-        write_json(folder / RESULT, result)
-        return plain(result)
 
     def _settings(self, arm: Arm, algo: str) -> OffPolicyConfig:
         kind = algorithm(algo, OffPolicyConfig)
@@ -176,14 +222,13 @@ class BenchmarkHil(Command):
         return settings.without_critics() if arm == "bc" else settings
 
 
-def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[str, Any]:
+def _measure_policy(task: str, policy: Any, episodes: int, delay: int) -> dict[str, Any]:
     """Success without help, its cycle time, and that of each start (None: not solved); the share of steps that an
     operator steers who watches; success with `delay` control steps of inference delay, from the same starts; AUROC of
     each doubt for failure within 40 steps."""
     import numpy as np
     import torch
 
-    from policies.storage.loading import open_policy
     from policies.wrappers.best_of_n import BestOfNPolicy
     from policies.wrappers.wrapper import DelayedPolicy
     from robolearn.core import bind_policy
@@ -193,9 +238,8 @@ def _measure_policy(task: str, folder: Path, episodes: int, delay: int) -> dict[
     from sim.registry import WorldConfig
 
     torch.set_num_threads(1)
-    policy = open_policy(folder)
     with closing(WorldConfig(task, threads=1).matching(policy.interface).build(episodes)) as env:
-        bind_policy(policy, env.interface, what=f"policy {folder} in {task}")
+        bind_policy(policy, env.interface, what=f"policy in {task}")
         alone = evaluate(env, policy, episodes, STARTS)
         helped = measure_help(env, policy, make_operator(task, env.interface, episodes, 0), WATCHED)
         late = evaluate(env, DelayedPolicy(policy, delay), episodes, STARTS).to_json() if delay else None
@@ -256,7 +300,7 @@ def summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict[
         "over_seeds": {"success": seeds(mine), "bc": seeds([run["bc"] for run in mine])},
         **({"delayed": pooled([run["delayed"] for run in mine]),
             "bc_delayed": pooled([run["bc"]["delayed"] for run in mine])} if mine[0]["delayed"] else {}),
-        **{key: mean(key) for key in ("utd", "initial_temperature", "env_steps", "robot_minutes",
+        **{key: mean(key) for key in ("utd", "operator_steps", "initial_temperature", "env_steps", "robot_minutes",
                                       "intervention_rate_end", "cycle_s", "cycle_ratio", "cycle_ratio_equal_starts",
                                       "wall_s")},
     }  # fmt: skip
@@ -282,15 +326,3 @@ def _ratio_of_equals(mine: list[float | None], theirs: list[float | None]) -> fl
     """Of the mean cycle times over the starts that both solved: who solves only what is near looks quick."""
     both = [(a, b) for a, b in zip(mine, theirs, strict=True) if a is not None and b is not None]
     return sum(a for a, _ in both) / sum(b for _, b in both) if both else None
-
-
-def _robolearn(*words: Any) -> None:
-    """Run a command of ours in a process of its own."""
-    program = [*PROGRAM, *map(str, words), "--json"]
-    done = subprocess.run(
-        program, capture_output=True, text=True, check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    if done.returncode:
-        said = done.stderr.strip().splitlines()
-        raise RobolearnError(f"robolearn {' '.join(map(str, words[:2]))} failed: {said[-1] if said else 'no message'}")

@@ -14,7 +14,7 @@ from robolearn.core import BadInput
 from robolearn.presets import algorithm_preset, preset, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithms
 from robolearn.rl.settings import ReinFlowConfig
-from robolearn.runs.command import Command, peek
+from robolearn.runs.command import Command, at_least, peek
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FLOWS = ("rectified", "shortcut")
 RESULT = "quickstart.json"  # in a run's folder: it is finished
+BASELINES = "baselines.json"  # there: what was judged beside it
+Baseline = Literal["more-demos", "tempo"]
 UNNAMED = ("reinflow", "panda")  # in the names of runs' folders
 
 
@@ -30,7 +32,9 @@ class BenchmarkRl(Command):
     """Demonstrations, imitation, fine-tuning and evaluation for every setting and seed; judges the last checkpoint.
 
     --algo chooses the algorithm, and with it which of the settings below there are. What is not given comes from the
-    preset of each task.
+    preset of each task. --baselines judges beside it what costs no RL, from the same starts: more-demos, imitation
+    again with further demonstrations from all starts; tempo, the imitated policy with its displacements times the best
+    constant, chosen on other starts.
     """
 
     tasks: tuple[str, ...] = ("lift",)
@@ -55,6 +59,10 @@ class BenchmarkRl(Command):
     """Budget of fine-tuning in control steps."""
     eval_episodes: int | None = None
     """Episodes of each evaluation."""
+    baselines: tuple[Baseline, ...] = ()
+    """Baselines: more-demos, tempo."""
+    more_demos: int = 50
+    """Further demonstrations of the baseline more-demos."""
     algo: AnyAlgorithm = "reinflow"
     """The algorithm."""
     settings: OnPolicyConfig | ReplayConfig = field(default_factory=ReinFlowConfig)
@@ -77,6 +85,7 @@ class BenchmarkRl(Command):
         for flag in ("tasks", "seeds", "flows", "denoise_steps"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
+        at_least(1, more_demos=self.more_demos)
         for task in self.tasks:
             preset(task)
         kinds = self.flows if self.policy == "flow" else (self.policy,)
@@ -86,7 +95,8 @@ class BenchmarkRl(Command):
                 self._check(self._quickstart(task, kind, steps, seed))
         rows = []
         for task, kind, steps in settings:
-            runs = [self._one(self._quickstart(task, kind, steps, seed)) for seed in self.seeds]
+            quickstarts = [self._quickstart(task, kind, steps, seed) for seed in self.seeds]
+            runs = [self._one(quickstart) | self._baselines(quickstart) for quickstart in quickstarts]
             which = {"task": task, "robot": self.robot, "policy": self.policy, "flow": kind, "denoise_steps": steps}
             rows.append({**which, "algorithm": self.algo, "runs": runs, **_summary(runs)})
         return {"settings": rows}
@@ -163,6 +173,39 @@ class BenchmarkRl(Command):
             "total_s": None if done.get("resumed") else done["wall_s"]["total"],
         }
 
+    def _baselines(self, quickstart: Quickstart) -> dict[str, Any]:
+        """The baselines that are asked for; those that were judged are not judged again."""
+        from policies.storage.loading import open_policy
+        from policies.wrappers.tempo import at_tempo
+        from robolearn.bench.baselines import best_tempo, judged, more_demonstrations
+        from robolearn.io.json_files import read_json, write_json
+        from robolearn.runs.command import words_of
+
+        q, stored = quickstart, quickstart.out / BASELINES
+        known = read_json(stored, what=f"benchmark {stored}") if stored.exists() else {}
+        for name in self.baselines:
+            which = name if name == "tempo" else f"{name} {self.more_demos}"
+            if which in known:
+                continue
+            if name == "tempo":
+                policy = open_policy(q.out / "bc")
+                found = best_tempo(q.world, policy, q.eval_episodes, q.seed, q.eval_worlds)
+                policy = at_tempo(policy, found["tempo"])
+            else:
+                found = more_demonstrations(
+                    ["--task", q.world.task, "--robot", self.robot],
+                    ["--policy", q.policy, *words_of(q.policy_settings, changed=True)],
+                    q.out / "data",
+                    self.more_demos,
+                    q.train_steps,
+                    q.seed,
+                    q.out / which.replace(" ", "-"),
+                )
+                policy = open_policy(found.pop("policy"))
+            known[which] = found | judged(q.world, policy, q.eval_episodes, 1000 + q.seed, q.eval_worlds)
+            write_json(stored, known)
+        return {"baselines": known} if known else {}
+
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.table import Table
 
@@ -186,6 +229,9 @@ class BenchmarkRl(Command):
                 table.add_row(*which, f"{row['seeds']} seeds", *rates)
             table.add_section()
         console.print(table)
+        for row in result["settings"]:
+            for name, rates in row["baselines"].items():
+                console.print(f"{row['task']}, {name}, no RL: {_over(rates)}")
         console.print("Of several seeds: the mean, with Student's t interval over the seeds; the median")
 
 
@@ -203,8 +249,14 @@ def _summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     from robolearn.eval import over_seeds
 
     over = {key: over_seeds([run[key]["rate"] for run in runs], rates=True).to_json() for key in ("bc", "chosen", "rl")}
+    shared = set.intersection(*(set(run.get("baselines", {})) for run in runs))
+    beside = {
+        name: over_seeds([run["baselines"][name]["success"]["rate"] for run in runs], rates=True).to_json()
+        for name in sorted(shared)
+    }
     return {
         "over_seeds": over,
+        "baselines": beside,
         **{f"{key}_median": rate["median"] for key, rate in over.items()},
         "reliable_seeds": sum(run["rl"]["rate"] >= 0.97 and run["rl"]["low"] >= 0.93 for run in runs),
         "seeds": len(runs),

@@ -51,6 +51,8 @@ class Deploy(StationCommand):
     """K, denoising steps; by default as trained."""
     guidance: float | None = None
     """w of a policy that was trained with a goal; by default as trained."""
+    tempo: float = 1.0
+    """Factor on the policy's displacements, for actions that are displacements; below 1 for a first, slow motion."""
     episodes: int = 50
     """Number of episodes."""
     seed: int = 1000
@@ -157,7 +159,7 @@ class Deploy(StationCommand):
         from robolearn.deploy import Deployment
         from robolearn.deploy.deployment import checked
 
-        shared = ("words", "goal_choice", "seed", "backend", "precision", "delay_steps", "realtime_priority")
+        shared = ("words", "goal_choice", "tempo", "seed", "backend", "precision", "delay_steps", "realtime_priority")
         policy = PolicyParameters(
             **{name: getattr(self, name) for name in shared},
             policy=str(self.policy),

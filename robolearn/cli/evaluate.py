@@ -47,13 +47,15 @@ class Evaluate(Command):
     """K, denoising steps of --policy; by default as trained. --against is sampled as trained."""
     guidance: float | None = None
     """w of --policy, which was trained with a goal; by default as trained."""
+    tempo: float = 1.0
+    """Factor on the displacements of --policy, for actions that are displacements. --against keeps its own."""
     shuffle: tuple[str, ...] = ()
     """Features of --policy that come from another world at each decision, as in --shuffle images.wrist: what success
     falls to says how much it relies on them. --against is shown its own."""
     guide: Path | None = None
     """A run of an algorithm whose critics judge chunks (proposals, iql, cal_ql), or its checkpoint folder: they choose
-    among chunks of --policy at each decision, whatever policy that is. --against acts without them: a policy against itself
-    says what they gain."""
+    among chunks of --policy at each decision, whatever policy that is. --against acts without them: a policy against
+    itself says what they gain."""
     guide_samples: int = 10
     """N, chunks of --policy that the critics choose among."""
     guide_temperature: float = 0.0
@@ -76,6 +78,7 @@ class Evaluate(Command):
         from policies.storage.backends import backend_device, check_backend
         from policies.storage.loading import open_policy
         from policies.wrappers.prompted import set_goals, set_prompt
+        from policies.wrappers.tempo import at_tempo
         from policies.wrappers.value_guided import ValueGuidedPolicy
         from policies.wrappers.wrapper import ShuffledPolicy
         from robolearn.cli.view import check_watched, noting, watched
@@ -108,9 +111,12 @@ class Evaluate(Command):
                 bind_policy(policy, env.interface, what=f"policy {path} in {world.task}")
                 set_prompt(policy, self.words, env.prompt, what=f"policy {path}")
                 set_goals(policy, goals, what=f"policy {path}")
+            guided = None
             if guide is not None:
-                policies[0] = ValueGuidedPolicy(policies[0], guide, self.guide_samples, self.guide_temperature)
-                policies[0].bind(env.interface)
+                guided = ValueGuidedPolicy(policies[0], guide, self.guide_samples, self.guide_temperature)
+                guided.bind(env.interface)
+                policies[0] = guided
+            policies[0] = at_tempo(policies[0], self.tempo)
             if self.shuffle:
                 policies[0] = ShuffledPolicy(policies[0], self.shuffle)
             if self.out is not None:
@@ -125,7 +131,8 @@ class Evaluate(Command):
             if self.goals:
                 result["goals"] = {"from": self.goals, "choice": self.goal_choice}
             result |= {"shuffled": list(self.shuffle)} if self.shuffle else {}
-            result |= {"guide": self._guidance(env, policies[0])} if guide else {}
+            result |= {"guide": self._guidance(env, guided)} if guided else {}
+            result |= {"tempo": self.tempo} if self.tempo != 1.0 else {}
             verdict = None
             if self.against:
                 names = (str(self.policy), str(self.against))

@@ -58,6 +58,7 @@ def load(p: PolicyParameters) -> Policy:
     from policies.storage.loading import open_policy
     from policies.wrappers.goals import stored_goals
     from policies.wrappers.prompted import set_goals, set_prompt
+    from policies.wrappers.tempo import at_tempo
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
     check_backend(p.backend, p.precision)
@@ -66,7 +67,7 @@ def load(p: PolicyParameters) -> Policy:
     set_prompt(policy, p.words, what=f"policy {p.policy}")
     goals = (lambda interface: stored_goals(p.goals, interface, p.goal_choice)) if p.goals else None
     set_goals(policy, goals, what=f"policy {p.policy}")
-    return policy
+    return at_tempo(policy, p.tempo)
 
 
 def _servos() -> Any:

@@ -352,6 +352,7 @@ def result_of(learner: Learner) -> dict[str, Any]:
         "env_steps": steps,
         "robot_minutes": steps / hz / 60.0,
         "intervention_rate": rate,
+        "operator_steps": sum(o.interventions for o in outcomes),
         "cycle_s": np.mean(quick).item() / hz if (quick := [o.steps for o in free if o.success]) else None,
         "updates": learner.updates,
         "utd": learner.updates / max(steps, 1),

@@ -45,6 +45,18 @@ def test_a_run_is_judged_and_not_done_again(tmp_path: Path, capsys: pytest.Captu
     assert "of other settings" in capsys.readouterr().err
 
 
+def test_arms_without_a_loop_are_judged_from_the_same_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arms = ["--arms", "more-demos", "tempo", "--more-demos", "1", "--delay-steps", "0"]
+    assert main(["benchmark", "hil", *SMALL, *arms, "--out", str(tmp_path), "--json"]) == 0
+    more, tempo = json.loads(capsys.readouterr().out.splitlines()[-1])["runs"]
+    assert more["bc"]["success"] == tempo["bc"]["success"] and more["env_steps"] > 0 == tempo["env_steps"]
+    assert more["robot_minutes"] == pytest.approx(more["env_steps"] / 20 / 60)
+    assert max(tempo["tried"].values()) == tempo["tried"][f"{tempo['tempo']:g}"]
+    assert not list(tmp_path.glob("*tempo*/transitions*")), "nothing learned in a loop"
+
+
 def run_of(rate: float) -> dict[str, Any]:
     success = {"rate": rate, "low": 0.0, "high": 1.0, "episodes": 100}
     return {"task": "lift", "arm": "demos", "algo": "rlpd", "success": success, "bc": {"success": success},

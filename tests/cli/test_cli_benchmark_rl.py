@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from robolearn.cli.main import main
@@ -68,3 +69,32 @@ def test_refuses_unknown_tasks_and_flows(capsys: pytest.CaptureFixture, tmp_path
     assert "did you mean lift" in capsys.readouterr().err
     assert main(["benchmark", "rl", "--flows", "straight", "--out", str(tmp_path / "x")]) == 2
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.long
+def test_what_costs_no_rl_is_judged_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Three demonstrations and two more: five are imitated, with as many epochs; the tempo is one that was tried."""
+    asked = ["benchmark", "rl", "--algo", "proposals", "--tasks", "lift", "--seeds", "3", "--episodes", "3",
+             "--train-steps", "30", "--env-steps", "64", "--worlds", "2", "--eval-episodes", "6",
+             "--baselines", "more-demos", "tempo", "--more-demos", "2", "--out", str(tmp_path), "--json"]  # fmt: skip
+    assert main(asked) == 0
+    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["settings"]
+    more, tempo = (row["runs"][0]["baselines"][name] for name in ("more-demos 2", "tempo"))
+    folder = tmp_path / "lift-rectified-k4-proposals-seed3"
+    tables = {
+        name: pq.read_table(next((folder / name / "data").rglob("*.parquet")))
+        for name in ("data", "more-demos-2/demos")
+    }
+    first, further = (len(table) for table in tables.values())
+    assert more["demonstrations"] == 2 and more["control_steps"] == further
+    trained = json.loads((folder / "more-demos-2" / "bc" / "config.json").read_text())
+    assert trained["imitation"]["steps"] == round(30 * (first + further) / first)
+    assert set(tempo["tried"]) == {"0.75", "1", "1.25", "1.5", "2"} and f"{tempo['tempo']:g}" in tempo["tried"]
+    assert more["success"]["episodes"] == tempo["success"]["episodes"] == 6
+    assert set(row["baselines"]) == {"more-demos 2", "tempo"}
+    stored = folder / "baselines.json"
+    known = json.loads(stored.read_text())
+    stored.write_text(json.dumps(known | {"tempo": tempo | {"cycle_s": 7.5}}))
+    assert main(asked) == 0, "and is not judged again"
+    (row,) = json.loads(capsys.readouterr().out.splitlines()[-1])["settings"]
+    assert row["runs"][0]["baselines"]["tempo"]["cycle_s"] == 7.5

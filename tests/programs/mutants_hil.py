@@ -53,7 +53,14 @@ SEES = ("tests/rl/test_rl_off_policy_sees.py",)
 
 OBJECTIVE = ("tests/rewards/test_pairs.py",)
 
+TEMPO, QUICKER = "policies/wrappers/tempo.py", ("tests/policies/test_tempo.py",)
+
 MUTANTS: dict[str, Mutant] = {
+    "tempo-stretches-the-gripper": Mutant(
+        TEMPO, "np.where(self._displaced, np.clip(self.factor * chunk, -1.0, 1.0), chunk)",
+        "np.clip(self.factor * chunk, -1.0, 1.0)", QUICKER,
+    ),
+    "tempo-leaves-the-range": Mutant(TEMPO, "np.clip(self.factor * chunk, -1.0, 1.0)", "self.factor * chunk", QUICKER),
     "unplugged-and-the-policy-goes-on": Mutant(
         f"{HIL}/device_operator.py", "lost = slipped or bool(self._gone)", "lost = slipped", HAND
     ),
