@@ -149,9 +149,10 @@ class HilParameters(TeleopParameters):
 
     reward: str = param(
         "task",
-        "task: in simulation its own, and what you say of it; key: your success key alone; or <module>:<Class> of "
-        "yours",
+        "task: in simulation its own, and what you say of it; key: your success key alone; or a reward model, e.g. "
+        "<module>:<Class> of yours",
     )
+    words: str = param("", "the task in words, for a reward model; by default the simulated task's, or that of demos")
     env_steps: int = param(24_000, "budget of control steps")
     policy: str = param("", "the policy to begin with: a run or its checkpoint folder")
     demos: str = param("", "folder of a data set of demonstrations")

@@ -64,7 +64,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     out, token = Path(p.out), new_token()
     actor = HilActor(
         policy=Path(p.policy), out=out / SPOOL, robot=p.contract, teleop=p.device,
-        task=p.task, seconds=p.seconds, learner=address, token=token,
+        task=p.task, words=p.words, seconds=p.seconds, learner=address, token=token,
         reward="" if reward_config(p.reward).recorded else p.reward,
         **teleop_values(p),
     )  # fmt: skip
