@@ -341,7 +341,11 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/actor.py", "self._agent.label or self._verdict(turn)", "self._verdict(turn) or self._agent.label", VERDICTS
     ),
     "model-ends-the-next-episode-on-the-arm": Mutant(
-        f"{HIL}/arm_recording.py", "and self._commanded is not None and self._done.solved", "and self._done.solved", STATION
+        f"{HIL}/arm_recording.py", "            self._commanded = None\n        super().do(commands)",
+        "            pass\n        super().do(commands)", STATION,
+    ),
+    "model-ends-nothing-on-the-arm": Mutant(
+        f"{HIL}/arm_recording.py", "if recording and (by_task or by_model):", "if recording and by_task:", STATION
     ),
     "words-are-the-learner-s": Mutant(SCORING, "episode.task or self._words", "self._words", SCORED),
     "cut-episode-has-no-words": Mutant(
