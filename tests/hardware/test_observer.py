@@ -289,6 +289,25 @@ def test_a_picture_that_changes_by_noise_alone_is_frozen(arm: Arm, show, frozen:
         assert problems == {""}
 
 
+def test_a_frozen_camera_is_believed_again_once_it_shows_something_else(arm: Arm) -> None:
+    def shows(i: int, pixels: np.ndarray) -> str:
+        arm.clock.t += 0.05
+        arm.joints()
+        arm.observer.objects(("cube_y", "cube_x"), (2.0, 1.0), arm.clock.wall)
+        arm.observer.image("front", i, lambda: pixels, arm.clock.wall)
+        return arm.observer.problem()
+
+    home = arm.q.copy()
+    assert not shows(0, SCENE)
+    arm.q[1] += 0.2
+    assert "single pixels" in shows(1, one_bit(SCENE))
+    arm.q = home  # back, and the camera is as it was
+    assert "single pixels" in shows(2, one_bit(SCENE))
+    assert not shows(3, noisy(SCENE, 1.0)), "its driver was started again"
+    arm.q = home + 0.2 * np.eye(7)[1]
+    assert not shows(4, noisy(with_the_arm(0.5), 1.0))
+
+
 def test_a_camera_with_noise_that_sees_an_arm_at_rest_is_not_frozen(arm: Arm) -> None:
     for i in range(60):
         arm.clock.t += 0.05
