@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any, Literal
 
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, RewardWithheld, RobolearnError
-from robolearn.rewards.settings import CriticConfig
-from robolearn.runs.command import Command, at_least, check_seed, command_text, last_row, rate_text, reported
+from robolearn.rewards.settings import TRAINED, ClassifierConfig, CriticConfig
+from robolearn.runs.command import Command, at_least, check_seed, command_text, last_row, peek, rate_text, reported
 
 if TYPE_CHECKING:
     from robolearn.core import RewardModel
@@ -22,8 +23,8 @@ OTHER = "put the spoon into the bowl"  # the words of a task that no training se
 
 @dataclass(frozen=True, kw_only=True)
 class RewardTrain(Command):
-    """Train a progress critic on episodes that solved their task and episodes that did not. Can be killed at any moment
-    and resumed.
+    """Train a progress critic, or a success classifier, on episodes that solved their task and episodes that did not.
+    Can be killed at any moment and resumed.
 
     Example: robolearn reward train --data data/good data/failed --out runs/critic
     """
@@ -34,7 +35,9 @@ class RewardTrain(Command):
     """The run folder; the critic goes to its policy/."""
     cameras: tuple[str, ...] = ()
     """Cameras to look at, by default all."""
-    settings: CriticConfig = field(default_factory=CriticConfig)
+    kind: Literal["critic", "classifier"] = "critic"
+    """critic: of progress, frame by frame. classifier: of success, from the ends of episodes and labelled frames."""
+    settings: CriticConfig | ClassifierConfig = field(default_factory=CriticConfig)
     device: str = "auto"
     """Device of the training: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: int = 5
@@ -42,10 +45,15 @@ class RewardTrain(Command):
     resume: bool = False
     """Go on with the run in --out, exactly; with more --steps than it had, also with a finished one."""
 
+    @classmethod
+    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        return {"settings": TRAINED.get(peek(args, "--kind", "critic"), CriticConfig)()}
+
     def run(self) -> dict[str, Any]:
         from robolearn.core.machine import resolve_device
+        from robolearn.eval.intervals import Success
         from robolearn.io.json_files import plain
-        from robolearn.rewards.training import CriticTrainer, common_cameras, lengths_of
+        from robolearn.rewards.training import common_cameras, lengths_of
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import run_loop
         from robolearn.runs.run import check_new
@@ -53,11 +61,11 @@ class RewardTrain(Command):
         at_least(1, checkpoint_every=self.checkpoint_every)
         check_seed(self.settings.seed)
         check_new(self.out, self.resume)
-        datasets = [_opened(path) for path in self.data]
+        datasets = [opened(path) for path in self.data]
         pictures = common_cameras(datasets, self.cameras)
         frames = self.settings.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
         with Progress("encoding", total=frames, unit="frames", quiet=self.json) as encoding:
-            trainer = CriticTrainer(
+            trainer = resolve_name(self.settings.page)(
                 self.settings, datasets, cameras=list(pictures), device=resolve_device(self.device),
                 progress=lambda done, _: encoding(done),
             )  # fmt: skip
@@ -67,15 +75,17 @@ class RewardTrain(Command):
             "sha256": [dataset.content() for dataset in datasets],
             "cameras": list(pictures),
             "critic": plain(self.settings),
+            **({} if self.kind == "critic" else {"kind": self.kind, "labels": self._labels(datasets)}),
         }
         making = Run.create(self.out, stored, resume=self.resume, may_differ=("data",), longer="critic.steps")
         with making as run:
             write_flags(self, "reward train", run.path)
-            with Progress("critic", total=self.settings.steps, unit="gradient steps", show=("loss",),
+            with Progress(self.settings.title, total=self.settings.steps, unit="gradient steps", show=("loss",),
                           quiet=self.json) as progress:  # fmt: skip
                 done = run_loop(run, trainer, checkpoint_every=self.checkpoint_every,
                                 progress=lambda _, row: progress(int(row["gradient_steps"]), row))  # fmt: skip
             success = sum(int(dataset.success.sum()) for dataset in datasets)
+            shares = trainer.summary()
             result = {
                 "run": str(self.out),
                 "critic": str(run.policy_dir),
@@ -84,6 +94,8 @@ class RewardTrain(Command):
                 "frames": sum(dataset.frames for dataset in datasets),
                 "steps": self.settings.steps,
                 "loss": last_row(self.out).get("loss"),
+                **{name: Success.of(*share).to_json() if share[1] else None for name, share in shares.items()},
+                **({"temperature": float(trainer.critic.temperature)} if shares else {}),
                 "wall_s": {"total": done["wall_s"]},
             }
             run.finish(result)
@@ -91,11 +103,23 @@ class RewardTrain(Command):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         count = result["episodes"]
-        console.print(f"critic      {result['critic']}, which sees {', '.join(result['cameras'])}")
+        console.print(f"{self.settings.title:12}{result['critic']}, which sees {', '.join(result['cameras'])}")
         console.print(f"trained     {result['steps']:,} gradient steps on {count['success']} successes and "
                       f"{count['failure']} failures, in {result['wall_s']['total']:.0f} s")  # fmt: skip
+        for name in ("precision", "recall", "false_positive_rate"):
+            if name in result:
+                said = rate_text(result[name]) if result[name] else "nothing was called done"
+                console.print(f"{name.replace('_', ' '):12}{said} kept from training")
         console.print(f"next        robolearn reward evaluate --critic {result['run']} --data … : how good it is, on "
                       "episodes that it has not seen")  # fmt: skip
+
+    @staticmethod
+    def _labels(datasets: list[Dataset]) -> str:
+        """A digest of the frames' labels beside the sets: a run is resumed with the same ones alone."""
+        from robolearn.io.hashes import sha256
+        from robolearn.rewards.labels import read_labels
+
+        return sha256(*(repr(sorted(read_labels(dataset).items())) for dataset in datasets))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +156,8 @@ class RewardEvaluate(Command):
         if self.out is not None:
             check_report_folder(self.out)
         begun = time.perf_counter()
-        datasets = [_opened(path) for path in self.data]
-        model = _model(self.critic, datasets, self.device)
+        datasets = [opened(path) for path in self.data]
+        model = reward_model(self.critic, datasets, self.device)
         judged, before, withheld = [], 0, list[str]()
         total = sum(self._count(dataset) for dataset in datasets)
         with Progress("judging", total=total, unit="episodes", quiet=self.json) as progress:
@@ -219,10 +243,10 @@ class RewardScore(Command):
         if self.video is not None and self.video.suffix != ".mp4":
             raise BadInput("--video", got=self.video, expected="a file that ends in .mp4")
         begun = time.perf_counter()
-        dataset = _opened(self.data)
+        dataset = opened(self.data)
         dataset.check_episodes([self.episode])
         camera = self._camera(dataset) if self.video is not None else ""
-        model = _model(self.critic, [dataset], self.device)
+        model = reward_model(self.critic, [dataset], self.device)
         name = model_name(self.critic, model)
         stored, withheld = read_scores(dataset, name), list[str]()
         scores = dict(enumerate(stored or ()))
@@ -297,7 +321,7 @@ def _span(value: Mapping[str, Any]) -> str:
     return f"{value['mean']:.2f}{interval}"
 
 
-def _opened(path: str) -> Dataset:
+def opened(path: str) -> Dataset:
     from robolearn.data import Dataset
 
     dataset = Dataset.open(path)
@@ -306,7 +330,7 @@ def _opened(path: str) -> Dataset:
     return dataset
 
 
-def _model(text: str, datasets: list[Dataset], device: str) -> RewardModel:
+def reward_model(text: str, datasets: list[Dataset], device: str) -> RewardModel:
     """The reward model `text` for these sets, which all have to fit."""
     from robolearn.core.machine import resolve_device
     from robolearn.rewards.choice import make_reward

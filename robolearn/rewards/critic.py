@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,13 +26,16 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from robolearn.core import BadInput, Interface, NonFinite, Score, Window
+from robolearn.core import BadInput, NonFinite, Score, Window
 from robolearn.io.atomic import write_bytes, write_text
 from robolearn.io.json_files import read_json
 from robolearn.io.paths import no_such_folder
-from robolearn.rewards.networks import CHANNELS, STRIDE, WORDS, FrameEncoder, ProgressNet
+from robolearn.rewards.networks import CHANNELS, STRIDE, WORDS, PictureModel, ProgressNet
 from robolearn.rewards.settings import CriticConfig
 from robolearn.rewards.shaping import shaped_rewards
+
+if TYPE_CHECKING:
+    from robolearn.rewards.classifier import SuccessClassifier
 
 FORMAT, VERSION = "robolearn.critic", 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -40,17 +43,16 @@ STARTS = 4  # first frames of successes that are kept
 DONE = 0.5  # probability from which the worst member calls the task done
 
 
-class ProgressCritic(nn.Module):
+class ProgressCritic(PictureModel):
     """See the module.
 
     Attributes:
       config: of its training.
-      cameras: the picture features that it looks at, in order.
-      pictures: camera → (H, W) of the pictures of training [px].
       sentences: those of training; `vectors` (S, 384) are theirs.
       privileged: it reads nothing that a real arm has not.
     """
 
+    format = FORMAT
     sees_images, needs_prompt, is_privileged = True, True, False
     frame_by_frame = True  # what it says of a frame depends on that one and on the first
     vectors: Tensor
@@ -63,10 +65,8 @@ class ProgressCritic(nn.Module):
         sentences: Sequence[str],
         vectors: Tensor | None = None,
     ) -> None:
-        super().__init__()
-        self.config, self.pictures, self.sentences = config, dict(cameras), tuple(sentences)
-        self.cameras = tuple(self.pictures)
-        self.encoder = FrameEncoder(config.picture)
+        super().__init__(config.picture, cameras)
+        self.config, self.sentences = config, tuple(sentences)
         self.members = nn.ModuleList(ProgressNet(config, len(self.cameras)) for _ in range(config.members))
         empty = torch.zeros(len(self.sentences), WORDS)
         self.register_buffer("vectors", empty if vectors is None else vectors.float())
@@ -76,14 +76,15 @@ class ProgressCritic(nn.Module):
         self._known: dict[str, Tensor] = {}
         self._newest: tuple[Window, Tensor] | None = None  # the window that was encoded last
 
-    def check(self, interface: Interface) -> None:
-        """Raise `BadInput` where `interface` lacks a camera, or one has pictures of another size."""
-        for camera, size in self.pictures.items():
-            spec = interface.observation.get(camera)
-            got = "no such camera" if spec is None else f"{spec.shape[0]} x {spec.shape[1]} px"
-            if spec is None or tuple(spec.shape[:2]) != size:
-                raise BadInput(f"critic: {camera}", got=got, expected=f"{size[0]} x {size[1]} px, as in its training",
-                               available=interface.observation)  # fmt: skip
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> ProgressCritic:
+        """The critic that a checkpoint's config.json describes, without its weights."""
+        settings = TypeAdapter(CriticConfig).validate_python(stored["settings"])
+        return cls(settings, sizes_of(stored), [str(sentence) for sentence in stored["sentences"]])
+
+    def facts(self) -> dict[str, Any]:
+        """For config.json."""
+        return {"sentences": list(self.sentences)}
 
     def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
         """See `robolearn.core.RewardModel`; the reward is shaped by the progress.
@@ -132,13 +133,7 @@ class ProgressCritic(nn.Module):
         return next(worst), next(worst)
 
     def _score(self, window: Window, words: Tensor) -> Score:
-        frames = []
-        for camera, size in self.pictures.items():
-            pictures = window.observation.get(camera)
-            got = "no such feature" if pictures is None else f"{pictures.shape[1]} x {pictures.shape[2]} px"
-            if pictures is None or tuple(pictures.shape[1:3]) != size:
-                raise BadInput(f"critic: {camera}", got=got, expected=f"{size[0]} x {size[1]} px, as in its training")
-            frames.append(pictures)
+        frames = self.seen(window)
         self.eval()
         if self._newest is None or self._newest[0] is not window:  # with other words it is the same to the encoder
             self._newest = window, self.encoder.encode(frames)
@@ -150,7 +145,7 @@ class ProgressCritic(nn.Module):
         return Score(progress, reward, done, np.where(done, probability, 1.0 - probability).astype(np.float32))
 
 
-def save_critic(critic: ProgressCritic, folder: str | Path) -> Path:
+def save_critic(critic: ProgressCritic | SuccessClassifier, folder: str | Path) -> Path:
     """Write a checkpoint into `folder`, which is made if need be, and return its path.
 
     Raises:
@@ -162,11 +157,11 @@ def save_critic(critic: ProgressCritic, folder: str | Path) -> Path:
         if not torch.isfinite(value).all():
             raise NonFinite(f"critic weights {key!r} are not finite; {folder} was left as it is")
     config = {
-        "format": FORMAT,
+        "format": critic.format,
         "version": VERSION,
         "settings": asdict(critic.config),
         "pictures": {camera: list(size) for camera, size in critic.pictures.items()},
-        "sentences": list(critic.sentences),
+        **critic.facts(),
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
@@ -190,7 +185,12 @@ def critic_folder(path: str | Path) -> Path:
     raise BadInput(f"critic {path}", got=", ".join(found) or "an empty folder", expected=f"{CONFIG} and {WEIGHTS}")
 
 
-def load_critic(path: str | Path, device: str | torch.device = "cpu") -> ProgressCritic:
+def sizes_of(stored: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Camera → (H, W) [px], of a checkpoint's config.json."""
+    return {str(camera): (int(size[0]), int(size[1])) for camera, size in stored["pictures"].items()}
+
+
+def load_critic(path: str | Path, device: str | torch.device = "cpu") -> ProgressCritic | SuccessClassifier:
     """The critic in a folder; see `critic_folder`.
 
     Raises:
@@ -199,13 +199,15 @@ def load_critic(path: str | Path, device: str | torch.device = "cpu") -> Progres
     folder = critic_folder(path)
     what = f"critic {folder / CONFIG}"
     config = read_json(folder / CONFIG, what=what)
-    if config.get("format") != FORMAT or config.get("version") != VERSION:
+    from robolearn.rewards.classifier import SuccessClassifier  # late: it is built on this module
+
+    kinds = {kind.format: kind for kind in (ProgressCritic, SuccessClassifier)}
+    kind = kinds.get(str(config.get("format")))
+    if kind is None or config.get("version") != VERSION:
         got = f"{config.get('format', 'no format')}, version {config.get('version')}"
-        raise BadInput(what, got=got, expected=f"{FORMAT}, version {VERSION}")
+        raise BadInput(what, got=got, expected=f"{' or '.join(kinds)}, version {VERSION}")
     try:
-        settings = TypeAdapter(CriticConfig).validate_python(config["settings"])
-        pictures = {str(camera): (int(size[0]), int(size[1])) for camera, size in config["pictures"].items()}
-        critic = ProgressCritic(settings, pictures, [str(sentence) for sentence in config["sentences"]])
+        critic = kind.of(config)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ValidationError) as error:
         raise BadInput(what, got=str(error).splitlines()[0], expected="what reward train wrote") from None
     try:

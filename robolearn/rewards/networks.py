@@ -8,7 +8,7 @@ c   = tanh(u · h),   log-odds of done = MLP(z_t, z_t − z_i, g)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from policies.networks.augment import jitter_colours, shift_and_crop
 from policies.networks.backbones import CENTRE, SCALE, EfficientNetLite0, pretrained_weights
+from robolearn.core import BadInput, Interface, Window
 from robolearn.rewards.settings import CriticConfig
 
 BLOCKS, CHANNELS, STRIDE = 11, 112, 16  # of EfficientNet-Lite0, up to the last map that still says where
@@ -70,6 +71,39 @@ class FrameEncoder(nn.Module):
             maps = [self(p.to(device), generator)[: len(parts[0])] for p in padded]
             found.append(torch.stack(maps, 1).half().cpu())
         return torch.cat(found)
+
+
+class PictureModel(nn.Module):
+    """A model that looks at the pictures of cameras through the encoder.
+
+    Attributes:
+      pictures: camera → (H, W) of the pictures of training [px]; `cameras` are their names, in order.
+    """
+
+    def __init__(self, edge: int, pictures: Mapping[str, tuple[int, int]]) -> None:
+        super().__init__()
+        self.pictures, self.cameras = dict(pictures), tuple(pictures)
+        self.encoder = FrameEncoder(edge)
+
+    def check(self, interface: Interface) -> None:
+        """Raise `BadInput` where `interface` lacks a camera, or one has pictures of another size."""
+        for camera in self.cameras:
+            spec = interface.observation.get(camera)
+            self._fits(camera, None if spec is None else spec.shape, interface.observation)
+
+    def seen(self, window: Window) -> list[NDArray]:
+        """The pictures (T, H, W, 3) of each camera; raises `BadInput` as `check` does."""
+        found = [window.observation.get(camera) for camera in self.cameras]
+        for camera, frames in zip(self.cameras, found, strict=True):
+            self._fits(camera, None if frames is None else frames.shape[1:], window.observation)
+        return [frames for frames in found if frames is not None]
+
+    def _fits(self, camera: str, shape: tuple[int, ...] | None, available: Iterable[str]) -> None:
+        size = self.pictures[camera]
+        if shape is None or tuple(shape[:2]) != size:
+            got = "no such camera" if shape is None else f"{shape[0]} x {shape[1]} px"
+            expected = f"{size[0]} x {size[1]} px, as in its training"
+            raise BadInput(f"critic: {camera}", got=got, expected=expected, available=available)
 
 
 class ProgressNet(nn.Module):

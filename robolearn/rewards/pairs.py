@@ -7,7 +7,7 @@ Of a success of T frames, the first at i = 0, the progress from i to t as a shar
     c(i → i) =  0                            a still
     c = 0                                    with the words of another task
 
-and done = 1 at the observation after the last action, 0 before the last tenth (`CriticConfig.unsure`), not asked
+and done = 1 at the observation after the last action, 0 before the last twentieth (`CriticConfig.unsure`), not asked
 between. Where a set does not have that observation, done(t) = 0 before 0.8 T, 1 from the last 0.05 T, one frame at
 least: there the end of a success and a near miss look alike. A failure says what it is
 not: its progress from its first frame stays below what a success has after the same time, and below the cap,

@@ -6,6 +6,7 @@ No import of torch. A docstring below a field is its help.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from robolearn.core import BadInput
 
@@ -29,6 +30,9 @@ OTHER_TASKS = (
 @dataclass(frozen=True, kw_only=True)
 class CriticConfig:
     """Settings of the progress critic and of its training."""
+
+    title: ClassVar[str] = "critic"
+    page: ClassVar[str] = "robolearn.rewards.training:CriticTrainer"
 
     steps: int = 1500
     """Gradient steps."""
@@ -54,7 +58,7 @@ class CriticConfig:
     """Times that each frame is encoded: as it is, and shifted and in other colours."""
     cap: float = 0.4
     """Most progress of an episode that failed."""
-    unsure: float = 0.1
+    unsure: float = 0.05
     """Share of a success before its final observation in which it is not asked whether the task is done; more where a
     person ends episodes late. Sets without final observations: done from 0.95 of a success, not done before 0.8."""
     reversed_share: float = 0.15
@@ -92,3 +96,62 @@ class CriticConfig:
     def iterations(self) -> int:
         """Number of iterations that make up `steps`; the last one may be shorter."""
         return -(-self.steps // self.steps_per_iteration)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig:
+    """Settings of the success classifier and of its training."""
+
+    title: ClassVar[str] = "classifier"
+    page: ClassVar[str] = "robolearn.rewards.classifier_training:ClassifierTrainer"
+
+    steps: int = 600
+    """Gradient steps."""
+    steps_per_iteration: int = 50
+    """Gradient steps between two rows of the metrics."""
+    batch: int = 128
+    """Frames in a gradient step: half of them done, the others from successes and failures alike."""
+    lr: float = 1e-3
+    """Learning rate."""
+    weight_decay: float = 1e-2
+    """AdamW's."""
+    width: int = 128
+    """Units of a layer."""
+    channels: int = 24
+    """Channels that are made of the encoder's map."""
+    dropout: float = 0.3
+    """Share of a picture's features that is left out in training."""
+    picture: int = 112
+    """Edge [px] that pictures are brought to before the encoder; a multiple of 16."""
+    views: int = 3
+    """Times that each frame is encoded: as it is, and shifted and in other colours."""
+    unsure: float = 0.1
+    """Share of a success before its final observation of which it is not known whether the task is done; labels of
+    robolearn reward label are, wherever they are."""
+    holdout: float = 0.25
+    """Share of the episodes that is kept from training, for the temperature, precision and recall."""
+    seed: int = 0
+    """Of weights, draws and the episodes that are kept from training."""
+    threads: int = 1
+    """Threads of torch; results are reproducible for one number of threads."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "steps_per_iteration", "batch", "width", "channels", "views", "threads"):
+            if getattr(self, name) < 1:
+                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
+        if self.picture < 32 or self.picture % 16:
+            raise BadInput("--picture", got=self.picture, expected="a multiple of 16, at least 32")
+        for name, low in (("dropout", 0.0), ("unsure", 0.0), ("holdout", 0.01)):
+            if not low <= getattr(self, name) < 1.0:
+                raise BadInput(f"--{name}", got=getattr(self, name), expected=f"a share from {low:g} to less than 1")
+        if not (self.lr > 0 and self.weight_decay >= 0):
+            raise BadInput("--lr, --weight-decay", got=(self.lr, self.weight_decay), expected="positive, and from 0")
+
+    @property
+    def iterations(self) -> int:
+        """Number of iterations that make up `steps`; the last one may be shorter."""
+        return -(-self.steps // self.steps_per_iteration)
+
+
+TRAINED = {"critic": CriticConfig, "classifier": ClassifierConfig}
+"""``reward train --kind``: the settings of each kind of reward model that can be trained."""

@@ -22,8 +22,9 @@ from robolearn.core.specs import is_image
 from robolearn.data import Dataset
 from robolearn.rewards.critic import ProgressCritic, save_critic
 from robolearn.rewards.metrics import window_of
+from robolearn.rewards.networks import FrameEncoder
 from robolearn.rewards.pairs import Pairs, PairSampler
-from robolearn.rewards.settings import OTHER_TASKS, CriticConfig
+from robolearn.rewards.settings import OTHER_TASKS, ClassifierConfig, CriticConfig
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 
@@ -101,7 +102,7 @@ class CriticTrainer:
             self.critic.encoder.load_pretrained()
         self.critic.to(self.device)
         self._sampler = _sampler(config, datasets, tasks, len(sentences))
-        self._maps = self._encoded(datasets, list(pictures), progress)
+        self._maps = encoded(self.critic.encoder, datasets, list(pictures), config, self.device, progress)
         kept = torch.from_numpy(np.resize(self._sampler.solved_starts, len(self.critic.starts)))
         self.critic.starts.copy_(self._maps[0, kept])
         trained = [p for p in self.critic.members.parameters() if p.requires_grad]
@@ -160,26 +161,9 @@ class CriticTrainer:
         self.optimizer.step()
         return seen
 
-    def _encoded(
-        self, datasets: Sequence[Dataset], cameras: list[str], progress: Callable[[int, int], None] | None
-    ) -> Tensor:
-        """(views, N, C, 112, m, m) float16 of all frames of all sets."""
-        count = self.config.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
-        views, seen = [], 0
-        with torch_threads(self.config.threads):
-            for view in range(self.config.views):
-                generator = torch.Generator(self.device).manual_seed(self.config.seed * 1_000_003 + view)
-                parts = []
-                for dataset in datasets:
-                    for e in range(dataset.episodes):
-                        window = window_of(dataset.episode(e))
-                        frames = [window.observation[camera] for camera in cameras]
-                        parts.append(self.critic.encoder.encode(frames, generator if view else None))
-                        seen += len(frames[0])
-                        if progress is not None:
-                            progress(seen, count)
-                views.append(torch.cat(parts))
-        return torch.stack(views)
+    def summary(self) -> dict[str, tuple[int, int]]:
+        """Shares for the result of the command; none: what a critic is worth is measured by ``reward evaluate``."""
+        return {}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next iterations depend on."""
@@ -201,6 +185,33 @@ class CriticTrainer:
     def export(self, path: Path) -> None:
         """Write the critic as a checkpoint folder."""
         save_critic(self.critic, path)
+
+
+def encoded(
+    encoder: FrameEncoder,
+    datasets: Sequence[Dataset],
+    cameras: Sequence[str],
+    config: CriticConfig | ClassifierConfig,
+    device: torch.device,
+    progress: Callable[[int, int], None] | None,
+) -> Tensor:
+    """(views, N, C, 112, m, m) float16 of all frames of all sets, final observations included."""
+    count = config.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
+    views, seen = [], 0
+    with torch_threads(config.threads):
+        for view in range(config.views):
+            generator = torch.Generator(device).manual_seed(config.seed * 1_000_003 + view)
+            parts = []
+            for dataset in datasets:
+                for e in range(dataset.episodes):
+                    window = window_of(dataset.episode(e))
+                    frames = [window.observation[camera] for camera in cameras]
+                    parts.append(encoder.encode(frames, generator if view else None))
+                    seen += len(frames[0])
+                    if progress is not None:
+                        progress(seen, count)
+            views.append(torch.cat(parts))
+    return torch.stack(views)
 
 
 def common_cameras(datasets: Sequence[Dataset], wanted: Sequence[str] = ()) -> dict[str, tuple[int, int]]:

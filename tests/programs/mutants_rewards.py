@@ -10,6 +10,8 @@ FINALS, PAIRS = ("tests/data/test_finals.py",), ("tests/rewards/test_pairs.py",)
 RECORDED = ("tests/hardware/test_recording_in_time.py::test_what_is_stored_is_what_was_asked_for_and_done",)
 AUDIT, AUDITED = ("tests/rl/test_rl_audit.py", "tests/rl/test_rl_model_reward.py"), "robolearn/rl/audit.py"
 SRPOS, SRPO = ("tests/rl/test_rl_srpo.py",), "robolearn/rl/algorithms/srpo.py"
+CLASSIFIER, LABELLED = ("tests/rewards/test_classifier.py",), ("tests/rewards/test_labels.py",)
+TRAINING, LABELS, PAGE = (f"robolearn/rewards/{name}.py" for name in ("classifier_training", "labels", "label_page"))
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -51,6 +53,16 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "shaping-of-another-kind": Mutant("robolearn/rl/model_reward.py", "kind=self.shaping", 'kind="shaped"', AUDIT),
     "shaping-pays-for-leaving": Mutant("robolearn/rewards/shaping.py", "after[-1] = 0.0", "pass", ("tests/rewards/test_potential.py",)),
+    "classifier-learns-from-what-is-kept-apart": Mutant(TRAINING, "np.flatnonzero(~apart & chosen)", "np.flatnonzero(chosen)", CLASSIFIER),
+    "classifier-drowns-in-failures": Mutant(TRAINING, "sizes = (batch - batch // 2, batch // 4,", "sizes = (batch // 4, batch // 2,", CLASSIFIER),
+    "classifier-surer-than-right": Mutant(TRAINING, "int(np.argmin(loss))", "int(np.argmax(loss))", CLASSIFIER),
+    "classifier-forgets-the-person": Mutant(TRAINING, "found[frame] = done", "pass", CLASSIFIER),
+    "labels-of-other-episodes": Mutant(LABELS, "dataset.lengths[e] == length", "True", CLASSIFIER),
+    "labels-ask-what-is-certain": Mutant(LABELS, "in sorted(every):", "in sorted(every, reverse=True):", LABELLED),
+    "labels-of-the-frame-before": Mutant(LABELS, "count - len(p) + i", "i", LABELLED),
+    "label-page-for-anybody": Mutant(PAGE, 'request.cookies.get(COOKIE, ""), self._cookie', "self._cookie, self._cookie", LABELLED),
+    "label-page-under-any-name": Mutant(PAGE, "request.host not in self._own", "False", LABELLED),
+    "label-page-for-other-sites": Mutant(PAGE, 'origin.removeprefix("http://") not in self._own', "False", LABELLED),
 }  # fmt: skip
 
 
