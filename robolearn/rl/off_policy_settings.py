@@ -240,10 +240,11 @@ class IqlConfig(StudentConfig):
     title: ClassVar[str] = "IQL"
     page: ClassVar[str] = "robolearn.rl.algorithms.iql:Iql"
 
-    expectile: float = 0.7
+    expectile: float = 0.9
     """κ of the values: 0.5 is what was done on average, towards 1 the best of it."""
-    beta: float = 10.0
-    """β: windows are imitated with the weight exp(β · advantage); 0 imitates all alike."""
+    beta: float = 200.0
+    """β: windows are imitated with the weight exp(β · advantage), advantages in units of the rewards; 0 imitates all
+    alike."""
     weight_max: float = 100.0
     """The largest weight."""
 
