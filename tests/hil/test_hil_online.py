@@ -19,6 +19,7 @@ from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import BadInput, Interface, Score, Window
 from robolearn.data.replay import End, Record, RecordSchema, ReplayStep
+from robolearn.examples.lifted import Lifted
 from robolearn.hil.actor import ActorLoop
 from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.outbox import Outbox
@@ -137,6 +138,18 @@ def test_a_lifted_cube_ends_the_episode_at_the_verdict_that_its_frames_say(
         assert [step.reward for step in steps] == [0.0] * (len(steps) - 1) + [1.0]
         np.testing.assert_array_equal(end.observation["proprio"], seen[len(steps) - 1]["proprio"])
         np.testing.assert_array_equal(steps[-1].action, world[len(steps) - 1].action)
+
+
+def test_the_example_s_reward_is_done_where_the_world_is_solved_and_not_before(tmp_path: Path) -> None:
+    env = make_env("lift", 1, threads=1)
+    model = Lifted(env.interface)
+    env.close()
+    for steps, end in split(lift(tmp_path, done_hz=0, frames=1)):
+        assert end.success
+        seen = [*(step.observation["proprio"] for step in steps), end.observation["proprio"]]
+        window = Window({"proprio": np.stack(seen)}, np.stack([step.action for step in steps]))
+        (score,) = model.score([window], [""])
+        assert score.done[-1] and not score.done[: len(steps) // 2].any()
 
 
 class Beyond:
