@@ -225,9 +225,9 @@ class ReplayBuffer:
             else:
                 self._rows[name] = value.new_zeros(self._held, *value.shape[1:])
                 self._rows[name][: len(value)] = value
-        for name in _COLUMNS:
+        for name, kind in _COLUMNS.items():
             if f"windows/{name}" not in tensors:  # a state of before there was such a column
-                self._windows[name] = torch.zeros(len(self), dtype=_COLUMNS[name])
+                self._windows[name] = torch.zeros(len(self), dtype=kind)
 
     def _observations(self, rows: Tensor) -> dict[str, Tensor]:
         return {key: self._rows[_FEATURE + key][rows].to(self._device) for key in self._interface.observation}
