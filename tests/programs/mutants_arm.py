@@ -102,6 +102,10 @@ MUTANTS: dict[str, Mutant] = {
     "launch-ends-well-whatever-failed": Mutant(LAUNCHING, "            if not self.failed:\n", "            if False:\n", LAUNCHED),
     "launch-ends-as-the-last": Mutant(LAUNCHING, "os._exit(self.failed[0])", "os._exit(self.failed[-1])", LAUNCHED),
     "launch-takes-a-stranger-s-code": Mutant(LAUNCHING, "if code and any(", "if code or any(", LAUNCHED),
+    "a-turn-on-is-acted-on": Mutant(
+        "hardware/ros2/policy_node.py", "reason, warned = self._unfamiliar(", "_, warned = self._unfamiliar(",
+        ("tests/hardware/test_unfamiliar_arm.py",),
+    ),
 }  # fmt: skip
 
 
