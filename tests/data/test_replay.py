@@ -121,8 +121,9 @@ def test_the_return_to_go_is_of_the_whole_episode() -> None:
     buffer = ReplayBuffer(PLAIN, 2, 100)
     buffer.add(played(0, 5, terminated=True, success=True))
     buffer.add(played(1, 4))
+    buffer.add(played(2, 1, terminated=True, success=True))  # whose reward is not that of the episode before it
     batch = buffer.gather(torch.arange(len(buffer)), GAMMA, torch.Generator())
-    assert batch.to_go.tolist() == [0.0625, 0.125, 0.25, 0.5, 1.0, 0.0, 0.0, 0.0]
+    assert batch.to_go.tolist() == [0.0625, 0.125, 0.25, 0.5, 1.0, 0.0, 0.0, 0.0, 1.0]
 
 
 def test_windows_are_drawn_by_the_return_of_their_episode() -> None:
