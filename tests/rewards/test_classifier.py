@@ -121,8 +121,8 @@ def test_a_person_s_label_counts_for_more_than_the_outcome(tmp_path: Path) -> No
     assert found[which == 0][-2:].tolist() == [1.0, 0.0] and found[which == 3][4] == 1.0
     assert (np.nan_to_num(found, nan=-1) != np.nan_to_num(plain, nan=-1)).sum() == 3, "and nothing else has changed"
     path = tmp_path / "data" / LABELS_PATH
-    path.write_text(path.read_text().replace(f'"length": {steps[3]}', '"length": 3'))
-    with pytest.raises(BadInput, match="frame 4 of episode 3, 3 steps"):
+    path.write_text(path.read_text().replace(f'"length": {steps[3]}', f'"length": {steps[3] + 1}'))
+    with pytest.raises(BadInput, match=f"frame 4 of episode 3, {steps[3] + 1} steps"):
         read_labels(dataset)
     assert Dataset.open(tmp_path / "data").episodes == 4, "readers of the format pass it over"
 
