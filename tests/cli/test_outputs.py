@@ -18,7 +18,20 @@ from robolearn.io.paths import check_writable
 from robolearn.runs.command import OUTPUTS
 
 NOWHERE = "/proc/robolearn/x"  # nobody may make a folder there, not even root
-INPUTS = {"policy", "against", "teacher", "data", "demos", "folder", "lerobot_python", "certs", "path", "start", "runs"}
+INPUTS = {
+    "policy",
+    "against",
+    "teacher",
+    "data",
+    "demos",
+    "folder",
+    "lerobot_python",
+    "certs",
+    "path",
+    "start",
+    "runs",
+    "guide",
+}
 INPUTS |= {"what"}  # of hub push
 
 COMMANDS = [
