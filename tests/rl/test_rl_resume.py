@@ -37,7 +37,9 @@ def test_a_resumed_run_goes_on_bit_for_bit(
     state, meta = whole.state()
     state = {key: value.clone() for key, value in state.items()}
     lr = whole.algorithm.policy_step.lr  # type: ignore[attr-defined]
-    assert lr > 5e-4  # it has moved, so a resumed run must know it
+    # It has moved, so a resumed run must know it. SRPO learns nothing of groups whose episodes all end alike, and where
+    # the noise of a diffusion policy is calibrated all of these do.
+    assert lr > 5e-4 or (algo, family, noise) == ("srpo", "diffusion", "CALIBRATED")
     expected = kit.run(whole, 3, 6)
     again = begin()
     again.load_state(state, meta)
