@@ -54,7 +54,8 @@ class ModelReward:
         check_cameras(model, features)
         if env.steps_together:
             raise BadInput("--reward-model", got=f"{env.task}, whose worlds move together", expected="another task")
-        self.model, self.gamma, self.shaping = model, gamma, shaping
+        self.model, self.gamma = model, gamma
+        self.shaping: Shaping = shaping
         self._prompt, self._actions = env.prompt, env.interface.action.shape
         self._first: dict[str, Tensor] = {}  # feature → (N, …), the first frame of each running episode
         self._running, self._called = (torch.zeros(env.num_envs, dtype=torch.bool) for _ in range(2))
@@ -83,7 +84,7 @@ class ModelReward:
                 self._called[world], self._potential[world] = False, 0.0
             progress, sure = score.progress, score.done & (score.confidence >= CONFIDENT)
             made = shaped_rewards(
-                progress, sure & ~bool(self._called[world]), start=float(self._potential[world]), gamma=self.gamma,
+                progress, sure & (not bool(self._called[world])), start=float(self._potential[world]), gamma=self.gamma,
                 ended=bool(terminated[rows[-1]]), kind=self.shaping,
             )  # fmt: skip
             reward[rows] = torch.from_numpy(made)
