@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robolearn.core import Score, Window
-from robolearn.rewards.critic import DONE, sizes_of
-from robolearn.rewards.networks import CHANNELS, STRIDE, PictureModel
+from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, PictureModel, sizes_of
 from robolearn.rewards.settings import ClassifierConfig
 from robolearn.rewards.shaping import shaped_rewards
 

@@ -26,8 +26,9 @@ from torch.nn import functional as F
 from robolearn.core import BadInput, NonFinite
 from robolearn.data import Dataset
 from robolearn.rewards.classifier import SuccessClassifier
-from robolearn.rewards.critic import DONE, save_critic
+from robolearn.rewards.critic import save_critic
 from robolearn.rewards.labels import read_labels
+from robolearn.rewards.networks import DONE
 from robolearn.rewards.pairs import done_label
 from robolearn.rewards.settings import ClassifierConfig
 from robolearn.rewards.training import common_cameras, encoded, lengths_of

@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,17 +30,14 @@ from robolearn.core import BadInput, NonFinite, Score, Window
 from robolearn.io.atomic import write_bytes, write_text
 from robolearn.io.json_files import read_json
 from robolearn.io.paths import no_such_folder
-from robolearn.rewards.networks import CHANNELS, STRIDE, WORDS, PictureModel, ProgressNet
+from robolearn.rewards.classifier import SuccessClassifier
+from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, WORDS, PictureModel, ProgressNet, sizes_of
 from robolearn.rewards.settings import CriticConfig
 from robolearn.rewards.shaping import shaped_rewards
-
-if TYPE_CHECKING:
-    from robolearn.rewards.classifier import SuccessClassifier
 
 FORMAT, VERSION = "robolearn.critic", 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 STARTS = 4  # first frames of successes that are kept
-DONE = 0.5  # probability from which the worst member calls the task done
 
 
 class ProgressCritic(PictureModel):
@@ -185,11 +182,6 @@ def critic_folder(path: str | Path) -> Path:
     raise BadInput(f"critic {path}", got=", ".join(found) or "an empty folder", expected=f"{CONFIG} and {WEIGHTS}")
 
 
-def sizes_of(stored: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
-    """Camera → (H, W) [px], of a checkpoint's config.json."""
-    return {str(camera): (int(size[0]), int(size[1])) for camera, size in stored["pictures"].items()}
-
-
 def load_critic(path: str | Path, device: str | torch.device = "cpu") -> ProgressCritic | SuccessClassifier:
     """The critic in a folder; see `critic_folder`.
 
@@ -199,8 +191,6 @@ def load_critic(path: str | Path, device: str | torch.device = "cpu") -> Progres
     folder = critic_folder(path)
     what = f"critic {folder / CONFIG}"
     config = read_json(folder / CONFIG, what=what)
-    from robolearn.rewards.classifier import SuccessClassifier  # late: it is built on this module
-
     kinds = {kind.format: kind for kind in (ProgressCritic, SuccessClassifier)}
     kind = kinds.get(str(config.get("format")))
     if kind is None or config.get("version") != VERSION:

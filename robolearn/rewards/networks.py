@@ -9,6 +9,7 @@ c   = tanh(u · h),   log-odds of done = MLP(z_t, z_t − z_i, g)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from robolearn.core import BadInput, Interface, Window
 from robolearn.rewards.settings import CriticConfig
 
 BLOCKS, CHANNELS, STRIDE = 11, 112, 16  # of EfficientNet-Lite0, up to the last map that still says where
+DONE = 0.5  # probability from which the task is called done
 WORDS = 384  # components of a sentence
 FRAMES = 64  # that are encoded together
 SHIFT, JITTER = 6, 0.2  # of the views that are not the picture itself
@@ -71,6 +73,11 @@ class FrameEncoder(nn.Module):
             maps = [self(p.to(device), generator)[: len(parts[0])] for p in padded]
             found.append(torch.stack(maps, 1).half().cpu())
         return torch.cat(found)
+
+
+def sizes_of(stored: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Camera → (H, W) [px], of a checkpoint's config.json."""
+    return {str(camera): (int(size[0]), int(size[1])) for camera, size in stored["pictures"].items()}
 
 
 class PictureModel(nn.Module):

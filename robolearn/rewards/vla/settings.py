@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Literal, Self
+from pkgutil import resolve_name
+from typing import ClassVar, Literal, Self
 
 from robolearn.core import BadInput, Interface, RewardModel
 from robolearn.rewards.config import RewardConfig, options_of
@@ -32,6 +33,7 @@ class VlmReward(RewardConfig):
     """
 
     sees_images = needs_prompt = True
+    page: ClassVar[str]  # module:Class of the critic, imported when it is built
 
     model: str
     camera: str = ""
@@ -52,6 +54,9 @@ class VlmReward(RewardConfig):
     def of(cls, text: str) -> Self | None:
         return options_of(cls, text, "model")
 
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        return resolve_name(self.page)(self, interface, device)
+
 
 @dataclass(frozen=True)
 class RobometerReward(VlmReward):
@@ -63,13 +68,9 @@ class RobometerReward(VlmReward):
 
     name = "robometer"
     usage = "robometer:<model>"
+    page = "robolearn.rewards.vla.robometer:Robometer"
 
     processor: str = ""
-
-    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
-        from robolearn.rewards.vla.robometer import Robometer
-
-        return Robometer(self, interface, device)
 
 
 @dataclass(frozen=True)
@@ -83,15 +84,11 @@ class TopReward(VlmReward):
 
     name = "topreward"
     usage = "topreward:<model>"
+    page = "robolearn.rewards.vla.topreward:TopRewardCritic"
 
     frames: int = 16
     prefixes: int = 15
     fps: float = 2.0
-
-    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
-        from robolearn.rewards.vla.topreward import TopRewardCritic
-
-        return TopRewardCritic(self, interface, device)
 
 
 @dataclass(frozen=True)
@@ -105,16 +102,12 @@ class RoboReward(VlmReward):
 
     name = "roboreward"
     usage = "roboreward:<model>"
+    page = "robolearn.rewards.vla.roboreward:RoboRewardCritic"
 
     frames: int = 16
     prefixes: int = 4
     done: float = 1.0
     tokens: int = 32
-
-    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
-        from robolearn.rewards.vla.roboreward import RoboRewardCritic
-
-        return RoboRewardCritic(self, interface, device)
 
 
 @dataclass(frozen=True)
@@ -127,13 +120,9 @@ class VlacReward(VlmReward):
 
     name = "vlac"
     usage = "vlac:<model>"
+    page = "robolearn.rewards.vla.vlac:VlacCritic"
 
     tokens: int = 8
-
-    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
-        from robolearn.rewards.vla.vlac import VlacCritic
-
-        return VlacCritic(self, interface, device)
 
 
 @dataclass(frozen=True)
@@ -146,14 +135,10 @@ class GvlReward(VlmReward):
 
     name = "gvl"
     usage = "gvl:<model>"
+    page = "robolearn.rewards.vla.gvl:GvlCritic"
 
     done: float = 0.95
     tokens: int = 512
-
-    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
-        from robolearn.rewards.vla.gvl import GvlCritic
-
-        return GvlCritic(self, interface, device)
 
 
 VLM_REWARDS: tuple[type[VlmReward], ...] = (RobometerReward, TopReward, RoboReward, VlacReward, GvlReward)
