@@ -13,32 +13,30 @@ weight, the temperature minimises the same loss of f / T (Guo et al., 2017); its
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.nn import functional as F
 
 from robolearn.core import BadInput, NonFinite
 from robolearn.data import Dataset
 from robolearn.rewards.classifier import SuccessClassifier
 from robolearn.rewards.critic import save_critic
+from robolearn.rewards.head_trainer import HeadTrainer
 from robolearn.rewards.labels import read_labels
 from robolearn.rewards.networks import DONE
 from robolearn.rewards.pairs import done_label
 from robolearn.rewards.settings import ClassifierConfig
 from robolearn.rewards.training import common_cameras, encoded, lengths_of
-from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 
 TEMPERATURES = np.geomspace(0.05, 20.0, 200)
 
 
-class ClassifierTrainer:
+class ClassifierTrainer(HeadTrainer[ClassifierConfig]):
     """See the module.
 
     Args:
@@ -82,15 +80,10 @@ class ClassifierTrainer:
                 "--data", got="no frame of a kind", expected="frames that are done, and others of both outcomes"
             )
         self._maps = encoded(self.critic.encoder, datasets, list(pictures), config, self.device, progress)
+        self.heads = self.critic.head
         self.optimizer = torch.optim.AdamW(
             self.critic.head.parameters(), lr=config.lr, weight_decay=config.weight_decay
         )
-        self.done = 0
-
-    @property
-    def iterations(self) -> int:
-        """See `robolearn.runs.loop.Trainer`."""
-        return self.config.iterations
 
     def iterate(self, i: int) -> dict[str, float]:
         """Iteration `i`: `steps_per_iteration` gradient steps; returns the mean loss.
@@ -156,23 +149,6 @@ class ClassifierTrainer:
         label = self.label[self._held]
         asked = np.isfinite(label)
         self.critic.temperature.fill_(best_temperature(np.log(p / (1 - p))[asked], label[asked]))
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything that the next iterations depend on."""
-        tensors = {f"head.{key}": value for key, value in self.critic.head.state_dict().items()}
-        optimizer, meta = pack_optimizer(self.optimizer)
-        tensors |= {f"optimizer.{key}": value for key, value in optimizer.items()}
-        return {key: value.detach().clone() for key, value in tensors.items()}, {"done": self.done, "optimizer": meta}
-
-    def load_state(self, tensors: dict[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Go on as if what `state` returned had just been reached."""
-
-        def part(prefix: str) -> dict[str, Tensor]:
-            return {k.removeprefix(prefix): v.clone() for k, v in tensors.items() if k.startswith(prefix)}
-
-        self.critic.head.load_state_dict(part("head."))
-        unpack_optimizer(self.optimizer, part("optimizer."), meta["optimizer"])
-        self.done = int(meta["done"])
 
     def export(self, path: Path) -> None:
         """Write the classifier, calibrated, as a checkpoint folder."""

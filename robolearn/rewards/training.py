@@ -7,7 +7,7 @@ randomness is a function of (seed, member, step): a resumed run repeats an unint
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ from robolearn.core import BadInput, NonFinite
 from robolearn.core.specs import is_image
 from robolearn.data import Dataset
 from robolearn.rewards.critic import ProgressCritic, save_critic
+from robolearn.rewards.head_trainer import HeadTrainer
 from robolearn.rewards.metrics import window_of
 from robolearn.rewards.networks import FrameEncoder
 from robolearn.rewards.pairs import Pairs, PairSampler
 from robolearn.rewards.settings import OTHER_TASKS, ClassifierConfig, CriticConfig
-from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 
 Embed = Callable[[Sequence[str]], Any]
@@ -58,7 +58,7 @@ def critic_loss(
     return progress + done_weight * called, {"progress_loss": progress.detach(), "done_loss": called.detach()}
 
 
-class CriticTrainer:
+class CriticTrainer(HeadTrainer[CriticConfig]):
     """See the module.
 
     Args:
@@ -106,13 +106,8 @@ class CriticTrainer:
         kept = torch.from_numpy(np.resize(self._sampler.solved_starts, len(self.critic.starts)))
         self.critic.starts.copy_(self._maps[0, kept])
         trained = [p for p in self.critic.members.parameters() if p.requires_grad]
+        self.heads = self.critic.members
         self.optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)
-        self.done = 0
-
-    @property
-    def iterations(self) -> int:
-        """See `robolearn.runs.loop.Trainer`."""
-        return self.config.iterations
 
     def iterate(self, i: int) -> dict[str, float]:
         """Iteration `i`: `steps_per_iteration` gradient steps of every member. Returns means over them.
@@ -164,23 +159,6 @@ class CriticTrainer:
     def summary(self) -> dict[str, tuple[int, int]]:
         """Shares for the result of the command; none: what a critic is worth is measured by ``reward evaluate``."""
         return {}
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Everything that the next iterations depend on."""
-        tensors = {f"critic.{key}": value for key, value in self.critic.members.state_dict().items()}
-        optimizer, meta = pack_optimizer(self.optimizer)
-        tensors |= {f"optimizer.{key}": value for key, value in optimizer.items()}
-        return {key: value.detach().clone() for key, value in tensors.items()}, {"done": self.done, "optimizer": meta}
-
-    def load_state(self, tensors: dict[str, Tensor], meta: Mapping[str, Any]) -> None:
-        """Go on as if what `state` returned had just been reached."""
-
-        def part(prefix: str) -> dict[str, Tensor]:
-            return {k.removeprefix(prefix): v.clone() for k, v in tensors.items() if k.startswith(prefix)}
-
-        self.critic.members.load_state_dict(part("critic."))
-        unpack_optimizer(self.optimizer, part("optimizer."), meta["optimizer"])
-        self.done = int(meta["done"])
 
     def export(self, path: Path) -> None:
         """Write the critic as a checkpoint folder."""
