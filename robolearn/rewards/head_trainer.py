@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from robolearn.rewards.settings import ClassifierConfig, CriticConfig
+from robolearn.rewards.settings import HeadConfig
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 
-Config = TypeVar("Config", CriticConfig, ClassifierConfig)
+Config = TypeVar("Config", bound=HeadConfig)
 
 
 class HeadTrainer(Generic[Config]):

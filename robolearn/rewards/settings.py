@@ -28,24 +28,24 @@ OTHER_TASKS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriticConfig:
-    """Settings of the progress critic and of its training."""
+class HeadConfig:
+    """Settings of heads over a frozen encoder of pictures, and of their training."""
 
-    title: ClassVar[str] = "critic"
-    page: ClassVar[str] = "robolearn.rewards.training:CriticTrainer"
+    title: ClassVar[str]
+    page: ClassVar[str]  # module:Class of the trainer
+    counts: ClassVar[tuple[str, ...]] = (
+        "steps", "steps_per_iteration", "batch", "width", "channels", "views", "threads",
+    )  # fmt: skip
+    shares: ClassVar[tuple[str, ...]] = ("dropout", "unsure")
 
-    steps: int = 1500
+    steps: int
     """Gradient steps."""
     steps_per_iteration: int = 50
     """Gradient steps between two rows of the metrics."""
-    batch: int = 128
-    """Pairs of frames in a gradient step, of each sort in its share."""
     lr: float = 1e-3
-    """Learning rate, brought down to a tenth by a cosine."""
+    """Learning rate."""
     weight_decay: float = 1e-2
     """AdamW's."""
-    members: int = 3
-    """Networks that learn side by side; the worst of them is read."""
     width: int = 128
     """Units of a layer."""
     channels: int = 24
@@ -56,6 +56,43 @@ class CriticConfig:
     """Edge [px] that pictures are brought to before the encoder; a multiple of 16."""
     views: int = 3
     """Times that each frame is encoded: as it is, and shifted and in other colours."""
+    threads: int = 1
+    """Threads of torch; results are reproducible for one number of threads."""
+
+    def __post_init__(self) -> None:
+        for name in self.counts:
+            if getattr(self, name) < 1:
+                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
+        if self.picture < 32 or self.picture % 16:
+            raise BadInput("--picture", got=self.picture, expected="a multiple of 16, at least 32")
+        if not (self.lr > 0 and self.weight_decay >= 0):
+            raise BadInput("--lr, --weight-decay", got=(self.lr, self.weight_decay), expected="positive, and from 0")
+        for name in self.shares:
+            if not 0.0 <= getattr(self, name) < 1.0:
+                got = getattr(self, name)
+                raise BadInput(f"--{name.replace('_', '-')}", got=got, expected="a share from 0 to less than 1")
+
+    @property
+    def iterations(self) -> int:
+        """Number of iterations that make up `steps`; the last one may be shorter."""
+        return -(-self.steps // self.steps_per_iteration)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriticConfig(HeadConfig):
+    """Settings of the progress critic and of its training."""
+
+    title = "critic"
+    page = "robolearn.rewards.training:CriticTrainer"
+    counts = (*HeadConfig.counts, "members")
+    shares = (*HeadConfig.shares, "cap", "reversed_share", "still_share", "wrong_share", "failure_share")
+
+    steps: int = 1500
+    """Gradient steps; the learning rate is brought down to a tenth by a cosine."""
+    batch: int = 128
+    """Pairs of frames in a gradient step, of each sort in its share."""
+    members: int = 3
+    """Networks that learn side by side; the worst of them is read."""
     cap: float = 0.4
     """Most progress of an episode that failed."""
     unsure: float = 0.05
@@ -73,58 +110,26 @@ class CriticConfig:
     """Weight of the loss of the question whether the task is done, beside that of the progress."""
     seed: int = 0
     """Of weights and draws."""
-    threads: int = 1
-    """Threads of torch; results are reproducible for one number of threads."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "steps_per_iteration", "batch", "members", "width", "channels", "views", "threads"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
-        if self.picture < 32 or self.picture % 16:
-            raise BadInput("--picture", got=self.picture, expected="a multiple of 16, at least 32")
-        if not (self.lr > 0 and self.weight_decay >= 0 and self.done_weight >= 0):
-            got = (self.lr, self.weight_decay, self.done_weight)
-            raise BadInput("--lr, --weight-decay, --done-weight", got=got, expected="a positive number, and two from 0")
-        for name in ("dropout", "cap", "unsure", "reversed_share", "still_share", "wrong_share", "failure_share"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                got = getattr(self, name)
-                raise BadInput(f"--{name.replace('_', '-')}", got=got, expected="a share from 0 to less than 1")
+        super().__post_init__()
+        if not self.done_weight >= 0:
+            raise BadInput("--done-weight", got=self.done_weight, expected="0 or more")
         if self.reversed_share + self.still_share + self.wrong_share + self.failure_share > 0.9:
             raise BadInput("shares of a batch", got="more than 0.9", expected="a tenth of forward pairs at least")
 
-    @property
-    def iterations(self) -> int:
-        """Number of iterations that make up `steps`; the last one may be shorter."""
-        return -(-self.steps // self.steps_per_iteration)
-
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierConfig:
+class ClassifierConfig(HeadConfig):
     """Settings of the success classifier and of its training."""
 
-    title: ClassVar[str] = "classifier"
-    page: ClassVar[str] = "robolearn.rewards.classifier_training:ClassifierTrainer"
+    title = "classifier"
+    page = "robolearn.rewards.classifier_training:ClassifierTrainer"
 
     steps: int = 600
     """Gradient steps."""
-    steps_per_iteration: int = 50
-    """Gradient steps between two rows of the metrics."""
     batch: int = 128
     """Frames in a gradient step: half of them done, the others from successes and failures alike."""
-    lr: float = 1e-3
-    """Learning rate."""
-    weight_decay: float = 1e-2
-    """AdamW's."""
-    width: int = 128
-    """Units of a layer."""
-    channels: int = 24
-    """Channels that are made of the encoder's map."""
-    dropout: float = 0.3
-    """Share of a picture's features that is left out in training."""
-    picture: int = 112
-    """Edge [px] that pictures are brought to before the encoder; a multiple of 16."""
-    views: int = 3
-    """Times that each frame is encoded: as it is, and shifted and in other colours."""
     unsure: float = 0.1
     """Share of a success before its final observation of which it is not known whether the task is done; labels of
     robolearn reward label are, wherever they are."""
@@ -132,25 +137,11 @@ class ClassifierConfig:
     """Share of the episodes that is kept from training, for the temperature, precision and recall."""
     seed: int = 0
     """Of weights, draws and the episodes that are kept from training."""
-    threads: int = 1
-    """Threads of torch; results are reproducible for one number of threads."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "steps_per_iteration", "batch", "width", "channels", "views", "threads"):
-            if getattr(self, name) < 1:
-                raise BadInput(f"--{name.replace('_', '-')}", got=getattr(self, name), expected="at least 1")
-        if self.picture < 32 or self.picture % 16:
-            raise BadInput("--picture", got=self.picture, expected="a multiple of 16, at least 32")
-        for name, low in (("dropout", 0.0), ("unsure", 0.0), ("holdout", 0.01)):
-            if not low <= getattr(self, name) < 1.0:
-                raise BadInput(f"--{name}", got=getattr(self, name), expected=f"a share from {low:g} to less than 1")
-        if not (self.lr > 0 and self.weight_decay >= 0):
-            raise BadInput("--lr, --weight-decay", got=(self.lr, self.weight_decay), expected="positive, and from 0")
-
-    @property
-    def iterations(self) -> int:
-        """Number of iterations that make up `steps`; the last one may be shorter."""
-        return -(-self.steps // self.steps_per_iteration)
+        super().__post_init__()
+        if not 0.01 <= self.holdout < 1.0:
+            raise BadInput("--holdout", got=self.holdout, expected="a share from 0.01 to less than 1")
 
 
 TRAINED = {"critic": CriticConfig, "classifier": ClassifierConfig}
