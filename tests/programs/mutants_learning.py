@@ -274,7 +274,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/policies/test_noise_steered.py",),
     ),
     "proposals-with-all-their-noise": Mutant(
-        f"{ALGORITHMS}/proposals.py", "base.with_initial_noise(config.proposal_noise)", "base", RL_LATE
+        f"{ALGORITHMS}/proposals.py", "initial_noise=config.proposal_noise", "initial_noise=None", RL_LATE
     ),
     "chosen-caution-sign": Mutant(
         "policies/wrappers/best_of_n.py", "ahead.mean(0) - self.config.caution", "ahead.mean(0) + self.config.caution", CHOSEN

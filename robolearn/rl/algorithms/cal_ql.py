@@ -17,13 +17,11 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from policies.policy import ChunkPolicy
-from policies.wrappers.best_of_n import BestOfNPolicy
 from robolearn.data.replay import ReplayBatch
-from robolearn.rl.algorithms.off_policy import OffPolicy
-from robolearn.rl.algorithms.student import Student, best_of
+from robolearn.rl.algorithms.student import Imitating
 from robolearn.rl.off_policy_settings import CalQlConfig
 
 
@@ -35,22 +33,12 @@ def conservatism(proposed: Tensor, random: Tensor, done: Tensor, to_go: Tensor) 
     return (torch.logsumexp(among, 2) - math.log(among.shape[2]) - done).mean()
 
 
-class CalQl(OffPolicy):
+class CalQl(Imitating):
     """See the module."""
 
-    policy: BestOfNPolicy
-
     def __init__(self, base: ChunkPolicy, config: CalQlConfig, *, seed: int) -> None:
-        torch.manual_seed(seed)
-        policy = best_of(base, config, proposals=config.proposals, tempo=0.0, caution=config.caution)
-        policy.trusted.fill_(1.0)
-        super().__init__(base, policy, policy.critics, config, seed=seed)
+        super().__init__(base, config, seed=seed)
         self.settings = config
-        self.student = Student(policy.proposer, config.imitate_lr, config.imitate_average, self.generator)
-
-    def explore(self, observation: dict[str, Tensor]) -> Tensor:
-        count = len(next(iter(observation.values())))
-        return self.policy.decide(observation, self.draw(count, *self.policy.noise.shape))
 
     def _proposed(self, observation: dict[str, Tensor], count: int) -> Tensor:
         """(B, M, D)."""
@@ -73,9 +61,3 @@ class CalQl(OffPolicy):
     def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         worth = torch.nonzero(batch.merit).flatten()
         return {"imitation": self.student.imitate(batch, worth)} if len(worth) else {}
-
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return super().optimizers() | {"student": self.student.adam}
-
-    def modules(self) -> dict[str, nn.Module]:
-        return super().modules() | {"student": self.student.net}

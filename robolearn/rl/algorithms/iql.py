@@ -17,10 +17,8 @@ from torch import Tensor, nn
 
 from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
-from policies.wrappers.best_of_n import BestOfNPolicy
 from robolearn.data.replay import ReplayBatch
-from robolearn.rl.algorithms.off_policy import OffPolicy
-from robolearn.rl.algorithms.student import Student, best_of
+from robolearn.rl.algorithms.student import Imitating
 from robolearn.rl.off_policy_settings import IqlConfig
 
 
@@ -29,24 +27,14 @@ def expectile_loss(u: Tensor, expectile: float) -> Tensor:
     return torch.where(u < 0, 1.0 - expectile, expectile) * u.square()
 
 
-class Iql(OffPolicy):
+class Iql(Imitating):
     """See the module."""
 
-    policy: BestOfNPolicy
-
     def __init__(self, base: ChunkPolicy, config: IqlConfig, *, seed: int) -> None:
-        torch.manual_seed(seed)
-        policy = best_of(base, config, proposals=config.proposals, tempo=0.0, caution=config.caution)
-        policy.trusted.fill_(1.0)
-        super().__init__(base, policy, policy.critics, config, seed=seed)
+        super().__init__(base, config, seed=seed)
         self.settings = config
-        self.value = EnsembleMlp(1, policy.feature_size, 1, width=config.width, depth=config.depth).to(base.device)
+        self.value = EnsembleMlp(1, self.policy.feature_size, 1, width=config.width, depth=config.depth).to(base.device)
         self.value_adam = torch.optim.Adam(self.value.parameters(), lr=config.lr, fused=True)
-        self.student = Student(policy.proposer, config.imitate_lr, config.imitate_average, self.generator)
-
-    def explore(self, observation: dict[str, Tensor]) -> Tensor:
-        count = len(next(iter(observation.values())))
-        return self.policy.decide(observation, self.draw(count, *self.policy.noise.shape))
 
     def update(self, batch: ReplayBatch) -> dict[str, Tensor]:
         features, actions = self.policy.encode(batch.observation), batch.action.flatten(1)
@@ -84,7 +72,7 @@ class Iql(OffPolicy):
         return {"imitation": loss, "advantage_std": advantage.std(), "weight": weight.mean()}
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return super().optimizers() | {"value": self.value_adam, "student": self.student.adam}
+        return super().optimizers() | {"value": self.value_adam}
 
     def modules(self) -> dict[str, nn.Module]:
-        return super().modules() | {"value": self.value, "student": self.student.net}
+        return super().modules() | {"value": self.value}

@@ -14,30 +14,23 @@ have several ways, whose mean is none. Critics choose only after `trust_after` u
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from policies.policy import ChunkPolicy
-from policies.wrappers.best_of_n import DRAWS, BestOfNPolicy
+from policies.wrappers.best_of_n import DRAWS
 from robolearn.data.replay import ReplayBatch
-from robolearn.rl.algorithms.off_policy import OffPolicy
-from robolearn.rl.algorithms.student import Student, best_of
+from robolearn.rl.algorithms.student import Imitating
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robots.chunk_execution import Delayed
 
 
-class Proposals(OffPolicy):
+class Proposals(Imitating):
     """See the module."""
 
-    policy: BestOfNPolicy
-
     def __init__(self, base: ChunkPolicy, config: ProposalsConfig, *, seed: int) -> None:
-        torch.manual_seed(seed)
-        chosen = {"proposals": config.proposals, "caution": config.caution}
         tempo = 0.0 if config.delay_steps else config.tempo
-        policy = best_of(base.with_initial_noise(config.proposal_noise), config, tempo=tempo, **chosen)
-        super().__init__(base, policy, policy.critics, config, seed=seed)
+        super().__init__(base, config, seed=seed, tempo=tempo, trusted=False, initial_noise=config.proposal_noise)
         self.settings = config
-        self.student = Student(policy.proposer, config.imitate_lr, config.imitate_average, self.generator)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         count = len(next(iter(observation.values())))
@@ -72,9 +65,3 @@ class Proposals(OffPolicy):
         some = torch.randperm(len(worth), generator=self.order)[: self.settings.imitate_rows]
         worth = worth[some.to(self.device)]
         return {"imitation": self.student.imitate(batch, worth), "worth": len(worth) / torch.tensor(float(len(batch)))}
-
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return super().optimizers() | {"student": self.student.adam}
-
-    def modules(self) -> dict[str, nn.Module]:
-        return super().modules() | {"student": self.student.net}

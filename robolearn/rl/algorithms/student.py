@@ -19,11 +19,14 @@ from policies.policy import ChunkPolicy
 from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBatch
-from robolearn.rl.off_policy_settings import OffPolicyConfig
+from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.off_policy_settings import CalQlConfig, IqlConfig, ProposalsConfig
+
+ImitatingConfig = CalQlConfig | IqlConfig | ProposalsConfig
 
 
-def best_of(base: ChunkPolicy, config: OffPolicyConfig, **chosen: float) -> BestOfNPolicy:
-    """A policy whose critics choose among the chunks of a copy of `base`; `chosen`: settings of how.
+def best_of(base: ChunkPolicy, config: ImitatingConfig, tempo: float) -> BestOfNPolicy:
+    """A policy whose critics choose among the chunks of a copy of `base`, and twins of up to `tempo`.
 
     Raises:
       BadInput: a base that imitates padding.
@@ -31,7 +34,7 @@ def best_of(base: ChunkPolicy, config: OffPolicyConfig, **chosen: float) -> Best
     if not base.net.config.mask_padding:
         raise BadInput("base policy", got="one that imitates padding", expected="one trained with --mask-padding")
     size = {"critics": config.critics, "width": config.width, "depth": config.depth, "batch_norm": config.cross_q}
-    settings = BestOfNConfig(**size, **chosen)  # type: ignore[arg-type]
+    settings = BestOfNConfig(**size, proposals=config.proposals, tempo=tempo, caution=config.caution)
     made = BestOfNPolicy(ChunkPolicy(copy.deepcopy(base.net), base.normalizer, base.interface), settings)
     return made.to(base.device).eval()
 
@@ -69,3 +72,35 @@ class Student:
         with torch.no_grad():
             self._follow(list(self.proposer.net.parameters()), list(self.net.parameters()), 0)
         return loss.detach()
+
+
+class Imitating(OffPolicy):
+    """An off-policy algorithm whose student goes on imitating, and whose critics choose among its chunks.
+
+    Args:
+      tempo: of the twins of what is proposed; 0 for none.
+      trusted: critics choose from the beginning.
+      initial_noise: of what is proposed; None: as the base has it.
+    """
+
+    policy: BestOfNPolicy
+
+    def __init__(
+        self, base: ChunkPolicy, config: ImitatingConfig, *, seed: int, tempo: float = 0.0, trusted: bool = True,
+        initial_noise: float | None = None,
+    ) -> None:  # fmt: skip
+        torch.manual_seed(seed)
+        policy = best_of(base if initial_noise is None else base.with_initial_noise(initial_noise), config, tempo)
+        policy.trusted.fill_(float(trusted))
+        super().__init__(base, policy, policy.critics, config, seed=seed)
+        self.student = Student(policy.proposer, config.imitate_lr, config.imitate_average, self.generator)
+
+    def explore(self, observation: dict[str, Tensor]) -> Tensor:
+        count = len(next(iter(observation.values())))
+        return self.policy.decide(observation, self.draw(count, *self.policy.noise.shape))
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        return super().optimizers() | {"student": self.student.adam}
+
+    def modules(self) -> dict[str, nn.Module]:
+        return super().modules() | {"student": self.student.net}
