@@ -13,7 +13,7 @@ export PYTHON
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
-	@echo "make test         the tests, in about six minutes on two cores; ARGS for some of them"
+	@echo "make test         the tests, in about nine minutes on two cores; ARGS for some of them"
 	@echo "make test-long    those that take longer: whole programs, several stations, every kind of policy"
 	@echo "make test-lerobot LeRobot, in an environment of its own, reads our sets, writes sets for us and lends its policies"
 	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations, pages and learning in one place, in turn: a test must fail"
