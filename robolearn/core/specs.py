@@ -168,6 +168,12 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str) -> Non
         raise BadInput(f"{what}: action kind", got=offered.action_kind, expected=needed.action_kind, hint=hint)
     if needed.action.shape != offered.action.shape:
         raise BadInput(f"{what}: action shape", got=offered.action.shape, expected=needed.action.shape)
+    if moved := [
+        n for i, n in enumerate(needed.action.names) if n in offered.action.names[:i] + offered.action.names[i + 1 :]
+    ]:
+        hint = f"{moved[0]!r} is another component there"
+        got, expected = ", ".join(offered.action.names), ", ".join(needed.action.names)
+        raise BadInput(f"{what}: order of the action's components", got=got, expected=expected, hint=hint)
     if (theirs := own_scale(offered)) != (own := own_scale(needed)):
         hint = (
             "One number means two motions there. `robolearn dataset import --unit` brings joint positions to one scale"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from robolearn.core import BadInput
 from robolearn.data.replay import Record, RecordSchema, ReplayStep, TransitionLog
+from robolearn.data.replay.records import check_actor
 from robolearn.io.append_only import RecordReader, records
 from robolearn.io.atomic import write_text
 from robolearn.io.locks import Lock, LockHeld
@@ -28,12 +29,16 @@ class Outbox:
     def __init__(self, folder: Path, actor: str, schema: RecordSchema) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._schema = schema
-        self._log = TransitionLog(folder, actor, schema)
+        check_actor(actor)
         try:
             self._lock = Lock(folder / f".{actor}.lock")
         except LockHeld as held:
-            self._log.close()
             raise BadInput(f"actor {actor!r}", got=f"in use by process {held.holder}", expected="a free one") from None
+        try:
+            self._log = TransitionLog(folder, actor, schema)  # it cuts what a kill has torn: only after the lock
+        except BaseException:
+            self._lock.release()
+            raise
         self._run = folder / f"{actor}.run"
         self._reader = RecordReader(self._log.path, (len(content) for content in records(self._log.path)))
 

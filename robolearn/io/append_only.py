@@ -5,11 +5,15 @@ A kill leaves such a file whole up to its last piece; at most that one is cut sh
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 _HEAD = struct.Struct("<II")  # length, crc32
 
@@ -55,7 +59,7 @@ class Journal:
     """Appends records to the file at `path`; its folder is made if need be.
 
     Args:
-      resume: go on after the records that are there, which must be whole (see `whole_length`), instead of anew.
+      resume: go on after the records that are there, which must be whole (see `cut_torn`), instead of anew.
     """
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
@@ -136,6 +140,29 @@ class RecordReader:
             self._descriptor = -1
 
 
-def whole_length(path: Path) -> int:
-    """Bytes of the file at `path` that its whole records take; what comes after them was cut short by a kill."""
-    return sum(_HEAD.size + len(record) for record in records(path))
+def cut_torn(path: Path) -> None:
+    """Cut the file at `path` after its last whole record, so that a `Journal` can go on with it.
+
+    A kill tears the last record at most, and that is cut. Where whole records follow, the file is damaged: what is cut
+    is kept beside it, as ``<name>.damaged-0``, and logged.
+    """
+    whole = sum(_HEAD.size + len(record) for record in records(path))
+    with path.open("r+b") as file:
+        file.seek(whole)
+        rest = file.read()
+        if (lost := _whole_within(rest)) is not None:
+            aside = next(one for i in itertools.count() if not (one := Path(f"{path}.damaged-{i}")).exists())
+            aside.write_bytes(rest)
+            got = "%s is damaged at byte %d: %d bytes after that, whole records from byte %d on among them, are in %s"
+            log.warning(got, path, whole, len(rest), whole + lost, aside)
+        file.truncate(whole)
+
+
+def _whole_within(rest: bytes) -> int | None:
+    """Where a whole record lies in `rest`, which does not begin with one; None without any."""
+    for begin in range(1, len(rest) - _HEAD.size):
+        length, checksum = _HEAD.unpack_from(rest, begin)
+        end = begin + _HEAD.size + length
+        if length and end <= len(rest) and zlib.crc32(memoryview(rest)[begin + _HEAD.size : end]) == checksum:
+            return begin
+    return None

@@ -117,9 +117,13 @@ class Hub:
     async def info(self, request: web.Request) -> web.Response:
         commit, tree = self.tree(request)
         place = self.place(request)
+        lies = place / "lies.json"  # what it announces wrongly: path → fields
+        wrong = json.loads(lies.read_text()) if lies.exists() else {}
+        files = {f["path"]: {"size": f["size"]} | ({"lfs": f["lfs"]} if "lfs" in f else {}) for f in _files(tree)}
+        announced = [{"rfilename": name} | files.get(name, {}) | wrong.get(name, {}) for name in files | wrong]
         return web.json_response(
             {"id": f"{place.parent.name}/{place.name}", "sha": commit, "tags": [], "downloads": 0, "likes": 0,
-             "private": False, "siblings": [{"rfilename": f["path"]} for f in _files(tree)]}
+             "private": False, "siblings": announced}
         )  # fmt: skip
 
     async def listing(self, request: web.Request) -> web.Response:
@@ -172,8 +176,15 @@ class Hub:
 
 def _files(tree: Path) -> list[dict]:
     found = sorted(file for file in tree.rglob("*") if file.is_file())
-    return [{"type": "file", "path": file.relative_to(tree).as_posix(), "size": file.stat().st_size,
-             "oid": hashlib.sha1(file.read_bytes()).hexdigest()} for file in found]  # fmt: skip
+    files = []
+    for file in found:
+        data = file.read_bytes()
+        name = {"type": "file", "path": file.relative_to(tree).as_posix(), "size": len(data)}
+        files.append(name | {"oid": hashlib.sha1(data).hexdigest()})
+        if file.name.endswith(LARGE):
+            sha = hashlib.sha256(data).hexdigest()
+            files[-1]["lfs"] = {"oid": sha, "sha256": sha, "size": len(data), "pointerSize": 130}
+    return files
 
 
 if __name__ == "__main__":

@@ -126,6 +126,31 @@ def test_a_set_goes_there_and_back_and_leaves_nothing_of_an_older_one(hub: Hub, 
     assert not list(tmp_path.glob("back/**/.cache")) and not list(tmp_path.glob(".back*"))
 
 
+@pytest.mark.parametrize(
+    ("lies", "says"),
+    [
+        (
+            {"../../outside.json": {"size": 2}},
+            "got a file called '../../outside.json', expected names within",
+        ),
+        ({"/tmp/outside.json": {}}, "got a file called '/tmp/outside.json'"),
+        ({"..\\outside.json": {}}, "expected names within its folder"),
+        ({"config.json": {"size": 3}}, "config.json: got"),
+        ({"config.json": {"size": 10**18}}, "has room for"),
+        ({"model.safetensors": {"lfs": {"sha256": "0" * 64, "size": 3, "pointerSize": 130}}}, "its sha256 differs"),
+    ],
+)
+def test_a_hub_that_announces_otherwise_is_not_believed(
+    hub: Hub, bc: Path, tmp_path: Path, lies: dict[str, Any], says: str
+) -> None:
+    hub.result("push", bc, "me/lift", "--episodes", 0)
+    (hub.folder / "model" / "me" / "lift" / "lies.json").write_text(json.dumps(lies))
+    before = set(tmp_path.rglob("*"))
+    done = hub("pull", "me/lift", "--out", tmp_path / "there" / "lift")
+    assert done.returncode in (1, 2) and says in done.stderr, done.stderr
+    assert set(tmp_path.rglob("*")) - before <= {tmp_path / "there", hub.folder / "log"}
+
+
 def test_nothing_that_is_unpickled_is_brought(hub: Hub, bc: Path, tmp_path: Path) -> None:
     hub.result("push", bc, "me/lift", "--episodes", 0)
     there = hub.there("model", "me/lift")

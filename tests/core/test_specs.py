@@ -60,3 +60,12 @@ def test_what_is_privileged_is_written_down_and_read_back() -> None:
     written["observation"]["proprio"]["privileged"] = "yes"
     with pytest.raises(BadInput, match="privileged: got yes, expected true or false"):
         Interface.from_json(written)
+
+
+def test_the_same_components_in_another_order_are_refused() -> None:
+    named = replace(WORLD, action=ArraySpec((2,), names=("elbow.pos", "gripper.pos")))
+    turned = replace(WORLD, action=ArraySpec((2,), names=("gripper.pos", "elbow.pos")))
+    with pytest.raises(BadInput, match=r"order of the action's components: got gripper\.pos, elbow\.pos, expected elb"):
+        check_compatible(named, turned, what="set")
+    for other in (WORLD, named, replace(WORLD, action=ArraySpec((2,), names=("a", "b")))):
+        check_compatible(named, other, what="set")

@@ -318,3 +318,17 @@ def test_speed(tmp_path):
     begun = time.process_time()
     assert Dataset.open(tmp_path / "set").frames == 20_000
     assert time.process_time() - begun < 1.0
+
+
+@pytest.mark.parametrize(
+    ("key", "spec", "expected"),
+    [
+        ("state", ArraySpec((3,)), "expected proprio"),
+        ("environment_state", ArraySpec((3,)), "expected objects"),
+        ("front", ArraySpec((64, 64, 3), "uint8"), r"expected images\.front"),
+    ],
+)
+def test_a_name_that_would_not_come_back_is_refused(tmp_path: Path, key: str, spec: ArraySpec, expected: str) -> None:
+    with pytest.raises(BadInput, match=rf"observation '{key}': got a name that no reader gives back, {expected}"):
+        EpisodeWriter(tmp_path / "set", Interface({key: spec}, ArraySpec((2,)), 10.0))
+    assert not (tmp_path / "set" / "meta").exists()

@@ -24,7 +24,7 @@ from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
 from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.supervised import Supervised
-from robolearn.core import Score, Window
+from robolearn.core import BadInput, Score, Window
 from robolearn.data.replay import End, RecordSchema, ReplayStep
 from robolearn.hil.actor import Periods
 from robolearn.hil.arm_recording import HilRecording, LearnedPolicy, OutboxWriter
@@ -309,6 +309,19 @@ def test_the_policy_rests_while_a_person_puts_the_arm_in_its_place(rig: Rig) -> 
     rig.record()
     rig.steps(20)
     assert rig.moved(commands) > 0.01
+
+
+def test_a_second_actor_is_refused_and_spares_what_the_first_is_writing(tmp_path: Path) -> None:
+    first = Outbox(tmp_path, "arm", SCHEMA)
+    with (tmp_path / "arm.transitions").open("ab") as file:
+        file.write(b"\x30\x00\x00\x00 half a record")  # the first is in the middle of an append
+    before = (tmp_path / "arm.transitions").read_bytes()
+    with pytest.raises(BadInput, match="actor 'arm': got in use by process"):
+        Outbox(tmp_path, "arm", SCHEMA)
+    assert (tmp_path / "arm.transitions").read_bytes() == before
+    first.close()
+    Outbox(tmp_path, "arm", SCHEMA).close()
+    assert (tmp_path / "arm.transitions").read_bytes() == b"", "nobody writes: what a kill tore is cut"
 
 
 def test_an_actor_that_comes_back_begins_another_episode(rig: Rig, tmp_path: Path) -> None:

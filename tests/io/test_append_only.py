@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from robolearn.io.append_only import AppendOnlyFile, Journal, records
+from robolearn.io.append_only import AppendOnlyFile, Journal, cut_torn, records
 from robolearn.io.hashes import sha256, sha256_file
 
 WRITER = """
@@ -88,3 +88,24 @@ def test_digests_are_those_of_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(expected)
     done = subprocess.run(["sha256sum", tmp_path / "file"], capture_output=True, text=True, check=True)
     assert sha256_file(tmp_path / "file") == done.stdout.split()[0]
+
+
+def test_records_behind_damage_are_kept_aside_and_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "log"
+    journal = Journal(path)
+    for i in range(5):
+        journal.append(bytes([i]) * 40)
+    journal.close()
+    whole = path.read_bytes()
+    size = len(whole) // 5
+    for flipped in (size + 20, size):  # a bit of the second record's content, and of its length
+        path.write_bytes(whole[:flipped] + bytes([whole[flipped] ^ 64]) + whole[flipped + 1 :])
+        cut_torn(path)
+        assert list(records(path)) == [bytes([0]) * 40]
+    kept = [(tmp_path / f"log.damaged-{i}").read_bytes() for i in range(2)]
+    assert all(rest.endswith(whole[2 * size :]) for rest in kept)
+    assert f"is damaged at byte {size}: {4 * size} bytes after that" in caplog.text
+
+    path.write_bytes(whole[:-7])  # torn by a kill: nothing is lost but the record that was not whole
+    cut_torn(path)
+    assert path.read_bytes() == whole[: 4 * size] and not (tmp_path / "log.damaged-2").exists()

@@ -327,7 +327,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{REPLAY}/records.py", "Journal(self.path, resume=True)", "Journal(self.path)", REPLAYED
     ),
     "replay-log-keeps-half-a-record": Mutant(
-        f"{REPLAY}/records.py", "os.truncate(self.path, whole_length(self.path))", "pass", REPLAYED
+        f"{REPLAY}/records.py", "cut_torn(self.path)", "pass", REPLAYED
     ),
     "replay-any-number": Mutant(f"{REPLAY}/records.py", "not np.isfinite(value).all()", "False", REPLAYED),
     "entropy-sign": Mutant(

@@ -11,15 +11,19 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.io.hashes import sha256_file
 
 CARD = "README.md"
 PULLED = ("*.json", "*.jsonl", "*.safetensors", "*.parquet", "*.mp4", CARD)  # suffixes that are taken from a hub
@@ -171,8 +175,37 @@ def kind_of(hub: Any, repo: str) -> str:
 
 
 def pull(hub: Any, repo: str, kind: str, patterns: tuple[str, ...], revision: str, folder: Path) -> None:
-    """Bring those files of `repo` that match `patterns` to `folder`."""
+    """Bring those files of `repo` that match `patterns` to `folder`, each as it was announced.
+
+    Raises:
+      BadInput: a file that would lie outside `folder`.
+      RobolearnError: no room for them, or one that is not what was announced.
+    """
     with spoken(hub, repo):
-        hub.snapshot_download(
-            repo, repo_type=kind, revision=revision or None, local_dir=folder, allow_patterns=list(patterns)
-        )
+        there = hub.repo_info(repo, repo_type=kind, revision=revision or None, files_metadata=True)
+        files = [file for file in there.siblings or () if any(fnmatch(file.rfilename, one) for one in patterns)]
+        for file in files:
+            _check_place(file.rfilename, repo)
+        size, free = sum(file.size or 0 for file in files), shutil.disk_usage(folder.parent).free
+        if size > free:
+            raise RobolearnError(f"{repo} has {size / 1e6:.0f} MB, {folder.parent} has room for {free / 1e6:.0f} MB")
+
+        def bring(file: Any) -> None:
+            place = Path(hub.hf_hub_download(
+                repo, file.rfilename, repo_type=kind, revision=there.sha, local_dir=folder
+            ))  # fmt: skip
+            got, wanted = place.stat().st_size, file.size
+            if wanted is not None and got != wanted:
+                raise RobolearnError(f"{repo}: {file.rfilename}: got {got} bytes, expected {wanted}")
+            if file.lfs is not None and sha256_file(place) != file.lfs.sha256:
+                raise RobolearnError(f"{repo}: {file.rfilename} is not what the hub announced (its sha256 differs)")
+
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(bring, files))
+
+
+def _check_place(name: str, repo: str) -> None:
+    """Raise `BadInput` unless the path `name` is of a file below any folder on any system."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\\" in name or ":" in name or "\0" in name:
+        raise BadInput(f"hub: {repo}", got=f"a file called {name!r}", expected="names within its folder")

@@ -140,6 +140,9 @@ def features_of(
         name = column(key)
         if name in features or "/" in key:
             raise BadInput(f"observation {key!r}", got=f"column {name!r}", expected="a name of its own without '/'")
+        back = picture_key(name) if is_image(spec) else key_of(name)
+        if back != key:
+            raise BadInput(f"observation {key!r}", got="a name that no reader gives back", expected=back)
         if is_image(spec):
             if spec.shape[2] != 3:
                 raise BadInput(f"observation {key!r}", got=f"shape {spec.shape}", expected="(height, width, 3)")

@@ -13,7 +13,6 @@ repetition or a mixture is refused.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from robolearn.core import BadInput, Episode, Interface
-from robolearn.io.append_only import Journal, records, whole_length
+from robolearn.io.append_only import Journal, cut_torn, records
 
 OBSERVATION = "observation/"
 TASK = "task"
@@ -178,6 +177,12 @@ SUFFIX = ".transitions"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
+def check_actor(name: str) -> None:
+    """Raise `BadInput` where `name` is no file's."""
+    if not NAME.fullmatch(name):
+        raise BadInput("actor's name", got=repr(name[:80]), expected="letters, digits, - and _, at most 64")
+
+
 class TransitionLog:
     """Appends the records of the actor called `actor`; goes on after what is there.
 
@@ -186,13 +191,12 @@ class TransitionLog:
     """
 
     def __init__(self, folder: Path, actor: str, schema: RecordSchema) -> None:
-        if not NAME.fullmatch(actor):
-            raise BadInput("actor's name", got=repr(actor[:80]), expected="letters, digits, - and _, at most 64")
+        check_actor(actor)
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{actor}{SUFFIX}"
         self._schema = schema
         if self.path.exists():
-            os.truncate(self.path, whole_length(self.path))
+            cut_torn(self.path)
         self._journal = Journal(self.path, resume=True)
 
     def append(self, content: bytes) -> None:

@@ -11,7 +11,6 @@ A record that a kill cut short is dropped when the log is opened again.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from robolearn.core import BadInput, Score
-from robolearn.io.append_only import Journal, records, whole_length
+from robolearn.io.append_only import Journal, cut_torn, records
 from robolearn.io.atomic import write_text
 
 FILE, ASKED = "scores", "asked"
@@ -65,7 +64,7 @@ class ScoreLog:
         folder.mkdir(parents=True, exist_ok=True)
         self.path, self._asked = folder / FILE, folder / ASKED
         if self.path.exists():
-            os.truncate(self.path, whole_length(self.path))
+            cut_torn(self.path)
         self._known: dict[tuple[EpisodeKey, str], StoredScore] = {}
         for content in records(self.path):
             self._add(decode(content))
