@@ -34,9 +34,8 @@ ARM = {name}(2.0)
 
 def _run(folder: Path, name: str, factor: float) -> list[float]:
     (folder / "callee.py").write_text(CALLEE.format(name=name, factor=factor))
-    done = subprocess.run(
-        [sys.executable, "-B", "-c", "import example.caller"], cwd=folder.parent, capture_output=True, text=True, check=True
-    )
+    command = [sys.executable, "-B", "-c", "import example.caller"]
+    done = subprocess.run(command, cwd=folder.parent, capture_output=True, text=True, check=True)
     return [float(word) for word in done.stdout.split()]
 
 
