@@ -153,6 +153,12 @@ class HilParameters(TeleopParameters):
         "<module>:<Class> of yours",
     )
     words: str = param("", "the task in words, for a reward model; by default the simulated task's, or that of demos")
+    done_hz: float = param(
+        5.0, "verdicts a second by which a reward model ends an episode as solved; 0: it only scores"
+    )
+    done_frames: int = param(3, "verdicts in a row for that")
+    done_threshold: float = param(0.5, "least confidence of a reward model's done, in episodes and in scores")
+    done_check: str = param("", "a second reward model that has to agree before an episode ends as solved")
     env_steps: int = param(24_000, "budget of control steps")
     policy: str = param("", "the policy to begin with: a run or its checkpoint folder")
     demos: str = param("", "folder of a data set of demonstrations")

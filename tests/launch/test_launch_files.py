@@ -201,6 +201,27 @@ def test_a_lesson_in_simulation(launch: Launch) -> None:
     }
 
 
+def test_the_learner_that_a_launch_file_starts_has_the_done_settings_of_its_arguments(launch: Launch) -> None:
+    from hardware.node_parameters import HilParameters
+    from robolearn.cli.hil.node import learner_flags
+    from robolearn.cli.main import parse
+    from robolearn.cli.registry import find
+
+    said = {"done_hz": "2.5", "done_frames": "4", "done_threshold": "0.8", "done_check": "mine:Check"}
+    (hil,) = [
+        process.parameters
+        for process in launch("hil", policy="runs/7", out="runs/8", task="lift", reward="mine:Reward", **said).started
+        if process.executable == "hil_node"
+    ]
+    assert hil["done_check"] == "mine:Check"
+    words = ["hil", "learner", *learner_flags(HilParameters(**hil))]
+    learner = parse(*find(words))
+    found = {name: getattr(learner, name) for name in ("done_hz", "done_frames", "done_threshold", "reward", "pace")}
+    assert found == {
+        "done_hz": 2.5, "done_frames": 4, "done_threshold": 0.8, "reward": "mine:Reward", "pace": "realtime",
+    }  # fmt: skip
+
+
 def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> None:
     """The arguments of a launch file that its command has, too, are called as its flags are; former names still do."""
     import dataclasses

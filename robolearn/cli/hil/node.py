@@ -18,6 +18,10 @@ from robolearn.cli.teleop_flags import teleop_parameters, teleop_values
 from robolearn.core import BadInput, RobolearnError
 
 WAIT_S = 120.0  # for the learner to come up
+LEARNERS = (
+    "policy", "demos", "out", "algo", "reward", "env_steps", "done_hz", "done_frames", "done_threshold",
+)  # fmt: skip
+"""Parameters that are flags of the learner."""
 
 
 def main_hil(argv: Sequence[str] | None = None) -> int:
@@ -43,6 +47,13 @@ def _hil_node(stack: ExitStack) -> Any:
     return RecordNode(make_session, make=make_recording, name="hil", defaults=teleop_parameters(HilParameters)())
 
 
+def learner_flags(p: HilParameters) -> list[str]:
+    """Flags of `robolearn hil learner` by the node's parameters."""
+    words = {name: getattr(p, name) for name in LEARNERS}
+    flags = [word for name, v in words.items() if v != "" for word in (f"--{name.replace('_', '-')}", str(v))]
+    return [*flags, "--pace", "realtime"]
+
+
 def _open(stack: ExitStack, p: HilParameters) -> Any:
     """Start the learner and connect to it; the actor's parts, its device open."""
     import torch
@@ -64,7 +75,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     out, token = Path(p.out), new_token()
     actor = HilActor(
         policy=Path(p.policy), out=out / SPOOL, robot=p.contract, teleop=p.device,
-        task=p.task, words=p.words, seconds=p.seconds, learner=address, token=token,
+        task=p.task, words=p.words, seconds=p.seconds, learner=address, token=token, done_check=p.done_check,
         reward="" if reward_config(p.reward).recorded else p.reward,
         **teleop_values(p),
     )  # fmt: skip
@@ -73,10 +84,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     base = load_chunk_policy(actor.policy, "cpu")
     contract = station_of(actor.robot, actor.task, base.interface)
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
-    words = {name: getattr(p, name) for name in ("policy", "demos", "out", "algo", "reward", "env_steps")}
-    flags = [word for name, v in words.items() if v != "" for word in (f"--{name.replace('_', '-')}", str(v))]
-    flags += ["--pace", "realtime"]
-    learner = learner_program(flags, address, realtime=True)
+    learner = learner_program(learner_flags(p), address, realtime=True)
     processes = stack.enter_context(StackProcesses((learner,), out / LOGS, shared_environment(token)))
     stack.callback(processes.stop, 30.0)
     outbox, link = actor.make_link(base)
