@@ -33,11 +33,8 @@ for top in sys.argv[1:]:
 """
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    # From a copy: setuptools writes into the source, and would take up what an older build left there.
-    source = folder / "source"
+def copied(source: Path) -> Path:
+    """A copy of what is built: setuptools writes into the source, and would take up what an older build left there."""
     source.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in (*PACKAGES, "launch", "tests"):
@@ -46,6 +43,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("pyproject.toml", "LICENSE", "README.md", "package.xml"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, source)
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    source = copied(folder / "source")
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source), cwd=folder)
     (built,) = folder.glob("*.whl")
     return built
@@ -85,6 +89,27 @@ def test_the_wheel_holds_the_five_packages_and_nothing_else(wheel: Path) -> None
         "data/lib",
         "data/share",
     }
+
+
+def test_an_editable_install_is_found_beside_the_folder_of_the_clone(tmp_path: Path) -> None:
+    """A notebook beside the clone: the folder `robolearn` there must not be taken for the package."""
+    clone = copied(tmp_path / "robolearn")
+    build = f"import setuptools.build_meta as b; print(b.build_editable({str(tmp_path)!r}))"
+    built = call([sys.executable, "-c", build], clone).split()[-1]
+    place = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True, timeout=60)
+    pip(
+        "--python",
+        str(place / "bin" / "python"),
+        "install",
+        "--no-deps",
+        "--no-index",
+        str(tmp_path / built),
+        cwd=place,
+    )
+    found = "import importlib.util as u; print(*(u.find_spec(n).origin for n in ('robolearn', 'robots', 'sim')))"
+    wanted = [str(clone / name / "__init__.py") for name in ("robolearn", "robots", "sim")]
+    assert call([str(place / "bin" / "python"), "-c", found], tmp_path).split() == wanted
 
 
 def test_every_source_and_data_file_is_in_the_wheel(wheel: Path) -> None:
