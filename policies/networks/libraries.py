@@ -31,9 +31,9 @@ from torch import Tensor, nn
 from policies.networks.encoder_settings import EncoderConfig, Size, check_map
 from robolearn.core import BadInput
 from robolearn.core.errors import first_line
+from robolearn.core.installation import install_command
 from robolearn.io.json_files import parse_json
 
-INSTALL = "pip install 'robolearn[vision]'"
 DESCRIBED = ("nms", "qnms")  # by torchvision, whether they are there or not
 _DECLARED: list[Any] = []  # torch forgets what a library declared when it is collected
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -49,7 +49,7 @@ TRANSFORMERS_DROPS = frozenset(
 NOT_BACKBONES = ("timm_wrapper", "timm_backbone")  # build what timm, or its hub, has under a name
 
 
-def import_vision(name: str, what: str = "", hint: str = INSTALL) -> Any:
+def import_vision(name: str, what: str = "", hint: str = "") -> Any:
     """The library `name`, timm or transformers. Raises `BadInput` about `what`, by default ``--encoder``: it is not
     installed, or does not go with the installed torch."""
     what = what or f"--encoder {name}"
@@ -58,7 +58,9 @@ def import_vision(name: str, what: str = "", hint: str = INSTALL) -> Any:
         _torchvision()
         return importlib.import_module(name)
     except ImportError as error:
-        raise BadInput(what, got=f"no {error.name or name}", expected="it", hint=hint) from None
+        raise BadInput(
+            what, got=f"no {error.name or name}", expected="it", hint=hint or install_command("vision")
+        ) from None
     except RuntimeError as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         hint = "Its build of torchvision and that of torch do not go together"

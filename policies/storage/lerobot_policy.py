@@ -37,13 +37,13 @@ from torch import Tensor
 
 from policies.policy import feature
 from robolearn.core import ActionChunk, ArraySpec, BadInput, Interface, NonFinite, Observation
+from robolearn.core.installation import install_command
 from robolearn.core.specs import ACTION_SCALE, is_image
 from robolearn.data.convert.formats.config import scale_of
 from robolearn.data.lerobot.features import column, key_of
 from robolearn.io.json_files import read_json
 
 KINDS = ("act", "diffusion")
-INSTALL = "pip install 'robolearn[lerobot]'"
 TOLD = "robolearn.json"
 UNIT_TOLERANCE = 0.01  # of actions in [-1, 1] that a recorder rounded
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
@@ -74,7 +74,9 @@ def read_policy(path: str) -> PolicyFiles:
     told = _told(folder)
     _check_units(folder, told)
     if find_spec("lerobot") is None:
-        raise BadInput(what, got="no LeRobot in this environment", expected="it", hint=f"Install it: {INSTALL}")
+        raise BadInput(
+            what, got="no LeRobot in this environment", expected="it", hint=f"Install it: {install_command('lerobot')}"
+        )
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # LeRobot prints
             net = _net(folder, config["type"])
@@ -87,7 +89,7 @@ def read_policy(path: str) -> PolicyFiles:
                 postprocessor_overrides=overrides[_POST],
             )
     except ImportError as error:
-        hint = f"It needs LeRobot 0.4: {INSTALL}"
+        hint = f"It needs LeRobot 0.4: {install_command('lerobot')}"
         raise BadInput(what, got=f"LeRobot does not import ({_line(error)})", expected="it", hint=hint) from error
     except Exception as error:  # LeRobot, draccus and safetensors raise all sorts
         raise BadInput(what, got=f"one that LeRobot does not open ({_line(error)})") from error

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.core.installation import install_command
 
 ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # by its name only of those: 0 makes Ray listen on loopback alone
 
@@ -20,7 +21,7 @@ ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # by its name only of those: 
 def need_ray() -> None:
     """Raise `BadInput` where Ray is not installed."""
     if importlib.util.find_spec("ray") is None:
-        raise BadInput("--runner ray", got="no package ray", expected="it installed: pip install 'robolearn[ray]'")
+        raise BadInput("--runner ray", got="no package ray", expected="it installed", hint=install_command("ray"))
 
 
 def run_all(lines: Sequence[Sequence[str]], folder: str, done: Callable[[int], None]) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +80,12 @@ class Imagined(Machine):
     def cpus(self) -> int:
         return 2
 
+    def place(self) -> Path:
+        return Path("/home/u/robolearn")
+
+    def folder(self) -> Path:
+        return Path("/home/u/robolearn/examples")
+
     def install(self, extra: str = "") -> str:
         return f"pip install robolearn[{extra}]"
 
@@ -117,6 +124,12 @@ def test_a_machine_with_everything() -> None:
     ("check", "machine", "found", "fix"),
     [
         (software.python, Imagined(version=(3, 10, 2)), "3.10.2", "python3.11"),
+        (
+            software.program,
+            Imagined(files={"/home/u/robolearn/examples/pyproject.toml": '[project]\nname = "robolearn"'}),
+            "not from the checkout /home/u/robolearn/examples",
+            "pip install -e /home/u/robolearn/examples",
+        ),
         (software.torch, Imagined(torch=Answer(1, {}, "ImportError: libc10")), "libc10", "pip install"),
         (software.gpu, Imagined(), "none; everything runs on the CPU", ""),
         (software.gpu, Imagined(programs=("nvidia-smi",)), "without CUDA", "download.pytorch.org"),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hardware.teleop.device import TeleopConfig, flag
 from robolearn.core.errors import BadInput
+from robolearn.core.installation import install_command
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class ServedPage(Generic[P]):
         try:
             page, serve = self._make()
         except ImportError as error:
-            hint = "pip install 'robolearn[console]'"
+            hint = install_command("console")
             raise BadInput(self.what, got=f"no {error.name}", expected="viser", hint=hint) from error
         try:
             serve(place)

@@ -132,11 +132,19 @@ class Machine:
 
     def install(self, extra: str = "") -> str:
         """The command that installs robolearn, with an `extra`, the way in which it is installed here."""
-        what = f"[{extra}]" if extra else ""
-        checkout = Path(__file__).parents[3]
-        if (checkout / "pyproject.toml").is_file():
-            return f"{sys.executable} -m pip install -e '{checkout}{what}'"
-        return f"{sys.executable} -m pip install 'robolearn{what}'"
+        from robolearn.core.installation import install_command
+
+        return install_command(extra)
+
+    def place(self) -> Path:
+        """Folder of the packages that run."""
+        from robolearn.core.installation import PLACE
+
+        return PLACE
+
+    def folder(self) -> Path:
+        """Folder in which this was started."""
+        return Path.cwd()
 
 
 TORCH = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from robolearn.cli.checks.machine import Check, Machine
@@ -13,6 +14,15 @@ def python(machine: Machine) -> list[Check]:
     version = ".".join(map(str, machine.version))
     good = (3, 11) <= machine.version[:2] <= (3, 12)
     return [Check("Python", good, version, "" if good else "sudo apt install python3.11-venv")]
+
+
+def program(machine: Machine) -> list[Check]:
+    """robolearn itself: the checkout in which one works, where that is one, and no copy of it."""
+    for folder in (machine.folder(), *machine.folder().parents):
+        if 'name = "robolearn"' in machine.text(str(folder / "pyproject.toml")) and folder != machine.place():
+            found = f"runs from {machine.place()}, not from the checkout {folder}: changes there have no effect"
+            return [Check("robolearn", False, found, f"{sys.executable} -m pip install -e {folder}")]
+    return [Check("robolearn", True, f"runs from {machine.place()}")]
 
 
 def processors(machine: Machine) -> list[Check]:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
+from robolearn.core.installation import install_command
 from robolearn.data.convert.source import Progress, drafts, interface_with_images
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import Images, frames
@@ -111,5 +112,5 @@ def _rerun() -> Any:
     try:
         import rerun
     except ImportError:
-        raise BadInput("view", got="no rerun", expected="it", hint="pip install 'robolearn[console]'") from None
+        raise BadInput("view", got="no rerun", expected="it", hint=install_command("console")) from None
     return rerun

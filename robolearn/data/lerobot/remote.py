@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.core.installation import install_command
 from robolearn.io.hashes import sha256
 
 _TARGET = 0.8  # of the largest size is left after room was made, so that it is not made for every file
@@ -270,7 +271,7 @@ def _file_system() -> Any:
         import aiohttp
         from fsspec.implementations.http import HTTPFileSystem
     except ImportError:
-        hint = "pip install 'robolearn[http]'"
+        hint = install_command("http")
         raise BadInput("data set on a server", got="no fsspec or no aiohttp", expected="both", hint=hint) from None
     waits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
     client = {"timeout": waits, "headers": {"Accept-Encoding": "identity"}}

@@ -19,11 +19,11 @@ from torch import Tensor
 from policies.networks.libraries import CONFIG, check_weights, import_vision, quiet
 from robolearn.core import BadInput
 from robolearn.core.errors import first_line
+from robolearn.core.installation import install_command
 from robolearn.io.hashes import sha256, sha256_file
 from robolearn.io.json_files import read_json
 from robolearn.io.paths import no_such_folder
 
-INSTALL = "pip install 'robolearn[vla]'"
 FETCHED = ("*.json", "*.jinja", "*.txt", "*.model", "*.safetensors")
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 _ERRORS = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError)
@@ -31,7 +31,7 @@ _ERRORS = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeErro
 
 def library(what: str) -> Any:
     """transformers. Raises `BadInput`: it is not installed, or cannot be imported."""
-    return import_vision("transformers", what, INSTALL)
+    return import_vision("transformers", what, install_command("vla"))
 
 
 def model_folder(text: str, what: str) -> Path:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.core.installation import install_command
 from robolearn.io.paths import first_line
 
 SUFFIXES = (".mcap", ".db3")
@@ -106,7 +107,7 @@ def rosbags() -> tuple[Any, Any]:
         import rosbags.highlevel
         import rosbags.typesys
     except ImportError as error:
-        hint = "pip install 'robolearn[formats]'"
+        hint = install_command("formats")
         raise BadInput("bags", got=f"no library to read them ({error})", expected="rosbags", hint=hint) from None
     return rosbags.highlevel, rosbags.typesys
 

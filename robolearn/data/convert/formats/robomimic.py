@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
+from robolearn.core.installation import install_command
 from robolearn.data.convert.formats.config import (
     FormatConfig,
     ReadOptions,
@@ -166,7 +167,7 @@ def _h5py() -> Any:
     try:
         import h5py
     except ImportError:
-        raise BadInput("HDF5", got="no h5py", expected="it", hint="pip install 'robolearn[formats]'") from None
+        raise BadInput("HDF5", got="no h5py", expected="it", hint=install_command("formats")) from None
     return h5py
 
 
