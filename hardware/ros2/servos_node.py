@@ -36,6 +36,7 @@ class ServosNode(Node):
     def __init__(self, make_bus: Callable[[Contract, Servos], ServoBus], **station: Any) -> None:
         super().__init__("servos", **station)
         self._make_bus = make_bus
+        self.when_open: Callable[[], None] = lambda: None
         self.driver: ServoDriver | None = None
 
     def configure(self) -> None:
@@ -61,6 +62,7 @@ class ServosNode(Node):
         profile = qos.stream(lease_s=None, depth=COMMANDS)
         self.hear(Float64MultiArray, c.command.topic, self._on_command, profile)
         log.info("%s at %s: %s", c.name, servos.port, "limp" if self.value("limp") else "holds")
+        self.when_open()
 
     def activate(self) -> None:
         self._still = self.beat(1.0 / self.contract.stream_hz, self._tick)

@@ -69,10 +69,13 @@ class Driver(Command):
 
         def make() -> ServosNode:
             made.append(ServosNode(lerobot_bus, contract=contract, overrides=values))
+            made[0].when_open = say
             return made[0]
 
-        what = LIMP if self.limp else HOLDS
-        Console(stderr=True, highlight=False).print(f"{contract.name} {what}; Ctrl-C ends", markup=False)
+        def say() -> None:
+            what = LIMP if self.limp else HOLDS
+            Console(stderr=True, highlight=False).print(f"{contract.name} {what}; Ctrl-C ends", markup=False)
+
         began = time.perf_counter()
         host(make, sys.argv[:1])
         driver = made[0].driver

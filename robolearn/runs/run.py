@@ -265,8 +265,8 @@ def _last_change(path: Path) -> float:
     return max(changed, default=time.time())
 
 
-def find_runs(folder: str | Path, depth: int = 2) -> list[RunInfo]:
-    """The runs in `folder` and up to `depth` levels below, by path."""
+def find_runs(folder: str | Path, depth: int = 3) -> list[RunInfo]:
+    """The runs in `folder` and up to `depth` levels below, by path: those of a sweep lie in its settings' folders."""
     found: list[RunInfo] = []
     for path in sorted(p for p in Path(folder).iterdir() if p.is_dir() and not p.name.startswith(".")):
         if is_run(path):

@@ -246,3 +246,10 @@ def test_a_contract_without_servos_is_refused(station, tmp_path: Path) -> None:
         assert done.returncode == 2, done.stderr
         assert f"contract {robot}: it names no servos" in done.stderr.splitlines()[-1]
     assert replace(station[1], servos=None).servos is None
+
+
+def test_it_says_that_it_holds_the_arm_when_it_does_and_not_before(station, tmp_path: Path) -> None:
+    driver = Running(station[0], tmp_path, "--port", str(tmp_path / "no-port"))
+    driver.process.wait(30)
+    code, _, err = driver.end()
+    assert code == 2 and "holds where it is" not in err, err

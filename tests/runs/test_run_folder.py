@@ -232,9 +232,11 @@ def test_runs_are_found_below_each_other_but_policies_and_data_are_not_runs(tmp_
         (run.policy_dir / "config.json").write_text("{}")
         run.finish({"success": 1.0})
     (tmp_path / "quick" / "data").mkdir()
+    Run.create(tmp_path / "sweep" / "lr=0.1" / "seed0", CONFIG).close()
     found = {
         str(info.path.relative_to(tmp_path)): (info.status, info.step, info.wall_s) for info in find_runs(tmp_path)
     }
-    assert found == {"quick": ("resumable", None, None), "quick/rl": ("finished", 7, 1.5)}
+    begun = ("resumable", None, None)
+    assert found == {"quick": begun, "quick/rl": ("finished", 7, 1.5), "sweep/lr=0.1/seed0": begun}
     with pytest.raises(BadInput, match="no run folder"):
         inspect_run(tmp_path / "quick" / "data")

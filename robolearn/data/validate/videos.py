@@ -20,6 +20,7 @@ BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks
 GRID = 32  # blocks at most, each way: a frame of a long video costs a kilobyte
 SAME = 2  # of 255; two encodings of one picture differ by no more
 MOVES = 0.05  # of a component's range in the set, at least, is a motion
+RESTS = 0.01  # of the widest range: less is an arm at rest, whose least joint drifts
 
 
 def videos(data: Opened, limits: Tolerances) -> Iterator[Defect]:
@@ -133,7 +134,7 @@ def _frozen(
         last = first + length - 1
         if (length - 1) / fps > limits.frozen_s:
             moved = np.ptp(state[first : last + 1], axis=0)
-            if (moved > np.maximum(MOVES * ranges, 1e-4)).any():
+            if (moved > np.maximum(MOVES * ranges, max(RESTS * ranges.max(), 1e-4))).any():
                 seconds = (length - 1) / fps
                 what = f"{feature} shows one picture for {seconds:.1f} s (until frame {last}) while the arm moves"
                 yield Defect("frozen camera", what, name, rows.index, first)

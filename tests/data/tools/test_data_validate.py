@@ -268,9 +268,9 @@ def test_a_video_that_stops_in_the_middle_or_is_none(filmed: Path, copy: Copy) -
 
 
 def recorded(root: Path, still: slice, moves: bool) -> list[tuple[str, int | None, int | None]]:
-    """What is found in a recording whose camera shows one picture during `still`."""
+    """What is found in a recording whose camera shows one picture during `still`; a joint of little range drifts."""
     interface = Interface(
-        {"proprio": ArraySpec((2,)), "images.front": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((1,)), 10.0
+        {"proprio": ArraySpec((3,)), "images.front": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((1,)), 10.0
     )
     with EpisodeWriter(root, interface) as writer:
         for e in range(2):
@@ -279,7 +279,7 @@ def recorded(root: Path, still: slice, moves: bool) -> list[tuple[str, int | Non
                 image = np.full((64, 64, 3), 90, np.uint8)
                 image[20:36, s : s + 16] = 255  # the arm goes on by a pixel a frame
                 at = t if e == 0 or moves else min(t, still.start)
-                writer.add({"proprio": [at, e], "images.front": image}, [0.0])
+                writer.add({"proprio": [at, e, 0.002 * t], "images.front": image}, [0.0])
             writer.end(success=True, terminated=True, task=f"watch {e}")
     return found(root)
 
