@@ -95,6 +95,7 @@ class SimArmParameters(NodeParameters):
 
     task: str = param("lift", "task of the simulated arm")
     seed: int = param(0, "of starts in simulation and of the policy's noise")
+    dynamics: str = param("none", "dynamics that the simulated arm has: none, mild, wild or a file")
     joint_hz: float = param(200.0, "rate of the simulated joint states [Hz]")
     camera_hz: float = param(25.0, "rate of the simulated cameras [Hz]")
 

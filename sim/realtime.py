@@ -1,8 +1,9 @@
 """One embedded world in real time: it follows the last set-points, as a position controller does.
 
 The same model, starts, success, failure and time limit as world 0 of `MujocoWorlds`; a test compares the two. On a
-real arm the meaning of an action, the motion of set-points and delays belong to other stages, so they are missing
-here. Time passes only in `advance`: the caller decides what real time is.
+real arm the meaning of an action and the motion of set-points belong to other stages, so they are missing here, and
+so are delays, but for those of an arm with `dynamics`. Time passes only in `advance`: the caller decides what real
+time is.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from robolearn.core.errors import BadInput
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, RobotSpec
+from robots.dynamics import load_dynamics
 from sim.embedded.camera import IMAGE_SIZE, Cameras, TaskView
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array
 from sim.tasks import TASKS
-from sim.vector import episode_rng
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class RealtimeWorld:
       image_size: edge of their square pictures [px].
       randomise: draw friction and masses anew in each episode, those of world 0 of `MujocoWorlds` with this seed;
         without, it is world 0 of ``MujocoWorlds(randomise=False)``.
+      dynamics: a level or file of dynamics, as `MujocoWorlds` has it; what its sensors say is in `joint_state`.
       limit_s: longest episode [s]; by default the task's, which is for an arm at its full speed.
 
     Raises:
@@ -49,7 +51,7 @@ class RealtimeWorld:
 
     def __init__(
         self, task: str, seed: int, cameras: tuple[str, ...] = (), image_size: int = IMAGE_SIZE, *,
-        robot: RobotSpec = PANDA, randomise: bool = True, limit_s: float | None = None,
+        robot: RobotSpec = PANDA, randomise: bool = True, dynamics: str = "none", limit_s: float | None = None,
     ) -> None:  # fmt: skip
         if task not in TASKS:
             raise BadInput("task", got=task, available=TASKS)
@@ -57,7 +59,8 @@ class RealtimeWorld:
         self.control_hz, self.object_names = CONTROL_HZ, tuple(self.task.observation_names)
         self.episode = -1
         self._most = self.task.max_episode_steps if limit_s is None else round(limit_s * CONTROL_HZ)
-        self._physics = Physics(robot, self.task, 1, threads=1, randomise=randomise)
+        self._physics = Physics(robot, self.task, 1, threads=1, randomise=randomise, dynamics=load_dynamics(dynamics),
+                                look_s=self.task.timestep)  # fmt: skip
         self._cameras = Cameras(self._physics.model, cameras, image_size, later=True)
         self._per_control = round(1.0 / CONTROL_HZ / self.task.timestep)
         self._view = TaskView(self._physics.model, robot)
@@ -69,8 +72,10 @@ class RealtimeWorld:
         """Begin the next episode, the arm at its start and holding there; returns the seed of the sequence."""
         self.episode += 1
         with self._lock:
-            self._physics.begin(_ONE, [episode_rng(self.seed, 0, self.episode)])
-        self._ticks, self._due, self._begun = 0, 0.0, False
+            q = self._physics.begin(_ONE, [(self.seed, 0, self.episode)])
+            self._command = np.append(q[0], self._physics.qpos[0, self._physics.finger_q].mean())
+        self._noise = np.random.default_rng([5, self.seed, self.episode])
+        self._ticks, self._due, self._begun, self._pushed = 0, 0.0, False, False
         self._outcome: dict[str, Any] | None = None
         self._broken = False
         return self.seed
@@ -97,8 +102,11 @@ class RealtimeWorld:
             self._begun, self._ticks = True, 0
         if goal is not None:
             self._physics.command_arms(_ONE, goal[None])
+            self._command[:-1] = goal
+            self._pushed = False
         if width is not None:
             self._physics.command_grippers(_ONE, np.array([width]))
+            self._command[-1] = self.robot.gripper.joint_of(np.array(width))
 
     def push(self, torque: ArrayLike) -> None:
         """Let the motors of the arm have (n,) torques [Nm], beside what carries it, in the next step of the physics.
@@ -107,6 +115,7 @@ class RealtimeWorld:
         if tau.shape != (n,) or not np.isfinite(tau).all():
             raise BadInput("torque", got=tau.tolist(), expected=f"{n} finite torques")
         self._physics.push_arms(_ONE, tau[None])
+        self._pushed = True
 
     def advance(self, seconds: float) -> None:
         """Let time pass in whole steps of the physics; what is less than one is kept for the next call."""
@@ -119,9 +128,15 @@ class RealtimeWorld:
     def _step(self) -> None:
         if self._broken:
             return
+        arms = self._physics.arms
+        if arms is not None and not self._pushed:
+            elapsed = np.array([self._ticks // self._per_control])
+            x = arms.reach(_ONE, self._command[None, None, :-1], self._command[-1:], elapsed)
+            self._physics.command_reached(x[:, 0])
         with self._lock:
             failed = self._physics.step()
         self._ticks += 1
+        self._physics.look(_ONE)
         if failed is None and self._ticks % self._per_control:
             return
         if failed is not None or self._physics.diverged().any():
@@ -152,10 +167,15 @@ class RealtimeWorld:
         return self._outcome
 
     def joint_state(self) -> tuple[tuple[str, ...], Array, Array]:
-        """Names, positions [rad, m] and velocities [rad/s, m/s] of the joints of the arm, then of the gripper."""
+        """Names, positions [rad, m] and velocities [rad/s, m/s] of the joints of the arm, then of the gripper.
+
+        With dynamics, positions have the offsets and the noise of the arm's sensors, and those of its joints are late.
+        """
         p = self._physics
         names = (*self.robot.joints, *self.robot.gripper.joints)
         q = np.concatenate([p.qpos[0, p.arm_q], p.qpos[0, p.finger_q]])
+        if p.arms is not None:
+            q[: len(p.arm_q)] = p.arms.sensed(self._noise)
         return names, q, np.concatenate([p.qvel[0, p.arm_v], p.qvel[0, p.finger_v]])
 
     def objects(self) -> tuple[tuple[str, ...], Array]:

@@ -54,6 +54,12 @@ def _stations() -> Iterable[str]:
     return (*contract_names(), "<path>.yaml")
 
 
+def _dynamics() -> Iterable[str]:
+    from robots.dynamics import dynamics_names
+
+    return dynamics_names()
+
+
 def _needs(default: Any, capability: str) -> Any:
     """A field that only families with the capability have."""
     return field(default=default, metadata={"needs": capability})
@@ -84,6 +90,9 @@ class WorldConfig:
     of demonstrations."""
     looks: Literal["none", "mild", "wild"] = _needs("none", "has_looks")
     """Visual randomisation of each episode, in our tasks: colours, light, cameras and the like."""
+    dynamics: Annotated[str, available(_dynamics)] = _needs("none", "simulates_arm")
+    """Dynamics that differ from world to world, in our tasks: masses, friction, gains, delays, backlash, noise and the
+    like; a level, or a file such as robolearn identify writes."""
     station: Annotated[str, available(_stations)] = _needs("", "has_stations")
     """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     threads: Annotated[int, tyro.conf.arg(name="sim-threads")] = 0
@@ -143,7 +152,7 @@ class WorldConfig:
 
     def drawn(self) -> dict[str, Any]:
         """Option → value, for a run's configuration: of the options that no interface holds, where not the default."""
-        names = ("reward", "start_range", "looks", "station")
+        names = ("reward", "start_range", "looks", "dynamics", "station")
         values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
         return {name: values[name][0] for name in names if values[name][0] != values[name][1]}
 

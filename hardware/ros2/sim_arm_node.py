@@ -66,11 +66,11 @@ class ArmWorld(Protocol):
 
 class SimArmNode(Node):
     """The node `sim_arm`. A parameter of its own that may be set at any time: `fault`, see `hardware.ros2.faults`.
-    `make_world` makes the world of contract, task and seed, in its first episode. Args: see `Node`."""
+    `make_world` makes the world of contract, task, seed and dynamics, in its first episode. Args: see `Node`."""
 
     commands: tuple[str, ...] = (FLOATS, TRAJECTORY)  # types of command that are followed
 
-    def __init__(self, make_world: Callable[[Contract, str, int], ArmWorld], **station: Any) -> None:
+    def __init__(self, make_world: Callable[[Contract, str, int, str], ArmWorld], **station: Any) -> None:
         super().__init__("sim_arm", **station)
         self._make_world = make_world
         self._filming: threading.Thread | None = None
@@ -95,7 +95,7 @@ class SimArmNode(Node):
             raise BadInput("rates", got=(self.value("joint_hz"), self.value("camera_hz")), expected="above 0 Hz")
         self.contract = c
         self._seed: int = self.value("seed")
-        self.world = self._make_world(c, self.value("task"), self._seed)
+        self.world = self._make_world(c, self.value("task"), self._seed, self.value("dynamics"))
         self.monitor = LimitMonitor.of(c.robot, 1.0 / c.stream_hz)
         self._episode = 0
         self._fresh = True  # not reset or commanded yet

@@ -59,6 +59,9 @@ DemoQuality = Annotated[str, _of("sim.experts", lambda m: m.QUALITIES)]
 SimTask = Annotated[str, _of("sim.tasks", lambda m: m.TASKS)]
 """A task of the embedded worlds."""
 
+Dynamics = Annotated[str, _of("robots.dynamics", lambda m: m.dynamics_names())]
+"""Dynamics of a simulated arm: a level, or a file."""
+
 PolicyKind = Annotated[str, _of("policies.settings", lambda m: m.POLICIES)]
 """A kind of policy that imitation trains."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from policies.storage.backends import BackendName, InferencePrecision, backend_device, check_backend
 from policies.storage.onnx_policy import need_onnx
 from policies.wrappers.goals import GoalChoice
-from robolearn.cli.choices import SimTask, Station
+from robolearn.cli.choices import Dynamics, SimTask, Station
 from robolearn.cli.station_command import StationCommand
 from robolearn.runs.command import at_least, check_seed
 
@@ -37,6 +37,8 @@ class Deploy(StationCommand):
     """The robot contract, by name or as a file of your own."""
     task: SimTask = "lift"
     """On the simulated arm, and in a rehearsal."""
+    dynamics: Dynamics = "none"
+    """Dynamics of the simulated arm, and in a rehearsal: a level, or a file such as robolearn identify writes."""
     rehearse: bool = False
     """On a simulated arm behind an emulator of the station's driver: its topics, stamps and habits."""
     words: str = ""
@@ -79,6 +81,7 @@ class Deploy(StationCommand):
     def run(self) -> dict[str, Any]:
         from robolearn.core import BadInput
         from robolearn.deploy.processes import warn_of_enclaves
+        from robots.dynamics import load_dynamics
         from robots.stations import load_contract
 
         at_least(1, episodes=self.episodes)
@@ -98,12 +101,14 @@ class Deploy(StationCommand):
         contract, simulation = load_contract(self.robot), None
         if contract.simulated:
             driver = contract.driver or ("sim" if contract.servos else "")
-            names, simulation = _simulation(self.task, driver, self.seconds)
+            load_dynamics(self.dynamics).check(contract.robot)
+            names, simulation = _simulation(self.task, driver, self.seconds, self.dynamics)
             contract = contract.with_objects(names)
-        elif self.delay_steps:
-            raise BadInput(
-                f"--delay-steps on {contract.name}, a real arm", got=self.delay_steps, expected="0, or --rehearse"
-            )
+        else:
+            for flag, value, idle in (("delay-steps", self.delay_steps, 0), ("dynamics", self.dynamics, "none")):
+                if value != idle:
+                    expected = f"{idle}, or --rehearse"
+                    raise BadInput(f"--{flag} on {contract.name}, a real arm", got=value, expected=expected)
         if self.video is not None:
             from robolearn.cli.film import check_film
 
@@ -229,7 +234,7 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} by {stage}" for stage, count in counts.items()) or "none"
 
 
-def _simulation(task: str, driver: str, seconds: float) -> tuple[tuple[str, ...], Simulation]:
+def _simulation(task: str, driver: str, seconds: float, dynamics: str) -> tuple[tuple[str, ...], Simulation]:
     """The components of the task's privileged vector, and the simulated arm for it."""
     from robolearn.core import BadInput
     from robolearn.deploy import Simulation
@@ -242,4 +247,4 @@ def _simulation(task: str, driver: str, seconds: float) -> tuple[tuple[str, ...]
     # Long enough for an episode whose time slips on a busy machine.
     limit_s = 10.0 + 5.0 * (seconds if driver else made.max_episode_steps / CONTROL_HZ)
     module = ("robolearn.bench.emulators.node", *((driver, str(seconds)) if driver else ()))
-    return tuple(made.observation_names), Simulation(task, module, limit_s, made.prompt)
+    return tuple(made.observation_names), Simulation(task, module, limit_s, made.prompt, dynamics)

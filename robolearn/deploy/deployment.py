@@ -49,12 +49,14 @@ class Simulation:
       task: its task.
       module: the module to run as its node, and arguments.
       limit_s: longest episode [s], with room for a busy machine.
+      dynamics: a level or file of `robots.dynamics`.
     """
 
     task: str
     module: tuple[str, ...]
     limit_s: float
     prompt: str = ""
+    dynamics: str = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,11 +168,21 @@ def programs(deployment: Deployment) -> list[Program]:
     own = [one for one in fields(asked) if one.name not in ("contract", "realtime_priority")]
     flags = {one.name: v for one in own if (v := getattr(asked, one.name)) != one.default or one.name == "device"}
     secured = partial(enclave, contract, wanted=deployment.enclaves)
-    task, module = ("", ()) if simulation is None else (simulation.task, simulation.module)
+    arm = Simulation("", (), 0.0) if simulation is None else simulation
     return [
         node_program("policy", robot, priority, secured=secured("policy"), **flags),
         node_program("streamer", robot, priority, secured=secured("streamer"), **grace),
-        *arm_programs(contract, robot, priority, deployment.enclaves, task, policy.seed, module, deployment.dry_run),
+        *arm_programs(
+            contract,
+            robot,
+            priority,
+            deployment.enclaves,
+            arm.task,
+            policy.seed,
+            arm.module,
+            deployment.dry_run,
+            arm.dynamics,
+        ),
     ]
 
 

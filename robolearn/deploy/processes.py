@@ -250,13 +250,14 @@ def arm_programs(
     seed: int,
     module: tuple[str, ...] = ("robolearn.bench.emulators.node",),
     dry_run: bool = False,
+    dynamics: str = "none",
 ) -> list[Program]:
     """The nodes of a station, in the order in which they end: safety node, gripper, the arm where it is simulated.
 
     Args:
       robot: the contract's name or file.
       priority, enclaves: of SCHED_FIFO, where this machine permits it; each is put into its enclave.
-      task, seed: of the simulated arm.
+      task, seed, dynamics: of the simulated arm.
       module: of its simulation, with its first arguments; empty: it runs elsewhere.
       dry_run: nothing is sent to the arm.
     """
@@ -268,6 +269,6 @@ def arm_programs(
         if has_actions(contract):  # without priority: it may not take a core from the filter
             programs.append(node_program("gripper", robot, 0, secured=secured("gripper")))
     if contract.simulated and module:
-        arm: dict[str, Any] = {"task": task, "seed": seed}
+        arm: dict[str, Any] = {"task": task, "seed": seed, "dynamics": dynamics}
         programs.append(node_program("sim_arm", robot, priority, module, secured("sim_arm"), **arm))
     return programs

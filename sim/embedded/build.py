@@ -27,6 +27,7 @@ def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
         shaping_gamma=config.shaping_gamma,
         action_kind=config.action_kind,
         looks=config.looks,
+        dynamics=config.dynamics,
         station=load_contract(config.station) if config.station else None,
         threads=config.threads,
         render_processes=config.render_processes,

@@ -14,14 +14,13 @@ from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
 
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
-from robots import RobotSpec, solve
+from robots import CONTROL_HZ, RobotSpec, solve
+from robots.dynamics import NONE, DynamicsConfig
 from robots.stations import Contract
+from sim.embedded.dynamics import ArmDynamics, Episode
 from sim.embedded.scene import build_model, check_robot
 from sim.embedded.task import Array, BodyPose, Start, State, Task, layout_of
-
-FRICTION_SPREAD = 0.3  # friction is scaled by 1 ± this, anew in each episode
-MASS_SPREAD = 0.1
-MAX_DELAY_S = 0.02  # commands take effect after 0 to this: sensing, inference and communication take time
+from sim.vector import episode_rng
 
 
 @dataclass(frozen=True)
@@ -47,8 +46,9 @@ class Physics:
 
     Args:
       threads: worker threads of the batch.
-      randomise: draw friction, mass and delay of commands anew in each episode.
+      randomise: draw friction, mass, delay of commands and all else that `dynamics` has.
       patterns, station: see `build_model`.
+      look_s: time between two calls of `look` [s].
 
     Raises:
       BadInput: an arm that cannot do the task.
@@ -57,17 +57,22 @@ class Physics:
       batch: its N states.
       qpos, qvel: (N, …) views of them; writing moves the worlds.
       arm_q, arm_v, finger_q, finger_v: where the joints of arm and gripper lie in `qpos` and `qvel`.
-      delay: (N,) physics steps before a command takes effect, for the owner to apply.
+      delay: (N,) physics steps before a command takes effect, for the owner to apply; 0 with `arms`.
+      arms: dynamics of the arms, applied here; None where they are as modelled.
     """
 
     def __init__(
         self, robot: RobotSpec, task: Task, num_worlds: int, threads: int, *, randomise: bool = True,
-        patterns: bool = False, station: Contract | None = None,
+        patterns: bool = False, station: Contract | None = None, dynamics: DynamicsConfig = NONE,
+        look_s: float = 1.0 / CONTROL_HZ,
     ) -> None:  # fmt: skip
         check_robot(robot, task.name)
         self.robot, self.task, self.num_worlds, self.randomise = robot, task, num_worlds, randomise
         self.delay = np.zeros(num_worlds, dtype=np.int64)
-        self.model = m = build_model(robot, task, patterns=patterns, station=station)
+        self._things = [dynamics.spreads[name] for name in ("contact_friction", "object_mass")]
+        differs = randomise and not dynamics.plain
+        own = dynamics if differs else NONE
+        self.model = m = build_model(robot, task, patterns=patterns, station=station, dynamics=own)
         self.batch = Batch(m, num_worlds, nthread=threads)
         self.qpos, self.qvel, self._ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
         self._mocap_pos, self._mocap_quat = self.batch.bind("mocap_pos"), self.batch.bind("mocap_quat")
@@ -94,6 +99,9 @@ class Physics:
                 self.batch.expand(name) for name in ("geom_friction", "body_mass", "body_inertia")
             )
         self._randomised = [_Nominal.of(m, name) for name in task.randomised]
+        self.arms: ArmDynamics | None = None
+        if differs:
+            self.arms = ArmDynamics(dynamics, robot, m, self.batch, task.max_episode_steps, look_s)
 
     def command_arms(self, rows: NDArray[np.int64], q: Array) -> None:
         """Let the arms of the worlds `rows` (M,) follow the joint set-points `q` (M, n) [rad]."""
@@ -107,8 +115,11 @@ class Physics:
             u = q + (τ + k_v q̇) / k_p
         """
         at = np.ix_(rows, self.arm_q), np.ix_(rows, self.arm_v)
-        gain, bias = self.model.actuator_gainprm[self._arm_u, 0], self.model.actuator_biasprm[self._arm_u, 2]
-        damping = self.model.dof_damping[self.arm_v] - bias
+        if self.arms is None:
+            gain, bias = self.model.actuator_gainprm[self._arm_u, 0], self.model.actuator_biasprm[self._arm_u, 2]
+            damping = self.model.dof_damping[self.arm_v] - bias
+        else:
+            gain, damping = self.arms.gain[rows], self.arms.damping[rows]
         self._ctrl[np.ix_(rows, self._arm_u)] = self.qpos[at[0]] + (torque + damping * self.qvel[at[1]]) / gain
 
     def command_grippers(self, rows: NDArray[np.int64], width: Array) -> None:
@@ -125,22 +136,35 @@ class Physics:
             return broken
         return None
 
-    def follow(self, rows: NDArray[np.int64], arms: Array, width: Array) -> NDArray[np.bool_]:
+    def command_reached(self, x: Array) -> None:
+        """Let all worlds follow the true set-points `x` (N, n + 1) of joints and fingers in the next step."""
+        self._ctrl[:, self._arm_u] = x[:, :-1]
+        self._ctrl[:, self._finger_u] = x[:, -1:]
+
+    def follow(
+        self, rows: NDArray[np.int64], arms: Array, width: Array, elapsed: NDArray[np.int64] | None = None
+    ) -> NDArray[np.bool_]:
         """S time steps in the worlds `rows` (M,).
 
         Args:
           arms: (M, S, n) joint set-points of each step [rad].
           width: (M,) openings of the grippers [m], which take effect after the `delay` of the world.
+          elapsed: (M,) control steps of their episodes, for what is drawn in each.
 
         Returns:
           (N,) which worlds diverged.
         """
         steps, finger = arms.shape[1], self.robot.gripper.joint_of(width)
-        late = np.arange(steps) >= self.delay[rows, None]
         control = np.empty((len(rows), steps, self.model.nu))
-        control[..., self._arm_u] = arms
-        for u in self._finger_u:
-            control[..., u] = np.where(late, finger[:, None], self._ctrl[rows, u, None])
+        if self.arms is not None:
+            assert elapsed is not None
+            x = self.arms.reach(rows, arms, finger, elapsed)
+            control[..., self._arm_u], control[..., self._finger_u] = x[..., :-1], x[..., -1:]
+        else:
+            late = np.arange(steps) >= self.delay[rows, None]
+            control[..., self._arm_u] = arms
+            for u in self._finger_u:
+                control[..., u] = np.where(late, finger[:, None], self._ctrl[rows, u, None])
         before = self.batch.warning[..., 1].copy()
         broken = np.zeros(self.num_worlds, dtype=bool)
         try:
@@ -176,6 +200,20 @@ class Physics:
         width = self.robot.gripper.width_of(qpos[:, self.finger_q])
         return State(q, qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
 
+    def look(self, rows: NDArray[np.int64]) -> None:
+        """Take the present positions of the worlds `rows` (M,) as their newest measurement."""
+        if self.arms is not None:
+            q = self.qpos[rows]
+            self.arms.look(rows, q[:, self.arm_q], q[:, self.finger_q].mean(1))
+
+    def measured(self, state: State, elapsed: NDArray[np.int64], rows: NDArray[np.int64]) -> State:
+        """`state` of the worlds `rows` (M,) with joints, gripper and tcp as their sensors have them; `elapsed` (M,)
+        control steps of their episodes."""
+        if self.arms is None:
+            return state
+        q, finger = self.arms.measured(rows, elapsed)
+        return replace_arm(state, self.robot, q, finger)
+
     def positions(self, world: int) -> tuple[Array, Array, Array]:
         """(nq,) positions of the joints, (nmocap, 3) and (nmocap, 4) wxyz of the mocap bodies of one world."""
         return self.qpos[world], self._mocap_pos[world], self._mocap_quat[world]
@@ -195,10 +233,10 @@ class Physics:
 
     # --- starts --------------------------------------------------------------------------------------------
 
-    def begin(self, worlds: NDArray[np.int64], rngs: list[np.random.Generator]) -> Array:
-        """Put `worlds` (M,) at the start of a new episode, each drawn from its generator in `rngs` (M). Returns (M, n)
-        where the arms are [rad]; their set-points are there too."""
-        self.draw_physics(worlds, rngs)
+    def begin(self, worlds: NDArray[np.int64], episodes: list[Episode]) -> Array:
+        """Put `worlds` (M,) at the start of `episodes` (M). Returns (M, n) the set-points of the arms: their positions
+        as measured [rad]."""
+        rngs = self.draw_physics(worlds, episodes)
         starts = [self._layout.place(self.task.start(rng)) for rng in rngs]
         self.clear(worlds)
         q, pos, rot = self._posture(starts)
@@ -213,24 +251,36 @@ class Physics:
             for name, pose in start.held.items():
                 quat = matrix_to_quat(rot[k] @ quat_to_matrix(pose[3:]))
                 self._put(name, w, np.concatenate([pos[k] + rot[k] @ pose[:3], quat]))
-        return q
+        if self.arms is None:
+            return q
+        self.arms.begin(worlds, q, self.qpos[np.ix_(worlds, self.finger_q)].mean(1))
+        return q + self.arms.offset[worlds]
 
-    def draw_physics(self, worlds: NDArray[np.int64], rngs: list[np.random.Generator]) -> None:
-        """Draw friction, mass and delay of `worlds` (M,): the first numbers of an episode's generators `rngs` (M)."""
+    def draw_physics(self, worlds: NDArray[np.int64], episodes: list[Episode]) -> list[np.random.Generator]:
+        """Draw the dynamics of `worlds` (M,) in `episodes` (M); returns the generators of their starts.
+
+        Things and whole steps of delay are the first numbers of these generators, whatever is done with them: an
+        episode has the same start with any dynamics.
+        """
+        rngs = [episode_rng(*key) for key in episodes]
         if not self.randomise:
-            return
-        most, spread = round(MAX_DELAY_S / self.task.timestep), np.array([FRICTION_SPREAD, MASS_SPREAD])
+            return rngs
+        most = round(NONE.most("command_delay") / self.task.timestep)
         draws = np.empty((len(worlds), len(self._randomised), 2))
         for k, rng in enumerate(rngs):
             draws[k] = rng.random(draws.shape[1:])
-            self.delay[worlds[k]] = rng.integers(most + 1)
-        scale = (1 - spread) + ((1 + spread) - (1 - spread)) * draws
+            whole = rng.integers(most + 1)
+            self.delay[worlds[k]] = whole if self.arms is None else 0
+        if self.arms is not None:
+            self.arms.draw(worlds, episodes)
+        scales = [spread.at(draws[..., i]) for i, spread in enumerate(self._things)]
         for b, body in enumerate(self._randomised):
-            friction, mass = scale[:, b, 0, None], scale[:, b, 1, None]
+            friction, mass = (scale[:, b, None] for scale in scales)
             self._friction[worlds, body.geoms, 0] = body.friction * friction
             self._mass[worlds, body.id] = body.mass * mass[:, 0]
             self._inertia[worlds, body.id] = body.inertia * mass
         self.batch.set_const(worlds)
+        return rngs
 
     def _posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:
         n = len(starts)
@@ -251,3 +301,9 @@ class Physics:
         else:
             a = self._free[name][0]
             self.qpos[world, a : a + 7] = pose
+
+
+def replace_arm(state: State, robot: RobotSpec, q: Array, finger: Array) -> State:
+    """`state` with its arms at `q` (M, n) [rad] and the joints of their fingers at `finger` (M,)."""
+    tcp_pos, tcp_rot = robot.chain.forward(q)
+    return replace(state, q=q, width=robot.gripper.width_of(finger[:, None]), tcp_pos=tcp_pos, tcp_rot=tcp_rot)

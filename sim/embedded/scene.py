@@ -11,7 +11,9 @@ import numpy as np
 
 from robolearn.core.errors import BadInput
 from robots import ROBOTS, RobotSpec
+from robots.dynamics import NONE, DynamicsConfig
 from robots.stations import Camera, Contract
+from sim.embedded.dynamics import prepare
 from sim.embedded.task import Task, WorkspaceLayout, fits, layout_of
 from sim.embedded.visual_randomisation import add_patterns
 
@@ -34,15 +36,22 @@ def check_robot(robot: RobotSpec, task: str) -> None:
 
 
 def build_model(
-    robot: RobotSpec, task: Task, *, patterns: bool = False, station: Contract | None = None
+    robot: RobotSpec,
+    task: Task,
+    *,
+    patterns: bool = False,
+    station: Contract | None = None,
+    dynamics: DynamicsConfig = NONE,
 ) -> mujoco.MjModel:
     """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0.
 
     Args:
       patterns: surfaces may get one, see `sim.embedded.visual_randomisation`.
       station: whose cameras are mounted as its contract says, see `mount`.
+      dynamics: what the arm's parameters need, see `prepare`.
     """
     spec = mujoco.MjSpec.from_file(str(robot.mjcf))
+    prepare(spec, robot, dynamics)
     _collide(spec, robot)
     spec.option.timestep = task.timestep
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST

@@ -6,7 +6,8 @@ Set-points travel as they do behind the safety filter of a real arm (`robots.con
 delay that differs from world to world, so that a policy means the same thing in both.
 
 The j-th episode of world w depends on (seed, start id of w, j) and its actions alone: not on the number of threads,
-nor on the number of worlds, nor on earlier episodes. Friction, mass and delay are drawn with its start.
+nor on the number of worlds, nor on earlier episodes. Its dynamics are drawn with its start (`robots.dynamics`).
+Policies and the meaning of an action see the arm as measured; success, `objects` and pictures are of the true one.
 """
 
 from __future__ import annotations
@@ -23,15 +24,17 @@ from robolearn.core.machine import available_cpus
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.control import travel
+from robots.dynamics import load_dynamics
 from robots.spec import proprio, proprio_spec
 from robots.stations import Contract
 from sim.embedded.camera import IMAGE_SIZE, Cameras, TaskView, usual_processes
+from sim.embedded.dynamics import Episode
 from sim.embedded.physics import Physics
 from sim.embedded.scene import check_station
 from sim.embedded.task import Array, State, Task
 from sim.embedded.visual_randomisation import VisualRandomiser, randomisation_named
 from sim.shaping import SCALE, SHAPING_GAMMA, shape
-from sim.vector import declare, episode_rng, start_ids
+from sim.vector import declare, start_ids
 
 REWARDS = ("sparse", "dense")
 
@@ -47,9 +50,10 @@ class MujocoWorlds(VectorEnv):
       image_size: edge of the square camera observations [px].
       reward: ``"sparse"`` (1 on success) or ``"dense"``, the same with potential-based shaping (`sim.shaping`).
       shaping_gamma: γ of the shaping, a control step.
-      randomise: draw friction, mass and delay of commands anew in each episode.
+      randomise: draw friction, mass and delay of commands anew in each episode, and all else that `dynamics` has.
       looks: ``"none"``, ``"mild"`` or ``"wild"``: how much colours, light, cameras and the like differ from episode to
         episode; see `sim.embedded.visual_randomisation`.
+      dynamics: a level or file of dynamics, see `robots.dynamics`.
       station: whose cameras it has, by its contract; see `sim.embedded.scene`.
       threads: worker threads of the physics; 0 uses every CPU that this process may run on.
       render_processes: that draw the pictures, 0 for none but this one; None: as many as threads, where it pays.
@@ -69,7 +73,7 @@ class MujocoWorlds(VectorEnv):
     def __init__(
         self, task: Task, num_envs: int, *, robot: RobotSpec = PANDA, action_kind: str = "",
         cameras: tuple[str, ...] = (), image_size: int = IMAGE_SIZE, reward: str = "sparse",
-        shaping_gamma: float = SHAPING_GAMMA, randomise: bool = True, looks: str = "none",
+        shaping_gamma: float = SHAPING_GAMMA, randomise: bool = True, looks: str = "none", dynamics: str = "none",
         station: Contract | None = None, threads: int = 0, render_processes: int | None = None,
     ) -> None:  # fmt: skip
         if station is not None:
@@ -91,8 +95,9 @@ class MujocoWorlds(VectorEnv):
         threads = threads or available_cpus()
         randomisation = randomisation_named(looks)
         self._physics = Physics(
-            robot, task, num_envs, threads, randomise=randomise, patterns=bool(randomisation.textures), station=station
-        )
+            robot, task, num_envs, threads, randomise=randomise, patterns=bool(randomisation.textures),
+            station=station, dynamics=load_dynamics(dynamics),
+        )  # fmt: skip
         self.model, self.batch = self._physics.model, self._physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
         self._randomiser = VisualRandomiser(self.model, randomisation, num_envs, task.bodies)
@@ -151,7 +156,7 @@ class MujocoWorlds(VectorEnv):
             self._ids = self._worlds if ids is None else ids
             self._episode[:] = -1
         self._begin(self._worlds)
-        self._observation = self._look(self._numbers(self._state()), self._worlds)
+        self._observation = self._look(self._numbers(self._state(), self._seen), self._worlds)
         self._potential = self._phi(self._truth)
         return self._observation, {"success": np.zeros(self.num_envs, dtype=bool)}
 
@@ -206,9 +211,9 @@ class MujocoWorlds(VectorEnv):
         n = self.num_envs
         ids = None if active is None else np.flatnonzero(active)
         rows = self._worlds if ids is None else ids
-        truth = self._truth
-        tcp = truth.tcp_pos[rows], truth.tcp_rot[rows]
-        goal, width = self._control.targets(truth.q[rows], tcp, actions[rows])
+        seen = self._seen
+        tcp = seen.tcp_pos[rows], seen.tcp_rot[rows]
+        goal, width = self._control.targets(seen.q[rows], tcp, actions[rows])
         broken = self._move(rows, goal, width)
         broken |= self._physics.diverged()
         moved = np.ones(n, dtype=bool) if active is None else active
@@ -216,8 +221,9 @@ class MujocoWorlds(VectorEnv):
 
         if broken.any():
             self._report_broken(broken)
+        self._physics.look(rows)
         state = self._state()
-        observation = self._numbers(state)
+        observation = self._numbers(state, self._seen)
         if broken.any():
             for key, value in observation.items():
                 value[broken] = self._observation[key][broken]  # the last one that made sense
@@ -259,7 +265,7 @@ class MujocoWorlds(VectorEnv):
             self._set_q, self._set_v, self._goal, goal, delay, self._max_velocity, self._max_acceleration,
             self.world_task.timestep, rows, arms,
         )  # fmt: skip
-        return self._physics.follow(rows, arms, width)
+        return self._physics.follow(rows, arms, width, self._elapsed[rows])
 
     def _checked(
         self, actions: NDArray[np.float32], expected: tuple[int, ...], active: NDArray[np.bool_] | None
@@ -282,12 +288,13 @@ class MujocoWorlds(VectorEnv):
 
     def _state(self) -> State:
         self._truth = self._physics.state()
+        self._seen = self._physics.measured(self._truth, self._elapsed, self._worlds)
         return self._truth
 
-    def _numbers(self, state: State) -> dict[str, NDArray]:
-        """feature → (M, …) of the M worlds that are in `state`: all but pictures."""
+    def _numbers(self, state: State, seen: State) -> dict[str, NDArray]:
+        """feature → (M, …) of the M worlds that are in `state`, with the arms as `seen`: all but pictures."""
         numbers = {
-            "proprio": proprio(state.q, state.width, state.tcp_pos, state.tcp_rot),
+            "proprio": proprio(seen.q, seen.width, seen.tcp_pos, seen.tcp_rot),
             "objects": self.world_task.observe(state).astype(np.float32),
         }
         if self.world_task.target_names:
@@ -309,7 +316,7 @@ class MujocoWorlds(VectorEnv):
     def _begin(self, ids: NDArray[np.int64]) -> None:
         """Put the worlds `ids` at the start of a new episode."""
         self._episode[ids] += 1
-        self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._rngs(ids))
+        self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._keys(ids))
         self._set_v[ids] = 0.0
         self._elapsed[ids] = 0
 
@@ -318,13 +325,16 @@ class MujocoWorlds(VectorEnv):
         self._begin(ids)
         state = self._physics.state(ids)
         self._truth.put(ids, state)
+        seen = self._physics.measured(state, self._elapsed[ids], ids)
+        if self._seen is not self._truth:
+            self._seen.put(ids, seen)
         observation = {key: value.copy() for key, value in observation.items()}
-        for key, value in self._numbers(state).items():
+        for key, value in self._numbers(state, seen).items():
             observation[key][ids] = value
         return self._look(observation, ids)
 
-    def _rngs(self, worlds: NDArray[np.int64]) -> list[np.random.Generator]:
-        return [episode_rng(self._seed, int(self._ids[w]), int(self._episode[w])) for w in worlds]
+    def _keys(self, worlds: NDArray[np.int64]) -> list[Episode]:
+        return [(self._seed, int(self._ids[w]), int(self._episode[w])) for w in worlds]
 
     def _numbered(self, worlds: NDArray[np.int64]) -> NDArray[np.int64]:
         """(M, 3) seed, start id and number of the present episodes of `worlds` (M,)."""
@@ -352,6 +362,7 @@ class MujocoWorlds(VectorEnv):
             "state": self.batch.state.copy(),
             "elapsed": self._elapsed.copy(),
             "motion": np.stack([self._goal, self._set_q, self._set_v]),
+            **({} if self._physics.arms is None else {k: v.copy() for k, v in self._physics.arms.state().items()}),
         }
 
     def restore(self, snapshot: dict[str, NDArray]) -> dict[str, NDArray]:
@@ -360,12 +371,14 @@ class MujocoWorlds(VectorEnv):
             raise BadInput("snapshot", got=snapshot["state"].shape, expected=self.batch.state.shape)
         self._seed = int(snapshot["seed"][0])
         self._ids, self._episode = snapshot["start_ids"].copy(), snapshot["episode"].copy()
-        # Friction, mass and delay are no part of the state.
-        self._physics.draw_physics(self._worlds, self._rngs(self._worlds))
+        # The dynamics are no part of the state.
+        self._physics.draw_physics(self._worlds, self._keys(self._worlds))
+        if self._physics.arms is not None:
+            self._physics.arms.load_state(snapshot)
         self.batch.state[:] = snapshot["state"]
         self._elapsed[:] = snapshot["elapsed"]
         self._goal[:], self._set_q[:], self._set_v[:] = snapshot["motion"]
-        self._observation = self._look(self._numbers(self._state()), self._worlds)
+        self._observation = self._look(self._numbers(self._state(), self._seen), self._worlds)
         self._potential = self._phi(self._truth)
         return self._observation
 

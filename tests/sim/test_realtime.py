@@ -27,12 +27,12 @@ class Recorded(MujocoWorlds):
         physics = self._physics
         follow = physics.follow
 
-        def recorded(rows: NDArray, arms: NDArray, width: NDArray) -> NDArray:
+        def recorded(rows: NDArray, arms: NDArray, width: NDArray, elapsed: NDArray) -> NDArray:
             before = self.batch.bind("ctrl")[:, [self.model.actuator(robot.gripper.joints[0]).id]].copy()
             for i, q in enumerate(arms[0]):
                 opening = width if i >= physics.delay[0] else robot.gripper.width_of(before)
                 self.rows.append((q.copy(), float(opening[0])))
-            return follow(rows, arms, width)
+            return follow(rows, arms, width, elapsed)
 
         monkeypatch.setattr(physics, "follow", recorded)
 

@@ -48,13 +48,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_node(partial(_node, name, make), FLAGS, words)
 
 
-def make_world(contract: Contract, task: str, seed: int, limit_s: float | None = None) -> RealtimeWorld:
+def make_world(
+    contract: Contract, task: str, seed: int, dynamics: str = "none", limit_s: float | None = None
+) -> RealtimeWorld:
     """The world behind a contract: its robot, its cameras at the largest of their sizes."""
     from sim.realtime import RealtimeWorld
 
     edges = [edge for camera in contract.cameras.values() for edge in camera.size]
     cameras, edge = tuple(contract.cameras), max(edges, default=84)
-    return RealtimeWorld(task, seed, cameras, edge, robot=contract.robot, limit_s=limit_s)
+    return RealtimeWorld(task, seed, cameras, edge, robot=contract.robot, dynamics=dynamics, limit_s=limit_s)
 
 
 def _node(name: str, make: Callable[..., RealtimeWorld]) -> Any:

@@ -1,0 +1,43 @@
+"""Mutation check of dynamics: one line of their draws, models, sensors or files is wrong, and a test fails."""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+ARM, DRAWS, LATE = "sim/embedded/dynamics.py", "robots/dynamics.py", "robots/transmission.py"
+WORLD, FILES = ("tests/sim/test_world_dynamics.py",), ("tests/robots/test_dynamics.py",)
+
+MUTANTS: dict[str, Mutant] = {
+    "payload-is-carried": Mutant(ARM, "CARRIER + value(\"payload\")[0]", "CARRIER", WORLD),
+    "links-carry-themselves": Mutant(ARM, "body.gravcomp = 0.0", "pass", WORLD),
+    "damping-as-modelled": Mutant(ARM, "= m.dof_damping[v] * damping", "= m.dof_damping[v]", WORLD),
+    "friction-creeps": Mutant(ARM, "[0.999, 0.9999, 0.001, 0.5, 2.0]", "[0.9, 0.95, 0.001, 0.5, 2.0]", WORLD),
+    "offset-of-sensors-alone": Mutant(ARM, "x[..., : self._n] -= self.offset[rows, None]", "pass", WORLD),
+    "sensors-are-on-time": Mutant(ARM, "newer = self._seen[rows, -1 - whole]", "newer = self._seen[rows, -1]", WORLD),
+    "set-points-on-the-way-are-forgotten": Mutant(
+        ARM, '{"line": self._line, "last": self._last, "seen": self._seen}', '{"last": self._last, "seen": self._seen}',
+        WORLD,
+    ),
+    "actions-from-the-true-arm": Mutant(
+        "sim/embedded/world.py", "        seen = self._seen\n        tcp", "        seen = self._truth\n        tcp", WORLD
+    ),
+    "not-drawn-again-on-resume": Mutant(
+        "sim/embedded/world.py", "self._physics.draw_physics(self._worlds, self._keys(self._worlds))", "pass", WORLD
+    ),
+    "dynamics-move-the-starts": Mutant(
+        "sim/embedded/physics.py", "            whole = rng.integers(most + 1)\n",
+        "            whole = rng.integers(most + 1) if self.arms is None else 0\n", WORLD,
+    ),
+    "play-on-one-side": Mutant(LATE, "max(y, u - half)", "max(y, u)", FILES),
+    "parts-of-a-step-are-dropped": Mutant(LATE, "if part > 0.0:", "if False:", FILES),
+    "correlation-is-read-and-dropped": Mutant(DRAWS, "z[at] = self._factor @ z[at]", "pass", FILES),
+    "world-drawn-in-each-episode": Mutant(
+        DRAWS, '"world": [2, seed, start]', '"world": [2, seed, start, episode]', FILES
+    ),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("dynamics", MUTANTS))
