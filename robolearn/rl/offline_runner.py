@@ -118,7 +118,11 @@ class OfflineRunner:
         save_policy(self.algorithm.policy, path)
 
     def _scored(self, episode: PlayedEpisode) -> PlayedEpisode:
-        return episode if self._model is None else scored(episode, self._model, episode.task or self._task)
+        """By the model; pictures take it time, so it sees those of decisions alone."""
+        if self._model is None:
+            return episode
+        every = self.algorithm.chunk if getattr(self._model, "cameras", ()) else 1
+        return scored(episode, self._model, episode.task or self._task, every=every, gamma=self.config.gamma)
 
     # --- exact resume ------------------------------------------------------------------------------------------
 

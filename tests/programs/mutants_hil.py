@@ -385,7 +385,7 @@ MUTANTS: dict[str, Mutant] = {
         OFFLINE, "        self._draws.set_state(tensors[\"draws\"])\n", "", REPLAY
     ),
     "worlds-own-reward-beside-a-model": Mutant(
-        OFFLINE, "return episode if self._model is None else", "return episode if True else", REPLAY
+        OFFLINE, "if self._model is None:\n", "if True:\n", REPLAY
     ),
 }  # fmt: skip
 

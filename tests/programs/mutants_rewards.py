@@ -12,9 +12,22 @@ AUDIT, AUDITED = ("tests/rl/test_rl_audit.py", "tests/rl/test_rl_model_reward.py
 SRPOS, SRPO = ("tests/rl/test_rl_srpo.py",), "robolearn/rl/algorithms/srpo.py"
 CLASSIFIER, LABELLED = ("tests/rewards/test_classifier.py",), ("tests/rewards/test_labels.py",)
 TRAINING, LABELS, PAGE = (f"robolearn/rewards/{name}.py" for name in ("classifier_training", "labels", "label_page"))
+SPARSE = "robolearn/rewards/scoring.py"
+SPARSELY = (
+    "tests/rewards/test_rewards.py",
+    "tests/rl/test_replay_runner.py::test_a_model_that_sees_is_shown_the_frames_of_decisions",
+)
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
 
 MUTANTS: dict[str, Mutant] = {
+    "held-one-frame-too-soon": Mutant(SPARSE, "np.arange(steps) + after,", "np.arange(steps) + after + 1,", SPARSELY),
+    "held-without-the-last-frame": Mutant(SPARSE, "np.append(np.arange(0, frames, every), frames - 1)", "np.arange(0, frames, every)", SPARSELY),
+    "held-with-a-potential-after-done": Mutant(SPARSE, "gamma=gamma, ended=bool(done.any())", "gamma=gamma", SPARSELY),
+    "held-by-another-discount": Mutant(SPARSE, "gamma=gamma, ended", "gamma=0.99, ended", SPARSELY),
+    "held-though-not-sure": Mutant(SPARSE, 'held["done"].astype(np.bool_) & (held["confidence"] >= CONFIDENT)', 'held["done"].astype(np.bool_)', SPARSELY),
+    "sees-every-frame": Mutant(
+        "robolearn/rl/offline_runner.py", 'self.algorithm.chunk if getattr(self._model, "cameras", ()) else 1', "1", SPARSELY
+    ),
     "final-of-another-colour": Mutant(FORMAT, "np.ascontiguousarray(value[..., ::-1])", "np.array(value)", FINALS),
     "final-of-another-length": Mutant(FORMAT, "(found := table[_LENGTH][0].as_py()) != length", "False and (found := 0)", FINALS),
     "final-outlives-a-kill": Mutant(LOCKED, "        newest[FINAL_PATH] = self.episodes - 1\n", "", FINALS),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -68,6 +68,45 @@ def test_a_model_that_is_not_sure_ends_nothing() -> None:
     model.sure = 0.4
     found = scored(episode(0.1, 1.4, 0.9), model, "")
     assert len(found) == 2 and not found.success and not found.terminated
+
+
+def test_between_the_frames_that_a_model_sees_its_word_holds() -> None:
+    """Seven steps, every third frame and the last; rewards by hand: γ Φ_t − Φ_{t−1} of what is held."""
+    model = BeyondOne(INTERFACE)
+    found = scored(episode(0.0, 0.9, 0.8, 0.2, 0.9, 0.8, 0.5, 0.7), model, "", every=3, gamma=0.5)
+    ((window, _),) = model.seen
+    assert window.observation["proprio"][:, 0].tolist() == pytest.approx([0.0, 0.2, 0.5, 0.7]) and len(window) == 3
+    #                                       Φ: 0, 0, .2, .2, .2, .5, .7
+    assert found.reward.tolist() == pytest.approx([0.0, 0.0, 0.1, -0.1, -0.1, 0.05, -0.15])
+    assert len(found) == 7 and not found.terminated and not found.success
+
+
+def test_done_counts_from_the_frame_in_which_it_was_seen_and_has_no_potential() -> None:
+    found = scored(episode(0.0, 1.5, 0.4, 1.5, 1.2, 0.1), BeyondOne(INTERFACE), "", every=2, gamma=0.5)
+    #                      seen: 0, .4, 1.2;  Φ: 0, .4, .4, 0 after done
+    assert found.reward.tolist() == pytest.approx([0.0, 0.2, -0.2, 1.0 - 0.4])
+    assert len(found) == 4 and found.terminated and found.success
+    assert found.observation["proprio"][:, 0].tolist() == pytest.approx([0.0, 1.5, 0.4, 1.5, 1.2])
+
+
+def test_an_unsure_done_between_frames_ends_nothing() -> None:
+    model = BeyondOne(INTERFACE)
+    model.sure = 0.4
+    found = scored(episode(0.0, 1.5, 1.5, 0.2, 0.1), model, "", every=2, gamma=1.0)
+    assert found.reward.tolist() == pytest.approx([0.0, 1.0, 0.0, -0.9]) and not found.success and len(found) == 4
+
+
+def test_without_a_final_observation_a_frame_stands_for_its_own_step() -> None:
+    class Still(BeyondOne):
+        def score_one(self, steps: Window) -> Score:
+            x = steps.observation["proprio"][:, 0].astype(np.float32)
+            return Score(x, x, x >= 1.0, np.ones(len(x), np.float32))
+
+    played = episode(0.3, 0.9, 0.5, 0.7, 0.6)
+    cut = replace(played, observation={"proprio": played.observation["proprio"][:-1]})
+    found = scored(cut, Still(INTERFACE), "", every=2, gamma=1.0)
+    #               seen: .3, .5, and the last, .7;  Φ: .3, .3, .5, .7
+    assert found.reward.tolist() == pytest.approx([0.3, 0.0, 0.2, 0.2])
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(3, np.float32), np.array([np.nan, 0.0], np.float32)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -145,6 +145,29 @@ def test_a_model_s_rewards_and_ends_are_learned_from_and_the_world_s_are_not(
     assert any(row["success"] > 0 for row in rows)  # the world's own is shown
     called = [row["called_done"] for row in rows if "called_done" in row]
     assert max(called) == 0.0 if near == 0.0 else max(called) > 0.0
+
+
+def test_a_model_that_sees_is_shown_the_frames_of_decisions(make_policy: Make, point: Make) -> None:
+    class Sees(Verdict):
+        cameras = ("proprio",)  # its pictures are vectors here
+        shown: ClassVar[list[int]] = []
+
+        def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+            self.shown += [len(window) for window in windows]
+            return super().score(windows, prompts)
+
+    world = point(4, limit=7)
+    policy = make_policy(world.interface, horizon=3, execute=3, gain=20.0)
+    model = Sees(0.0)
+    runner = ReplayRunner(policy, world, algorithms(OffPolicyConfig)["rlpd"](**SMALL, gamma=0.5), 2000, 0, model=model)
+    kept: list[PlayedEpisode] = []
+    add = runner.experience.add
+    runner.experience.add = lambda episode: kept.append(scored := add(episode)) or scored  # type: ignore[method-assign]
+    run(runner, 0, 3)
+    assert len(kept) > 5 and model.shown == [-(-len(episode) // 3) for episode in kept]
+    for episode in kept:
+        assert episode.reward[0] == 0.0 and len(episode) <= 7
+        assert len(episode) < 4 or episode.reward[2:4] == pytest.approx([0.5, -0.5])  # its progress is 1 throughout
 
 
 def played_well_and_badly(episodes: int = 12) -> list[PlayedEpisode]:
