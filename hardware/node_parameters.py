@@ -34,7 +34,7 @@ class NodeParameters:
 class PolicyParameters(NodeParameters):
     """Of the node `policy`."""
 
-    policy: str = param("", "folder of the policy: a run or its checkpoint; or FILE.onnx, or lerobot:FOLDER")
+    policy: str = param("", "the policy: a run or its checkpoint folder, FILE.onnx, lerobot:FOLDER, or episode:DATA#N")
     device: str = param("auto", "where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>")
     backend: str = param("torch", "what computes its decisions: torch, compile or onnx")
     precision: str = param("float32", "in which: float32, bfloat16 (torch, compile) or int8 (onnx)")

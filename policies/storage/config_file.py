@@ -16,13 +16,15 @@ from robolearn.io.paths import no_such_folder
 
 FORMAT = "robolearn.policy"
 VERSION = 1
+LEROBOT, FOREIGN = "lerobot:", ("lerobot:", "episode:")  # policies that are named, not a folder of ours
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 
 def policy_folder(path: str | os.PathLike[str]) -> Path:
     """The checkpoint folder that `path` means: itself, or its ``policy/``. Raises `BadInput`: there is none."""
-    if os.fspath(path).startswith("lerobot:"):
-        raise BadInput(f"policy {path}", got="one of LeRobot's", expected="one that robolearn trained")
+    if os.fspath(path).startswith(FOREIGN):
+        got = "one of LeRobot's" if os.fspath(path).startswith(LEROBOT) else "a recorded episode"
+        raise BadInput(f"policy {path}", got=got, expected="one that robolearn trained")
     path = Path(path)
     if not path.is_dir():
         there = "that is a file" if path.exists() else no_such_folder(path)

@@ -1,4 +1,5 @@
-"""The policy that ``--policy`` names: a folder of ours, an ONNX file, or ``lerobot:FOLDER`` for one of LeRobot's."""
+"""The policy that ``--policy`` names: a folder of ours, an ONNX file, ``lerobot:FOLDER`` for one of LeRobot's, or
+``episode:DATA#N`` for a recorded episode, replayed."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from policies.settings import denoising_kinds
 from policies.storage.backends import check_backend, use_backend
-from policies.storage.config_file import CONFIG, interface_of, policy_folder, read_config
+from policies.storage.config_file import CONFIG, FOREIGN, LEROBOT, interface_of, policy_folder, read_config
+from policies.storage.episode_policy import PREFIX, load_episode_policy
 from policies.storage.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
 from policies.wrappers.prompted import (
     WORDS,
@@ -24,7 +26,6 @@ from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compa
 if TYPE_CHECKING:
     from policies.policy import TorchPolicy
 
-LEROBOT = "lerobot:"
 SAMPLER_FLAGS = {"steps": "--denoise-steps", "guidance": "--guidance"}
 
 
@@ -38,8 +39,8 @@ def open_policy(
     """The policy that `name` says, ready to act; with words or goals trained in, it needs them first.
 
     Args:
-      name: a run folder, a checkpoint folder, a file of `robolearn export`, or ``lerobot:`` and a folder that
-        LeRobot's ``save_pretrained`` wrote (or the run folder of a training with LeRobot).
+      name: a run folder, a checkpoint folder, a file of `robolearn export`, ``episode:DATA#N``, or ``lerobot:`` and a
+        folder that LeRobot's ``save_pretrained`` wrote (or the run folder of a training with LeRobot).
       device: where its tensors live, as torch names it.
       backend: that computes its decisions, with a `precision`; see `policies.storage.backends`. A file is computed by
         onnxruntime whatever it says.
@@ -52,14 +53,16 @@ def open_policy(
     check_backend(backend, precision)
     text = os.fspath(name)
     changed = {key: value for key, value in (sampling or {}).items() if value is not None}
-    if changed and (is_onnx(text) or text.startswith(LEROBOT)):
+    if changed and (is_onnx(text) or text.startswith(FOREIGN)):
         flag, value = next((SAMPLER_FLAGS[key], value) for key, value in changed.items())
         raise BadInput(f"policy {text}: {flag}", got=value, expected="none: its sampler is as it was stored")
     if is_onnx(text):
         policy = load_onnx_policy(text)
         return PromptedPolicy(policy) if takes_instructions(policy.interface) else policy
-    if text.startswith(LEROBOT) and (backend, precision) != ("torch", "float32"):
+    if text.startswith(FOREIGN) and (backend, precision) != ("torch", "float32"):
         raise BadInput(f"policy {text}: --backend, --precision", got=(backend, precision), available=["torch float32"])
+    if text.startswith(PREFIX):
+        return load_episode_policy(text.removeprefix(PREFIX))
     if text.startswith(LEROBOT):
         from policies.storage.lerobot_policy import load_lerobot_policy
 
@@ -92,7 +95,7 @@ def needed_by(name: str | os.PathLike[str]) -> Interface:
 
     Only what is needed for that is read: of a policy of ours the ``config.json``, not the weights.
     """
-    if os.fspath(name).startswith(LEROBOT):
+    if os.fspath(name).startswith(FOREIGN):
         return open_policy(name).interface
     return without_instructions(stated_by(name))
 
@@ -108,7 +111,7 @@ def stated_by(name: str | os.PathLike[str]) -> Interface:
 def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: str) -> str:
     """The prompt of the policy that `name` says: `words`, or the `usual` ones; nothing if it takes none. Raises
     `BadInput`: words for a policy that was trained without, or none for one that was trained with some."""
-    interface = None if os.fspath(name).startswith(LEROBOT) else stated_by(name)
+    interface = None if os.fspath(name).startswith(FOREIGN) else stated_by(name)
     if interface is None or not is_prompted(interface):
         check_prompt(words, what=what)
         return ""
@@ -119,14 +122,14 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
 
 def check_goals_given(name: str | os.PathLike[str], given: bool, *, what: str) -> None:
     """Raise `BadInput` where the policy that `name` says needs goals and none are `given`, or the other way round."""
-    of_lerobot = os.fspath(name).startswith(LEROBOT)
-    check_goals_match(needed_by(name) if of_lerobot else stated_by(name), given, what=what)
+    is_foreign = os.fspath(name).startswith(FOREIGN)
+    check_goals_match(needed_by(name) if is_foreign else stated_by(name), given, what=what)
 
 
 def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:
     """Raise `BadInput` unless the policy that `name` says is for a world that offers `offered`. `simulated`: that world
     offers a simulator's truth; a policy that observes it is refused elsewhere."""
-    if os.fspath(name).startswith(LEROBOT):
+    if os.fspath(name).startswith(FOREIGN):
         policy = open_policy(name)
         bind_policy(policy, offered, what=what)
         needed = policy.interface

@@ -32,7 +32,8 @@ class Deploy(StationCommand):
     """
 
     policy: Path
-    """A run folder, a checkpoint folder, FILE.onnx, or lerobot:FOLDER for a policy of LeRobot's."""
+    """A run folder, a checkpoint folder, FILE.onnx, lerobot:FOLDER for a policy of LeRobot's, or episode:DATA#N to
+    replay a recorded episode."""
     robot: Station = "sim"
     """The robot contract, by name or as a file of your own."""
     task: SimTask = "lift"

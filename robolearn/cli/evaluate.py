@@ -29,7 +29,8 @@ class Evaluate(Command):
     """Run exactly n episodes and say the success rate with its 95% interval; compare two policies on equal starts."""
 
     policy: Path
-    """A run folder, a checkpoint folder, FILE.onnx, or lerobot:FOLDER for a policy of LeRobot's."""
+    """A run folder, a checkpoint folder, FILE.onnx, lerobot:FOLDER for a policy of LeRobot's, or episode:DATA#N to
+    replay a recorded episode."""
     against: Path | None = None
     """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
     world: WorldConfig = field(default_factory=WorldConfig)

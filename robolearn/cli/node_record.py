@@ -96,12 +96,13 @@ class RecordingSetup:
 
 def open_supervised(path: str | Path, contract: Contract) -> Policy:
     """The policy at `path`, for the arm of `contract`; raises `BadInput` where it is for another one."""
-    from policies.storage.loading import LEROBOT, check_policy, open_policy
+    from policies.storage.config_file import FOREIGN
+    from policies.storage.loading import check_policy, open_policy
     from policies.wrappers.prompted import set_goals
     from robolearn.core import bind_policy
 
     what = f"policy {path} on {contract.name}"
-    if not str(path).startswith(LEROBOT):  # refused before its weights are read; one of LeRobot's is loaded for that
+    if not str(path).startswith(FOREIGN):  # refused before its weights are read; one of LeRobot's is loaded for that
         check_policy(path, contract.interface, what=what, simulated=contract.simulated)
     policy = open_policy(path)
     bind_policy(policy, contract.interface, what=what)

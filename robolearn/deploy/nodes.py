@@ -50,7 +50,7 @@ def load(p: PolicyParameters) -> Policy:
     """The policy that the parameters name, for one arm, with its words and goals. Raises `BadInput`: there is no such
     policy, or it does not take what it is given."""
     if not p.policy:
-        expected = "a run, a checkpoint folder, FILE.onnx or lerobot:FOLDER"
+        expected = "a run, a checkpoint folder, FILE.onnx, lerobot:FOLDER or episode:DATA#N"
         raise BadInput("parameter policy", got="nothing", expected=expected)
     import torch
 

@@ -19,6 +19,7 @@ PROCESSES = ("tests/sim/test_painter.py",)
 SPECS = ("tests/core/test_specs.py",)
 IMAGES = ("tests/train/test_imitation_images.py::test_what_the_policy_sees_is_chosen_and_stored",)
 DISTILL, DAGGER = ("tests/train/test_distill.py",), "robolearn/rollout/agents.py"
+EPISODE, REPLAYED = "policies/storage/episode_policy.py", ("tests/policies/test_episode_policy.py",)
 POLICY, HISTORY = "policies/policy.py", ("tests/rollout/test_history.py",)
 REGRESSION, ACT = ("tests/policies/test_regression.py",), ("tests/policies/test_act.py",)
 TRANSFORMER, WORDS = ("tests/policies/test_transformer.py",), ("tests/policies/test_words.py",)
@@ -210,6 +211,13 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "history-goes-on-into-the-next-episode": Mutant(
         POLICY, "history[self._fresh] = value[self._fresh, None]", "pass", HISTORY
+    ),
+    "replay-goes-on-into-the-next-episode": Mutant(EPISODE, "np.where(worlds, 0, self._step)", "self._step", REPLAYED),
+    "replay-counts-decisions-not-steps": Mutant(
+        EPISODE, "self._step = self._step + 1\n\n    def act", "pass\n\n    def act", REPLAYED
+    ),
+    "replay-moves-on-after-the-end": Mutant(
+        EPISODE, "rest[:, ActionParts.of(interface).displaced] = 0.0", "pass", REPLAYED
     ),
     "history-newest-first": Mutant(POLICY, "(old[:, 1:], value[:, None])", "(value[:, None], old[:, :-1])", HISTORY),
     "history-is-not-asked-for": Mutant(
