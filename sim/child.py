@@ -7,22 +7,31 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO
 
 
+def own_python(module: str) -> list[str]:
+    """The command that runs ``main`` of `module` in this interpreter; `own_paths` belong to it."""
+    return [sys.executable, "-u", "-P", "-c", f"from {module} import main; main()"]
+
+
+def own_paths() -> dict[str, str]:
+    """The part of the environment by which this interpreter finds there what it finds here."""
+    return {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
+
+
 class Child:
-    """The parent's end of a process that runs ``main`` of `module`; more `options` are those of `subprocess.Popen`."""
+    """The parent's end of a process that runs `command`; more `options` are those of `subprocess.Popen`."""
 
     # requests, replies: its standard input and output
     requests: BinaryIO
     replies: BinaryIO
 
-    def __init__(self, module: str, environment: dict[str, str], **options: Any) -> None:
-        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], **options: Any) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", f"from {module} import main; main()"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**environment, "PYTHONPATH": paths}, **options,
-        )  # fmt: skip
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, **options
+        )
         assert self.process.stdin is not None and self.process.stdout is not None
         self.requests, self.replies = self.process.stdin, self.process.stdout  # type: ignore[assignment]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any, Literal
 
@@ -100,6 +101,9 @@ class WorldConfig:
     render_processes: int | None = _needs(None, "simulates_arm")
     """Processes that draw the pictures of our tasks side by side, 0: none but this one; by default one for each thread
     where 16 worlds or more are drawn. The pictures are the same."""
+    world_python: Path | None = _needs(None, "runs_elsewhere")  # noqa: RUF009
+    """A Python interpreter of its own for a Gymnasium env, with numpy, gymnasium and what the env needs; nothing of
+    robolearn need be there."""
 
     @property
     def family(self) -> Family:
@@ -123,9 +127,10 @@ class WorldConfig:
             needed = option.metadata.get("needs")
             if needed and getattr(self, option.name) != option.default and not getattr(family, needed):
                 name = option.name.replace("_", " ")
-                raise BadInput(
-                    f"task {self.task}", got=f"option {name}", expected="an embedded task", available=task_names()
-                )
+                able = [other.form for other in FAMILIES.values() if other.form and getattr(other, needed)]
+                names = able or task_names()
+                expected = "a task that has it" if able else "an embedded task"
+                raise BadInput(f"task {self.task}", got=f"option {name}", expected=expected, available=names)
 
     def build(self, num_envs: int) -> Env:
         """`num_envs` worlds. Raises `BadInput`: what `check` refuses, or a value that the worlds do not have."""
@@ -158,7 +163,7 @@ class WorldConfig:
 
     def words(self) -> list[str]:
         """The flags of task, arm and all that `drawn` returns, as words of a command line."""
-        return ["--task", self.task, *words_of(self, {"robot", *self.drawn()}, changed=True)]
+        return ["--task", self.task, *words_of(self, {"robot", "world_python", *self.drawn()}, changed=True)]
 
 
 @dataclass(frozen=True)
@@ -172,6 +177,7 @@ class Family:
     has_start_range: bool = False  # the range of starts can be narrowed
     has_looks: bool = False  # visual randomisation
     has_stations: bool = False  # cameras of a robot contract
+    runs_elsewhere: bool = False  # in an interpreter that the user names
     has_scene: bool = False  # poses of the things around the arm, for a page
 
     def build(self, config: WorldConfig, num_envs: int) -> Env:
@@ -191,7 +197,7 @@ FAMILIES: dict[str, Family] = {
         has_scene=True,
     ),
     "robosuite": Family("robosuite:<Name>", "sim.adapters:make"),
-    "gym": Family("gym:<module>:<Id-v0>", "sim.adapters:make"),
+    "gym": Family("gym:<module>:<Id-v0>", "sim.adapters:make", runs_elsewhere=True),
 }
 """The part before the colon of a task's name → its family."""
 

@@ -13,6 +13,9 @@ __all__ = ["AdapterVectorEnv", "make", "make_gym", "make_robosuite", "raw_single
 
 def make(config: WorldConfig, num_envs: int) -> AdapterVectorEnv:
     """`num_envs` worlds of a task, for `sim.registry`."""
-    made = robosuite_env.make_robosuite if config.task.startswith("robosuite:") else gym_env.make_gym
-    looks: dict[str, Any] = {"cameras": config.cameras, "image_size": config.image_size}
-    return made(config.task, num_envs, workers=config.threads or None, **looks)
+    options: dict[str, Any] = {"cameras": config.cameras, "image_size": config.image_size}
+    if config.task.startswith("robosuite:"):
+        return robosuite_env.make_robosuite(config.task, num_envs, workers=config.threads or None, **options)
+    if config.world_python is not None:
+        options["python"] = str(config.world_python)
+    return gym_env.make_gym(config.task, num_envs, workers=config.threads or None, **options)

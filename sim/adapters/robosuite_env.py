@@ -27,11 +27,11 @@ import mujoco as _mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core import BadInput
 from robolearn.core.machine import available_cpus
-from sim.adapters.facts import AdapterEnv, EnvFactory, Facts, Features
 from sim.adapters.vector import AdapterVectorEnv
-from sim.adapters.worker import LocalPool, WorkerPool
+from sim.bridge.far.facts import AdapterEnv, Facts, Features, Spec
+from sim.bridge.pools import EnvFactory, LocalPool, WorkerPool
 
 CONTROL_HZ = 20
 HORIZON = 200
@@ -184,12 +184,10 @@ class RobosuiteSingle(AdapterEnv):
             raise BadInput(f"action bounds of {task}", got=f"[{low}, {high}]", expected="[-1, 1]")
         name = parse(task)
         facts = Facts(
-            interface=Interface(
-                observation={key: ArraySpec(value.shape, str(value.dtype)) for key, value in features.items()},
-                action=ArraySpec(low.shape),
-                control_hz=float(CONTROL_HZ),
-                embodiment=robot.lower(),
-            ),
+            observation={key: Spec(value.shape, str(value.dtype)) for key, value in features.items()},
+            action=len(low),
+            control_hz=float(CONTROL_HZ),
+            embodiment=robot.lower(),
             task=task,
             prompt=PROMPTS.get(name, name),
             max_episode_steps=env.horizon,

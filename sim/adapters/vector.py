@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import gymnasium
@@ -9,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, NonFinite, Observation, RobolearnError, StepResult
-from sim.adapters.worker import Pool
+from sim.bridge.pools import Pool, interface_of
 from sim.vector import declare, start_ids
+
+log = logging.getLogger(__name__)
 
 
 class AdapterVectorEnv(gymnasium.vector.VectorEnv):
@@ -38,19 +43,16 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
         self._pool = pool
         self._broken = ""
         self.num_envs = num_envs
-        self.interface = facts.interface
+        self.interface = interface_of(facts)
         self.task = facts.task
         self.prompt = facts.prompt
         self.max_episode_steps = facts.max_episode_steps
         self.reports_success = reports_success or facts.reports_success
         self.continuing = facts.continuing
-        declare(self, facts.interface)
-        self._observation = self._empty()
+        declare(self, self.interface)
         self._seed: int | None = None
-
-    def _empty(self) -> dict[str, NDArray]:
-        specs = self.interface.observation
-        return {key: np.zeros((self.num_envs, *spec.shape), spec.dtype) for key, spec in specs.items()}
+        for note in facts.notes:
+            log.info("%s: %s", facts.task, note)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict]:
         """Restart all worlds.
@@ -70,18 +72,12 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
         elif self._seed is None:
             self._seed = int(np.random.SeedSequence().generate_state(1)[0])
         numbers = np.arange(self.num_envs) if ids is None else ids
-        starts = [(self._seed, int(i)) for i in numbers] if restart else None
-        observation = self._empty()
-        try:
-            self._check_alive()
-            for w, features in enumerate(self._pool.reset(starts)):
-                for key, value in features.items():
-                    observation[key][w] = value
-        except BaseException as error:
-            self._give_up(error)
-            raise
-        self._observation = observation
-        return _copy(observation), {}
+        with self._whole():
+            block = self._pool.block
+            block.active[:] = True
+            block.starts[:] = np.stack([np.full(self.num_envs, self._seed), numbers], axis=1)
+            self._pool.reset(begin=restart)
+        return _copy(block.observation), {}
 
     def step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
         """One control step; `actions` (N, Da) in [-1, 1]. Worlds outside `active` (N,) rest."""
@@ -110,45 +106,55 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
                 raise NonFinite(f"action chunk of world {w} holds a NaN or infinite number")
         chunks = np.clip(chunks, -1.0, 1.0)
 
-        rewards = np.zeros(chunks.shape[:2], np.float32)
-        terminated, truncated, success, ended = (np.zeros(n, bool) for _ in range(4))
-        steps = np.zeros(n, np.int64)
-        observation = _copy(self._observation)
-        final = _copy(self._observation)
-        try:
-            self._check_alive()
-            for w, outcome in self._pool.chunk(chunks, worlds):
-                steps[w] = len(outcome.rewards)
-                rewards[w, : steps[w]] = outcome.rewards
-                terminated[w], truncated[w] = outcome.terminated, outcome.truncated
-                self.reports_success |= outcome.success is not None
-                success[w] = bool(outcome.success)
-                ended[w] = outcome.final is not None
-                last = outcome.observation if outcome.final is None else outcome.final
-                for key, value in outcome.observation.items():
-                    observation[key][w] = value
-                    final[key][w] = last[key]
-        except BaseException as error:
-            self._give_up(error)
-            raise
-        self._observation = observation
-        infos: dict[str, Any] = {"steps": steps, "step_rewards": rewards, "final_obs": final, "_final_obs": ended}
+        steps = chunks.shape[1]
+        with self._whole():
+            self._pool.room_for(steps)
+            block = self._pool.block
+            block.active[:] = live
+            block.actions[:, :steps] = chunks
+            self._pool.chunk(steps)
+        executed = np.where(live, block.steps, 0)
+        terminated, truncated = live & block.terminated, live & block.truncated
+        ended = terminated | truncated
+        rewards = np.where(np.arange(steps) < executed[:, None], block.rewards[:, :steps], 0.0).astype(np.float32)
+        observation, final = _copy(block.observation), _copy(block.observation)
+        for key, value in final.items():
+            value[ended] = block.final[key][ended]
+        self.reports_success |= bool((block.success[live] >= 0).any())
+        infos: dict[str, Any] = {"steps": executed, "step_rewards": rewards, "final_obs": final, "_final_obs": ended}
         if self.reports_success:
-            infos["success"] = success
-        return _copy(observation), rewards.sum(axis=1), terminated, truncated, infos
+            infos["success"] = live & (block.success > 0)
+        return observation, rewards.sum(axis=1), terminated, truncated, infos
+
+    def demonstrate(self, active: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
+        """(N, Da) actions of the worlds' own experts in their present states; worlds outside `active` get zeros.
+
+        Raises:
+          BadInput: these worlds have no expert.
+        """
+        if not self._pool.facts.demonstrates:
+            raise BadInput(f"expert of {self.task}", got="none", expected="a world that has one")
+        live = np.ones(self.num_envs, bool) if active is None else np.asarray(active, bool)
+        with self._whole():
+            self._pool.block.active[:] = live
+            self._pool.demonstrate()
+        return np.where(live[:, None], self._pool.block.actions[:, 0], np.float32(0))
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Close the worlds where one fails: the answers of the others would be taken for those of the next request."""
+        if self._broken:
+            raise RobolearnError(f"this env cannot be used any more: {self._broken}")
+        try:
+            yield
+        except BaseException as error:
+            self._broken = str(error) or type(error).__name__
+            self._pool.close()
+            raise
 
     @property
     def _action_shape(self) -> tuple[int, ...]:
         return self.interface.action.shape
-
-    def _check_alive(self) -> None:
-        if self._broken:
-            raise RobolearnError(f"this env cannot be used any more: {self._broken}")
-
-    def _give_up(self, error: BaseException) -> None:
-        # Replies of the other workers are still under way: whoever asked next would read the wrong ones.
-        self._broken = self._broken or str(error) or type(error).__name__
-        self._pool.close()
 
     def snapshot(self) -> None:
         """None: the state of a foreign env is not accessible."""
@@ -160,8 +166,8 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
 
     def frame(self, world: int = 0) -> NDArray[np.uint8] | None:
         """An HWC picture of one world, or None where it cannot be drawn."""
-        self._check_alive()
-        return self._pool.frame(world)
+        with self._whole():
+            return self._pool.frame(world)
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the worlds."""

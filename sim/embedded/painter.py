@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput, RobolearnError
-from sim.child import Child
+from sim.child import Child, own_paths, own_python
 from sim.embedded.visual_randomisation import Appearance, VisualRandomisation, VisualRandomiser
 
 COARSE = {"offsamples": 0, "numslices": 10, "numstacks": 6, "numquads": 2}  # of `mujoco.MjModel.vis.quality`
@@ -250,7 +250,8 @@ class _Child(Child):
     """The parent's end of one process."""
 
     def __init__(self, memory: int, work: bytes, core: int) -> None:
-        super().__init__("sim.embedded.painter", {**os.environ, "OMP_NUM_THREADS": "1"}, pass_fds=(memory,))
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", **own_paths()}
+        super().__init__(own_python("sim.embedded.painter"), environment, pass_fds=(memory,))
         # What one process wakes together the kernel puts on one core, where it would draw one after the other.
         with contextlib.suppress(OSError):
             os.sched_setaffinity(self.process.pid, {core})

@@ -31,6 +31,7 @@ INPUTS = {
     "start",
     "runs",
     "guide",
+    "world_python",
 }
 INPUTS |= {"what"}  # of hub push
 

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput, NonFinite, RobolearnError
-from sim.adapters.facts import EnvFactory, Facts, FeatureMap
-from sim.adapters.gym_env import build, make_gym, parse
-from sim.adapters.world import ChunkWrapper, World, start_seed
+from sim.adapters import make_gym
+from sim.bridge.far.facts import Facts
+from sim.bridge.far.features import FeatureMap
+from sim.bridge.far.gym_env import build, parse, square
+from sim.bridge.far.world import ChunkWrapper, World, start_seed
+from sim.bridge.pools import EnvFactory
 
 sys.path.insert(0, str(Path(__file__).parent))
 Counter = importlib.import_module("counter_env").Counter
@@ -87,12 +90,29 @@ def test_a_start_that_is_not_finite_is_an_error():
 
 def test_facts_of_an_env():
     facts = build(TASK).facts
-    assert facts.interface.control_hz == 10 and facts.max_episode_steps == 20
-    assert facts.interface.observation["proprio"].shape == (3,) and facts.interface.action.shape == (1,)
+    assert facts.control_hz == 10 and facts.max_episode_steps == 20
+    assert facts.observation["proprio"].shape == (3,) and facts.action == 1
+    assert facts.notes == ("observations of float64 are kept as float32",)
     assert Facts.from_json(facts.to_json()) == facts
     assert build(TASK, max_episode_steps=3).facts.max_episode_steps == 3
     with pytest.raises(BadInput, match="env arguments"):
         EnvFactory("a:b", {"x": object()}).to_json()
+
+
+def test_a_picture_is_resized_as_opencv_does_by_area():
+    import cv2
+
+    rng = np.random.default_rng(0)
+    for shape, edge in (((48, 64, 3), 16), ((90, 60, 3), 17), ((100, 100, 4), 84), ((20, 20, 3), 20)):
+        picture = rng.integers(0, 256, shape, np.uint8)
+        cut = min(shape[:2])
+        top, left = (shape[0] - cut) // 2, (shape[1] - cut) // 2
+        middle = np.ascontiguousarray(picture[top : top + cut, left : left + cut, :3])
+        theirs = cv2.resize(middle, (edge, edge), interpolation=cv2.INTER_AREA)
+        assert np.abs(square(picture, edge).astype(int) - theirs).max() <= 1  # they round in between
+    np.testing.assert_array_equal(
+        square(np.arange(12, dtype=np.uint8).reshape(2, 2, 3), 4)[::2, ::2].ravel(), np.arange(12)
+    )
 
 
 def test_observations_get_names():

@@ -7,7 +7,7 @@ next episode.
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +16,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, NonFinite
-from sim.adapters.facts import AdapterEnv, Facts, Features
-
-log = logging.getLogger(__name__)
+from .errors import BadInput, NonFinite, describe
+from .facts import AdapterEnv, Facts, Features
 
 
 @dataclass(frozen=True)
@@ -139,6 +137,7 @@ class World:
     def __init__(self, env: AdapterEnv, index: int) -> None:
         self.facts: Facts = env.facts
         self.index = index
+        self._adapter = env
         self._env = ChunkWrapper(FiniteGuard(env))
         self._seed, self._start_id = 0, index
         self._episode = 0
@@ -146,13 +145,10 @@ class World:
     def reset(self, seed: int, start_id: int) -> Features:
         """Start over: the following starts depend on (seed, start_id) alone."""
         self._seed, self._start_id, self._episode = seed, start_id, 0
-        return self._start()
+        return self.next_episode()
 
     def next_episode(self) -> Features:
         """Leave the current episode and go on in the sequence of starts."""
-        return self._start()
-
-    def _start(self) -> Features:
         observation, _ = self._env.reset(seed=start_seed(self._seed, self._start_id, self._episode))
         self._episode += 1
         return observation
@@ -165,7 +161,7 @@ class World:
             warning = f"non-finite {info['non_finite']}: episode {self._episode - 1} truncated, world reset"
         ended = terminated or truncated
         return StepOutcome(
-            observation=self._start() if ended else observation,
+            observation=self.next_episode() if ended else observation,
             final=observation if ended else None,
             rewards=info["step_rewards"],
             terminated=terminated,
@@ -174,17 +170,35 @@ class World:
             warning=warning,
         )
 
-    def frame(self) -> NDArray[np.uint8] | None:
-        """An HWC picture, or None where the env cannot be drawn."""
+    def demonstrate(self) -> NDArray[np.float32]:
+        """The action (Da,) of the world's own expert."""
+        return np.clip(np.asarray(self._adapter.demonstrate(), np.float32), -1.0, 1.0)
+
+    def frame(self) -> tuple[NDArray[np.uint8] | None, str]:
+        """An HWC picture, or None where the env cannot be drawn, and why in words where that is a fault."""
         try:
             picture = self._env.render()
         except Exception as error:  # no GL, no pygame: a missing video must not end a run
-            log.warning("world %d cannot be drawn: %s: %s", self.index, type(error).__name__, error)
-            return None
+            return None, f"cannot be drawn: {describe(error)}"
         if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
-            return None
-        return np.ascontiguousarray(picture, dtype=np.uint8)
+            return None, ""
+        return np.ascontiguousarray(picture, dtype=np.uint8), ""
 
     def close(self) -> None:
         """Close the env."""
         self._env.close()
+
+
+def probe(env: AdapterEnv, steps: int) -> tuple[bool, float]:
+    """True where a step reports success, and the median duration of a step [s]."""
+    env.reset(seed=0)
+    action = np.zeros(env.facts.action, np.float32)
+    reports, times = False, []
+    for _ in range(steps):
+        start = time.perf_counter()
+        _, _, terminated, truncated, info = env.step(action)
+        times.append(time.perf_counter() - start)
+        reports |= reported_success(info) is not None
+        if terminated or truncated:
+            env.reset(seed=0)
+    return reports, float(np.median(times))
