@@ -1,6 +1,6 @@
 """N worlds in this process or in worker processes, of this interpreter or another: two pools with one interface.
 
-Both write what their worlds do into one `Block` of arrays; that of the workers is memory that they share. Against
+Both write what their worlds do into one `WorldArrays` of arrays; that of the workers is memory that they share. Against
 `multiprocessing` and Gymnasium's AsyncVectorEnv, which start the same interpreter, this pickles nothing, needs no
 ``if __name__ == "__main__"`` in the user's script, and does not import that script (and torch with it) per worker.
 """
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from sim.bridge.far import serve
 from sim.bridge.far.errors import describe
-from sim.bridge.far.facts import AdapterEnv, Block, Facts
+from sim.bridge.far.facts import AdapterEnv, Facts, WorldArrays
 from sim.bridge.far.worlds import WorldFailure, Worlds
 from sim.bridge.process import WorkerProcess
 
@@ -34,7 +34,7 @@ CHUNK_STEPS = 16  # the memory is laid out anew for a chunk that is longer
 
 
 def interface_of(facts: Facts) -> Interface:
-    """What robolearn's rooms say of the same world."""
+    """The same facts in the words of `robolearn.core`."""
     return Interface(
         observation={key: ArraySpec(*spec) for key, spec in facts.observation.items()},
         action=ArraySpec((facts.action,)),
@@ -71,7 +71,7 @@ class Pool(Protocol):
     fault."""
 
     facts: Facts
-    block: Block
+    block: WorldArrays
 
     def room_for(self, steps: int) -> None:
         """Make ``block`` large enough for chunks of `steps` actions; what is observed stays."""
@@ -105,11 +105,11 @@ class LocalPool:
         self.facts = envs[0].facts
         self._worlds = Worlds(envs)
         self._count = len(envs)
-        self.block = Block.make(self.facts, self._count, CHUNK_STEPS)
+        self.block = WorldArrays.make(self.facts, self._count, CHUNK_STEPS)
 
     def room_for(self, steps: int) -> None:
         if steps > self.block.actions.shape[1]:
-            old, self.block = self.block, Block.make(self.facts, self._count, steps)
+            old, self.block = self.block, WorldArrays.make(self.facts, self._count, steps)
             keep(old, self.block)
 
     def reset(self, *, begin: bool) -> None:
@@ -170,10 +170,10 @@ class WorkerPool:
             self.close()
             raise
 
-    def _map(self, steps: int) -> Block:
-        size = Block.bytes_of(self.facts, self._count, steps)
+    def _map(self, steps: int) -> WorldArrays:
+        size = WorldArrays.bytes_of(self.facts, self._count, steps)
         os.ftruncate(self._memory, size)
-        block = Block.make(self.facts, self._count, steps, mmap.mmap(self._memory, size))
+        block = WorldArrays.make(self.facts, self._count, steps, mmap.mmap(self._memory, size))
         for worker in self._workers:
             rows = worker.worlds
             worker.block = block.part(rows.start, len(rows))
@@ -238,7 +238,7 @@ class WorkerPool:
             self._memory = -1
 
 
-def keep(old: Block, new: Block) -> None:
+def keep(old: WorldArrays, new: WorldArrays) -> None:
     """Copy what is observed."""
     for key, value in old.observation.items():
         new.observation[key][:] = value

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from robolearn.core import BadInput, RobolearnError
 from sim.bridge.far import errors, serve
-from sim.bridge.far.facts import Block
+from sim.bridge.far.facts import WorldArrays
 from sim.child import Child, own_paths, own_python
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class WorkerProcess(Child):
 
     def __init__(self, task: str, python: str, memory: int, worlds: range) -> None:
         self.worlds, self.block = worlds, None  # type: ignore[assignment]
-        self.block: Block | None
+        self.block: WorldArrays | None
         self._task, self._python = task, python
         command, environment = command_of(python)
         theirs, self._requests = os.pipe()

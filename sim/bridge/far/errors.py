@@ -29,7 +29,7 @@ def describe(error: BaseException) -> str:
 
 
 def parts_of(error: Exception) -> bytes:
-    """What `from_parts` needs, as JSON: the arguments of the error, as texts."""
+    """The arguments of the error, as texts in JSON."""
     parts = dict(getattr(error, "parts", None) or {"what": str(error)})
     available = [str(name) for name in parts.pop("available", ())]
     texts = {key: None if value is None else str(value) for key, value in parts.items()}

@@ -70,8 +70,8 @@ class AdapterEnv(gymnasium.Env):
 
 
 @dataclass
-class Block:
-    """What N worlds are asked for and answer, arrays over worlds. Of a chunk, `final` is valid where `ended`."""
+class WorldArrays:
+    """Requests to N worlds and their answers, arrays over worlds. `final` is valid where a chunk has `ended`."""
 
     starts: NDArray[np.uint64]  # (N, 2) seed and start id
     active: NDArray[np.bool_]  # (N,)
@@ -87,20 +87,20 @@ class Block:
     final: dict[str, NDArray] = field(default_factory=dict)
 
     @staticmethod
-    def make(facts: Facts, num_envs: int, steps: int, memory: Any = None) -> Block:
+    def make(facts: Facts, num_envs: int, steps: int, memory: Any = None) -> WorldArrays:
         """For `num_envs` worlds and chunks of at most `steps` actions, in `memory` or in memory of its own."""
         if memory is None:
-            memory = bytearray(Block.bytes_of(facts, num_envs, steps))
+            memory = bytearray(WorldArrays.bytes_of(facts, num_envs, steps))
         arrays: dict[str, NDArray] = {}
         offset = 0
         for name, (shape, dtype) in _arrays(facts, num_envs, steps).items():
             count = int(np.prod(shape, dtype=np.int64))
             arrays[name] = np.frombuffer(memory, dtype, count, offset).reshape(shape)
             offset += _aligned(arrays[name].nbytes)
-        found: dict[str, Any] = {f.name: arrays[f.name] for f in fields(Block) if f.name in arrays}
+        found: dict[str, Any] = {f.name: arrays[f.name] for f in fields(WorldArrays) if f.name in arrays}
         for kind in ("observation", "final"):
             found[kind] = {key: arrays[f"{kind} {key}"] for key in facts.observation}
-        return Block(**found)
+        return WorldArrays(**found)
 
     @staticmethod
     def bytes_of(facts: Facts, num_envs: int, steps: int) -> int:
@@ -108,11 +108,11 @@ class Block:
         arrays = _arrays(facts, num_envs, steps).values()
         return sum(_aligned(int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize) for shape, dtype in arrays)
 
-    def part(self, first: int, count: int) -> Block:
+    def part(self, first: int, count: int) -> WorldArrays:
         """The rows of `count` worlds from `first` on, of the same memory."""
         rows = slice(first, first + count)
         cut: dict[str, Any] = {}
-        for f in fields(Block):
+        for f in fields(WorldArrays):
             value = getattr(self, f.name)
             cut[f.name] = {k: v[rows] for k, v in value.items()} if isinstance(value, dict) else value[rows]
         return replace(self, **cut)

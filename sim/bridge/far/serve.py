@@ -1,7 +1,7 @@
 """The process that worlds live in: build what the near side describes, then answer until it hangs up.
 
 Messages, both ways, over pipes of their own: kind (1 byte), a number (int64), length of the payload (uint32), then the
-payload. Requests and answers alternate. The arrays are in memory that both sides have mapped (`Block`).
+payload. Requests and answers alternate. The arrays are in memory that both sides have mapped (`WorldArrays`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from importlib import import_module
 from typing import Any
 
 from .errors import BadInput, describe, parts_of
-from .facts import Block
+from .facts import WorldArrays
 from .world import probe
 from .worlds import WorldFailure, Worlds
 
@@ -101,7 +101,7 @@ def _described(error: BaseException) -> bytes:
 
 
 class _Process:
-    """What lives here: one env as soon as it is described, then its share of the worlds."""
+    """One env as soon as it is described, then its share of the worlds."""
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
@@ -144,8 +144,8 @@ class _Process:
         """Map the memory, and build the rest of the share on the first call."""
         first, count = work["first"], work["count"]
         facts = self._first.facts
-        size = Block.bytes_of(facts, work["worlds"], work["steps"])
-        whole = Block.make(facts, work["worlds"], work["steps"], mmap.mmap(self._memory, size))
+        size = WorldArrays.bytes_of(facts, work["worlds"], work["steps"])
+        whole = WorldArrays.make(facts, work["worlds"], work["steps"], mmap.mmap(self._memory, size))
         self._block = whole.part(first, count)
         if self._worlds is None:
             others = [self._builder(**self._kwargs) for _ in range(count - 1)]

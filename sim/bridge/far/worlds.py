@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import describe
-from .facts import AdapterEnv, Block, Features
+from .facts import AdapterEnv, Features, WorldArrays
 from .world import World
 
 
@@ -21,7 +21,7 @@ class WorldFailure(Exception):
 
 
 class Worlds:
-    """Worlds `first`, `first` + 1, … of a vector env, which write what they do into a `Block` of that many rows.
+    """Worlds `first`, `first` + 1, … of a vector env, which write what they do into a `WorldArrays` of that many rows.
 
     `notes` collects (world, text): what the user should know. Each method raises `WorldFailure`.
     """
@@ -30,7 +30,7 @@ class Worlds:
         self._worlds = [World(env, first + i) for i, env in enumerate(envs)]
         self.notes: list[tuple[int, str]] = []
 
-    def reset(self, block: Block, *, begin: bool) -> None:
+    def reset(self, block: WorldArrays, *, begin: bool) -> None:
         """Next episodes of the active worlds, from the starts in `block` where `begin`."""
 
         def start(i: int, world: World) -> None:
@@ -39,7 +39,7 @@ class Worlds:
 
         self._each(block, start)
 
-    def chunk(self, block: Block, steps: int) -> None:
+    def chunk(self, block: WorldArrays, steps: int) -> None:
         """Execute `steps` actions in the active worlds."""
 
         def execute(i: int, world: World) -> None:
@@ -57,7 +57,7 @@ class Worlds:
 
         self._each(block, execute)
 
-    def demonstrate(self, block: Block) -> None:
+    def demonstrate(self, block: WorldArrays) -> None:
         """The experts' actions of the active worlds, into ``block.actions[:, 0]``."""
 
         def ask(i: int, world: World) -> None:
@@ -77,7 +77,7 @@ class Worlds:
         for world in self._worlds:
             world.close()
 
-    def _each(self, block: Block, work: Callable[[int, World], None]) -> None:
+    def _each(self, block: WorldArrays, work: Callable[[int, World], None]) -> None:
         """Do `work` of (row, world) in the active worlds, each marked in `block` meanwhile."""
         for i in np.flatnonzero(block.active).tolist():
             block.busy[i] = True
