@@ -19,6 +19,7 @@ from robolearn.runs.command import at_least, check_seed
 
 if TYPE_CHECKING:
     from robolearn.deploy import Deployment, Simulation
+    from robolearn.deploy.session import ArmOperator
     from robots.stations import Contract
 
 
@@ -80,6 +81,12 @@ class Deploy(StationCommand):
     real station see. A program of its own draws it; nothing that drives the arm waits for that."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.cli.terminal_operator import TerminalOperator
+
+        return self.run_beside(TerminalOperator(self.yes))
+
+    def run_beside(self, operator: ArmOperator) -> dict[str, Any]:
+        """`run` with this person beside a real arm."""
         from robolearn.core import BadInput
         from robolearn.deploy.processes import warn_of_enclaves
         from robots.dynamics import load_dynamics
@@ -97,7 +104,7 @@ class Deploy(StationCommand):
             from robolearn.bench.emulators.rehearsal import rehearsal
 
             with rehearsal(self.robot) as robot:
-                return dataclasses.replace(self, robot=robot, rehearse=False).run()
+                return dataclasses.replace(self, robot=robot, rehearse=False).run_beside(operator)
         warn_of_enclaves(self.enclaves)
         contract, simulation = load_contract(self.robot), None
         if contract.simulated:
@@ -116,9 +123,11 @@ class Deploy(StationCommand):
             check_film(self.video, contract)
         with tempfile.TemporaryDirectory(prefix="robolearn-goals-") as folder:
             deployment = self._deployment(contract, simulation, self._goals(contract, Path(folder)))
-            return self._deploy(deployment) if self.video is None else self._film(deployment, self.video)
+            if self.video is None:
+                return self._deploy(deployment, operator)
+            return self._film(deployment, operator, self.video)
 
-    def _film(self, deployment: Deployment, video: Path) -> dict[str, Any]:
+    def _film(self, deployment: Deployment, operator: ArmOperator, video: Path) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
         from robolearn.cli.film import filmed
         from robolearn.core import RobolearnError
@@ -129,7 +138,7 @@ class Deploy(StationCommand):
         film = None
         try:
             with filmed(video, self.robot, deployment.contract, self.task, self.enclaves) as film:
-                result = self._deploy(deployment, film.sees)
+                result = self._deploy(deployment, operator, film.sees)
         except RobolearnError as error:
             if film is not None and film.path is not None:
                 error.add_note(f"video: {film.path}")
@@ -192,11 +201,11 @@ class Deploy(StationCommand):
             )
         return deployment
 
-    def _deploy(self, deployment: Deployment, watched: Callable[[], bool] = lambda: True) -> dict[str, Any]:
-        from robolearn.cli.terminal_operator import TerminalOperator
+    def _deploy(
+        self, deployment: Deployment, operator: ArmOperator, watched: Callable[[], bool] = lambda: True
+    ) -> dict[str, Any]:
         from robolearn.deploy import deploy
 
-        operator = TerminalOperator(self.yes)
         result = deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json, watched=watched)
         if result["ended"]:
             kind = "" if self.exit_code(result) == 130 else "error: "

@@ -26,7 +26,7 @@ from robolearn.deploy.processes import (
     may_be_realtime,
     node_program,
 )
-from robolearn.deploy.session import ArmOperator, EpisodeResult, RealArm, SimulatedArm, run_session
+from robolearn.deploy.session import ArmOperator, EpisodeResult, RealArm, SafetyStopped, SimulatedArm, run_session
 from robolearn.io.json_files import write_json
 from robots.stations import Contract
 
@@ -103,8 +103,8 @@ def deploy(
 
     Returns:
       The result of ``robolearn deploy``; its keys are an interface for scripts. What ends a deployment when an episode
-      was judged already (a stop, a node that died, Ctrl-C) is its ``ended``, else null; where logs are kept, the result
-      is beside them.
+      was judged already (a stop, a node that died, Ctrl-C) is its ``ended``, else null; ``stopped``: the safety filter
+      did it. Where logs are kept, the result is beside them.
 
     Raises:
       BadInput: no such domain or device, the policy does not fit the arm, or there is no ROS 2 here.
@@ -203,7 +203,7 @@ def _run(
     results: list[EpisodeResult] = []
     report: dict[str, Any] = {}
     arm: RealArm | SimulatedArm | None = None
-    ended = ""
+    ended, stopped = "", False
     try:
         with nodes, SafetyClient(station=contract.namespace, args=ours) as client:
             if may_be_realtime():
@@ -231,7 +231,9 @@ def _run(
             error.add_note(f"logs: {logs}")
             raise
         ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
-    return _result(deployment, results, report, arm.monitor if arm is not None else {}, ended)
+        stopped = isinstance(error, SafetyStopped)
+    result = _result(deployment, results, report, arm.monitor if arm is not None else {}, ended)
+    return {**result, "stopped": stopped}
 
 
 def wait_ready(client: Any, nodes: StackProcesses, *, simulated: bool, start_s: float = START_S) -> None:

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import BadInput
 from robolearn.eval.evaluation import Evaluation, same_starts
@@ -79,18 +79,23 @@ def _permutation(x: np.ndarray, y: np.ndarray, paired: bool, seed: int) -> float
 EXACT_UP_TO = 250_000  # n_a · n_b, about a second and 100 MB
 
 
+def paired_cells(x: NDArray[np.bool_], y: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    """Starts (n,) that both solve, A alone, B alone, and neither; raises `BadInput`: different lengths, or n = 0."""
+    if x.shape != y.shape or x.ndim != 1 or len(x) == 0:
+        raise BadInput("paired comparison", got=f"{x.shape} and {y.shape}", expected="two equal lengths (n,), n ≥ 1")
+    return int((x & y).sum()), int((x & ~y).sum()), int((~x & y).sum()), int((~x & ~y).sum())
+
+
 def compare_paired(a: ArrayLike, b: ArrayLike, *, names: tuple[str, str] = ("A", "B"), level: float = 0.95) -> Verdict:
     """Exact McNemar test of the successes `a` and `b` (n,) bool, start by start."""
     x, y = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
-    if x.shape != y.shape or x.ndim != 1 or len(x) == 0:
-        raise BadInput("paired comparison", got=f"{x.shape} and {y.shape}", expected="two equal lengths (n,), n ≥ 1")
-    both, only_a, only_b = int((x & y).sum()), int((x & ~y).sum()), int((~x & y).sum())
+    both, only_a, only_b, neither = paired_cells(x, y)
     n, discordant = len(x), only_a + only_b
     from scipy import stats  # takes a second to import, and one policy alone needs no test
 
     # Under H0 a discordant start is won by either with probability 1/2.
     p_value = float(stats.binomtest(only_b, discordant, 0.5).pvalue) if discordant else 1.0
-    low, high = paired_difference_interval(both, only_a, only_b, n - both - discordant, level=level)
+    low, high = paired_difference_interval(both, only_a, only_b, neither, level=level)
     rates = (float(x.mean()), float(y.mean()))
     return Verdict(
         "success", names, rates, (n, n), True, "exact McNemar", p_value, (only_b - only_a) / n, low, high, level

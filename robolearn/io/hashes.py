@@ -27,3 +27,10 @@ def sha256_file(path: Path) -> str:
     """
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_folder(folder: Path) -> str:
+    """The digest of the names and bytes of all files below `folder`, without Python's caches and hidden files."""
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    kept = [name for name in names if not any(part.startswith((".", "__pycache__")) for part in name.parts)]
+    return sha256(*(part for name in kept for part in (f"{name.as_posix()}\0", sha256_file(folder / name))))

@@ -32,6 +32,7 @@ INPUTS = {
     "runs",
     "guide",
     "world_python",
+    "trial",
 }
 INPUTS |= {"what"}  # of hub push
 

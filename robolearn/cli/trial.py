@@ -1,0 +1,250 @@
+"""``robolearn trial``: a plan before, randomised blocks, every outcome, a verdict at any time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import tyro
+
+from robolearn.cli.choices import Station
+from robolearn.core import BadInput, RobolearnError
+from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
+from sim.registry import WorldConfig
+
+if TYPE_CHECKING:
+    from robolearn.eval.trials.plan import TrialPlan
+
+Folder = tyro.conf.Positional[Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanTrial(Command):
+    """Write the plan of a trial: policies, starts and their order, who judges, when it ends, and the hashes of weights,
+    world, contract and filter. Nothing of it can be changed afterwards.
+
+    Example: robolearn trial plan --policies before=runs/bc after=runs/rl --task lift --out trials/lift
+    """
+
+    policies: tuple[str, ...]
+    """NAME=PATH of each policy; NAME=PATH,PATH,… for trainings of one method with different seeds, which take turns."""
+    out: Path
+    """Folder of the trial."""
+    world: WorldConfig = field(default_factory=WorldConfig)
+    arm: Station = ""
+    """Robot contract, by its name or as a file: episodes run as by `robolearn deploy`, sim for the simulated arm. By
+    default they run in simulated worlds."""
+    rehearse: bool = False
+    """With --arm: on a simulated arm behind an emulator of the station's driver."""
+    seconds: float = 30.0
+    """With --arm: longest episode of a real arm and of a rehearsal [s]."""
+    outcome: Literal["auto", "task", "person", "classifier"] = "auto"
+    """Judge of an episode: the task's own success, the person beside a real arm, or --classifier. By default the person
+    where there is one, else the task."""
+    classifier: str = ""
+    """A reward model that judges, too, or alone: as --reward of `robolearn hil`. Simulated worlds."""
+    detect: tuple[float, float] = (0.6, 0.8)
+    """Success rates of two policies that the trial is to tell apart: what --blocks is computed from."""
+    power: float = 0.9
+    """Probability of telling them apart."""
+    blocks: int | None = None
+    """Blocks at most, one episode of every policy in each; by default what --detect and --power need."""
+    alpha: float = 0.05
+    """Probability at most of a false claim, whenever the trial is looked at or stopped."""
+    seed: int = 2000
+    """Of starts and order."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.cli.trial_episodes import episodes_of, hash_policy, hashes_of
+        from robolearn.eval.trials.design import design, planned
+        from robolearn.eval.trials.plan import TrialCheckpoint, TrialPlan
+
+        check_seed(self.seed)
+        named = dict(_named(word) for word in self.policies)
+        if len(named) < max(2, len(self.policies)):
+            got = ", ".join(self.policies) or "none"
+            raise BadInput("--policies", got=got, expected="two or more, NAME=PATH, each name once")
+        outcome = self._judged_by()
+        hashes = hashes_of(self.arm, self.classifier)
+        pairs = len(named) * (len(named) - 1) // 2
+        if self.blocks is None:
+            plan_of = planned(self.detect, self.power, self.alpha / pairs)
+        else:
+            at_least(1, blocks=self.blocks)
+            plan_of = design(self.detect, self.blocks, 1, self.alpha / pairs)
+        setting = {"task": self.world.task, "rehearse": self.rehearse, "seconds": self.seconds}
+        plan = TrialPlan(
+            policies={
+                name: tuple(TrialCheckpoint(path, hash_policy(path)) for path in paths) for name, paths in named.items()
+            },
+            arm=self.arm, setting=setting if self.arm else asdict(self.world), outcome=outcome,
+            classifier=self.classifier, blocks=plan_of.blocks, concentration=plan_of.concentration, alpha=self.alpha,
+            seed=self.seed, hashes=hashes,
+        )  # fmt: skip
+        episodes_of(plan, yes=True).close()  # whatever does not fit is refused before the plan is written
+        plan.write(self.out)
+        return {"trial": str(self.out), "plan": plan.sha256, "policies": {n: list(p) for n, p in named.items()},
+                "episodes": plan.episodes, "outcome": outcome, "detect": list(self.detect), "alpha": self.alpha,
+                "comparisons": pairs, "design": plan_of.to_json(), "hashes": plan.all_hashes}  # fmt: skip
+
+    def _judged_by(self) -> str:
+        """The judge of outcomes. Raises `BadInput`: one that there is not."""
+        from robolearn.rewards.choice import check_reward
+
+        if self.rehearse and not self.arm:
+            raise BadInput("--rehearse", got="no --arm", expected="--arm with a real station's contract")
+        if self.seconds <= 0:
+            raise BadInput("--seconds", got=self.seconds, expected="more than 0")
+        person = False
+        if self.arm:
+            from robots.stations import load_contract
+
+            person = not (load_contract(self.arm).simulated or self.rehearse)
+        else:
+            self.world.check()
+        if self.classifier:
+            check_reward(self.classifier)
+        outcome = ("person" if person else "task") if self.outcome == "auto" else self.outcome
+        there = ["person" if person else "task", *(["classifier"] if self.classifier and not self.arm else [])]
+        if outcome not in there or (self.classifier and self.arm):
+            got = f"{self.outcome}{f' with --classifier {self.classifier}' if self.classifier else ''}"
+            raise BadInput(f"--outcome on {self.arm or 'simulated worlds'}", got=got, available=there)
+        return outcome
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        made, (low, high) = result["design"], result["detect"]
+        console.print(f"plan        {result['trial']}, sha256 {result['plan']}")
+        judge = result["outcome"]
+        console.print(f"blocks      {made['blocks']} at most, {result['episodes']} episodes, judged by the {judge}")
+        mean, fixed = f"{made['expected_blocks']:.0f} blocks on average", made["fixed_blocks"]
+        beside = f" (one look at a fixed number would need {fixed})" if fixed and made["power"] >= 0.5 else ""
+        console.print(f"power       {made['power']:.0%} to tell {low:.0%} from {high:.0%}, after {mean}{beside}")
+        console.print(f"next        robolearn trial run {result['trial']}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTrial(Command):
+    """Run a trial, or go on with it: its next episodes in the order of the plan, without saying which policy acts. It
+    ends by itself once the verdict is clear. After a kill the current episode is repeated."""
+
+    trial: Folder
+    """Folder of the trial."""
+    episodes: int | None = None
+    """Episodes to run now; by default until the trial ends."""
+    yes: bool = False
+    """On a real arm: do not ask before the first motion."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.cli.trial_episodes import episodes_of
+        from robolearn.eval.trials.plan import TrialPlan
+        from robolearn.eval.trials.records import TrialRecords
+        from robolearn.runs import Progress
+
+        if self.episodes is not None:
+            at_least(1, episodes=self.episodes)
+        plan = TrialPlan.read(self.trial)
+        check_unchanged(plan)
+        with TrialRecords(self.trial, plan) as records:
+            before = records.next
+            last = plan.episodes if self.episodes is None else min(plan.episodes, before + self.episodes)
+            if before < last and not self._over(plan, records):
+                # The bar counts, and says nothing of success: the person is not to know how it stands.
+                bar = Progress("trial", total=plan.episodes, unit="episodes", quiet=self.json)
+                with contextlib.closing(episodes_of(plan, self.yes)) as runner, bar as progress:
+                    progress(before)
+                    while records.next < last and not self._over(plan, records):
+                        self._episode(plan, records, runner)
+                        progress(records.next)
+            return {"trial": str(self.trial), "plan": plan.sha256, "episodes": records.next - before,
+                    "done": records.next, "planned": plan.episodes, "ended": self._over(plan, records)}  # fmt: skip
+
+    def _episode(self, plan: TrialPlan, records: Any, runner: Any) -> None:
+        try:
+            ended = runner.run(plan.slot(records.next))
+        except BadInput:
+            raise
+        except (RobolearnError, KeyboardInterrupt) as error:
+            records.add("abandoned", reason=str(error) or type(error).__name__)
+            raise
+        records.add(**vars(ended))
+
+    def _over(self, plan: TrialPlan, records: Any) -> bool:
+        """True where the plan has come to its end; looked at after whole blocks."""
+        from robolearn.eval.trials.analysis import analyse
+
+        if not records.done or len(records.done) % len(plan.policies):
+            return False
+        return analyse(plan, records.done).ended is not None
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        console.print(f"trial       {result['done']} of at most {result['planned']} episodes, {result['episodes']} now")
+        word = "judge" if result["ended"] else "run"
+        console.print(f"next        robolearn trial {word} {result['trial']}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareTrial(Command):
+    """The verdict of a trial, at any time: rates with intervals, every pair, the best, the outcomes, and the hashes of
+    what was compared. Looking changes no probability of an error; it may unblind the person who judges."""
+
+    trial: Folder
+    """Folder of the trial."""
+    out: Path | None = None
+    """Write report.html into this folder."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.eval.report import check_report_folder
+        from robolearn.eval.trials.analysis import analyse
+        from robolearn.eval.trials.page import write_trial
+        from robolearn.eval.trials.plan import TrialPlan
+        from robolearn.eval.trials.records import read_episodes
+
+        plan = TrialPlan.read(self.trial)
+        check_unchanged(plan)
+        episodes, abandoned = read_episodes(self.trial, plan)
+        if (out := self.out) is not None:
+            check_report_folder(out)
+        found = analyse(plan, episodes, abandoned)
+        result: dict[str, Any] = {"trial": str(self.trial), **found.to_json()}
+        if out is not None:
+            result |= reported(lambda: write_trial(out, found, episodes, command_text("trial judge", self)))
+        return result
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        rows = [
+            (name, rate_text(one["success"]), ", ".join(f"{n} {kind}" for kind, n in one["outcomes"].items()))
+            for name, one in result["policies"].items()
+        ]
+        title = f"{result['blocks']} of at most {result['planned_blocks']} blocks, plan {result['plan'][:16]}"
+        print_table(console, ("policy", "success, at any time", "outcomes"), rows, title=title)
+        for verdict in result["verdicts"]:
+            console.print(verdict["sentence"], soft_wrap=True)
+        if len(result["verdicts"]) > 1:
+            console.print(result["sentence"], soft_wrap=True)
+        for name, one in result["policies"].items():
+            if split := one["seeds"]:
+                spread = f"trainings differ by {split['seed_sd']:.1%}, episodes of one by {split['episode_sd']:.1%}"
+                console.print(f"{name}: {spread} (standard deviations)", soft_wrap=True)
+        if result["abandoned"]:
+            console.print(f"repeated    {'; '.join(result['abandoned'])}", soft_wrap=True)
+        if "report" in result:
+            console.print(f"report: {result['report'] or result['report_error']}")
+
+
+def check_unchanged(plan: TrialPlan) -> None:
+    """Raise `BadInput` where weights, world, contract, filter or classifier are not those of the plan."""
+    from robolearn.cli.trial_episodes import hash_policy, hashes_of
+
+    own = {f"policy {one.path}": hash_policy(one.path) for each in plan.policies.values() for one in each}
+    plan.check_hashes({**own, **hashes_of(plan.arm, plan.classifier)})
+
+
+def _named(word: str) -> tuple[str, tuple[str, ...]]:
+    name, equals, paths = word.partition("=")
+    found = tuple(path for path in paths.split(",") if path)
+    if not name or not equals or not found:
+        raise BadInput("--policies", got=word, expected="NAME=PATH, as in before=runs/bc")
+    return name, found

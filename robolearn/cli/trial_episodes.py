@@ -1,0 +1,244 @@
+"""The episodes of a trial, one at a time: in a simulated world, or on an arm as `robolearn deploy` runs it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.cli.terminal_operator import TerminalOperator
+from robolearn.core import BadInput, RobolearnError, Window, bind_policy
+from robolearn.eval.trials.plan import TrialPlan, TrialSlot
+from robolearn.io.hashes import sha256, sha256_file, sha256_folder
+from sim.registry import WorldConfig
+
+LIBRARIES = ("mujoco", "torch", "numpy", "robosuite", "gymnasium")  # versions that decide what an episode is
+FILTER = ("hardware/safety", "hardware/execution", "robots")  # code between a policy and an arm
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of an episode: see `robolearn.eval.trials.records.TrialEpisode`."""
+
+    outcome: str
+    judged: dict[str, bool] = field(default_factory=dict)
+    seconds: float = 0.0
+    reason: str = ""
+
+
+class TrialEpisodes(Protocol):
+    """Runs the episodes of a plan."""
+
+    def run(self, slot: TrialSlot) -> Ended:
+        """The episode of `slot`; raises `RobolearnError` where it has no outcome."""
+        ...
+
+    def close(self) -> None:
+        """Release what it holds."""
+        ...
+
+
+def episodes_of(plan: TrialPlan, yes: bool) -> TrialEpisodes:
+    """The runner of the plan's episodes; `yes`: leave to move a real arm is given."""
+    return ArmEpisodes(plan, yes) if plan.arm else WorldEpisodes(plan)
+
+
+def hash_policy(path: str) -> str:
+    """Hash of the files of a policy. Raises `BadInput`: there is none."""
+    from policies.storage.config_file import policy_folder
+    from policies.storage.loading import LEROBOT
+    from policies.storage.onnx_policy import is_onnx
+
+    if is_onnx(path):
+        return sha256_file(Path(path))
+    return sha256_folder(Path(path.removeprefix(LEROBOT)) if path.startswith(LEROBOT) else policy_folder(path))
+
+
+def hashes_of(arm: str, classifier: str) -> dict[str, str]:
+    """Hashes of what a trial must not change, besides its policies."""
+    import importlib.metadata
+
+    import robots
+    import sim
+
+    versions: list[str] = []
+    for name in LIBRARIES:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    top = Path(robots.__file__).parents[1]
+    found = {"software": sha256("\n".join(versions)), "world": sha256_folder(Path(sim.__file__).parent)}
+    if arm:
+        from robots.stations import load_contract
+
+        found["contract"] = sha256_file(Path(load_contract(arm).path))
+        found["filter"] = sha256(*(sha256_folder(top / name) for name in FILTER))
+    else:
+        found["robots"] = sha256_folder(top / "robots")
+    if classifier and Path(classifier).is_dir():
+        found["classifier"] = sha256_folder(Path(classifier))
+    return found
+
+
+def world_of(setting: Mapping[str, Any]) -> WorldConfig:
+    """The worlds that a plan's `setting` describes."""
+    return WorldConfig(**{key: tuple(v) if isinstance(v, list) else v for key, v in setting.items()})
+
+
+class WorldEpisodes:
+    """Episodes in one simulated world."""
+
+    def __init__(self, plan: TrialPlan) -> None:
+        from policies.storage.loading import open_policy
+        from policies.wrappers.prompted import set_goals, set_prompt
+        from robolearn.rewards.choice import make_reward
+        from robolearn.rollout import Engine
+
+        self._plan = plan
+        self._policies = {
+            (name, i): open_policy(one.path) for name, each in plan.policies.items() for i, one in enumerate(each)
+        }
+        world = world_of(plan.setting).matching(*(policy.interface for policy in self._policies.values()))
+        self._env = world.build(1)
+        for (name, i), policy in self._policies.items():
+            what = f"policy {plan.policies[name][i].path}"
+            bind_policy(policy, self._env.interface, what=f"{what} in {world.task}")
+            set_prompt(policy, "", self._env.prompt, what=what)
+            set_goals(policy, None, what=what)
+        self._classifier = make_reward(plan.classifier, self._env.interface) if plan.classifier else None
+        self._engine = Engine(self._env)
+
+    def run(self, slot: TrialSlot) -> Ended:
+        from robolearn.rollout import Episodes, PolicyAgent
+
+        policy, engine = self._policies[slot.policy, slot.checkpoint], self._engine
+        seen: list[dict[str, NDArray]] = []
+        acted: list[NDArray] = []
+
+        def watch(worlds: NDArray[np.intp], episode: NDArray[np.int64], observation: Mapping[str, NDArray]) -> None:
+            seen.append({key: np.array(value[0]) for key, value in observation.items()})
+
+        engine.reset(slot.start)
+        policy.reset(slot.start)
+        solved = truncated = False
+        last: Mapping[str, NDArray] = {}
+        agent = PolicyAgent(policy)
+        for turn in engine.turns(agent, Episodes(np.array([1])), watch=watch if self._classifier else None):
+            acted += [turn.decision.chunk[0, : turn.steps[0]]]
+            solved, truncated, last = bool(turn.solved[0]), bool(turn.truncated[0]), turn.observation
+        if not engine.success_reported and self._plan.outcome == "task":
+            raise BadInput(
+                f"task {self._env.task}", got="a world that reports no success", expected="--outcome classifier"
+            )
+        action = np.concatenate(acted)
+        judged = {"task": solved} if engine.success_reported else {}
+        if self._classifier is not None:
+            seen.append({key: np.array(value[0]) for key, value in last.items()})
+            judged["classifier"] = called_done(self._classifier, seen, action, self._env.prompt)
+        seconds = len(action) / self._env.interface.control_hz
+        success = judged[self._plan.outcome]
+        return Ended("success" if success else "timeout" if truncated else "failure", judged, seconds)
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def called_done(model: Any, seen: list[dict[str, NDArray]], action: NDArray, prompt: str) -> bool:
+    """True where the reward model calls a step of the episode done."""
+    from robolearn.rewards.scoring import CONFIDENT, scores_of
+
+    window = Window({key: np.stack([frame[key] for frame in seen]) for key in seen[0]}, action)
+    (score,) = scores_of(model, [window], [prompt])
+    return bool((score.done & (score.confidence >= CONFIDENT)).any())
+
+
+class TrialOperator(TerminalOperator):
+    """The person beside a real arm, who is not told which policy acts.
+
+    Attributes:
+      helped: the last episode was judged as one in which the person helped.
+    """
+
+    def __init__(self, yes: bool) -> None:
+        super().__init__(yes)
+        self.slot: TrialSlot | None = None
+        self.helped = self._moved = False
+
+    def confirm_motion(self, robot: str) -> bool:
+        if not self._moved:
+            self._moved = super().confirm_motion(robot)
+            return self._moved
+        self.restore_scene()
+        return True
+
+    def confirm_success(self) -> bool:
+        self.helped = False
+        while True:
+            print("Did it succeed? y: yes, n: no, i: only with your help: ", end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
+            answer = line.strip().lower()[:1]
+            if answer in ("y", "n", "i"):
+                self.helped = answer == "i"
+                return answer == "y"
+            if not line:
+                raise RobolearnError("the episode was not judged: the terminal is closed")
+
+
+class ArmEpisodes:
+    """Episodes on an arm: nodes, safety filter and person as in `robolearn deploy`, anew for each episode."""
+
+    def __init__(self, plan: TrialPlan, yes: bool) -> None:
+        from policies.storage.loading import check_policy, needed_by
+        from robots.stations import load_contract
+
+        contract = load_contract(plan.arm)
+        self._plan, self._yes = plan, yes
+        self._real = not (contract.simulated or plan.setting["rehearse"])
+        for one in (one for each in plan.policies.values() for one in each):
+            seen = contract.with_picture_sizes(needed_by(one.path).observation)
+            what = f"policy {one.path} on {contract.name}"
+            check_policy(one.path, seen.interface, what=what, simulated=not self._real)
+        self._operator = TrialOperator(yes)
+
+    def run(self, slot: TrialSlot) -> Ended:
+        from robolearn.cli.deploy import Deploy
+        from robolearn.deploy.deployment import INTERRUPTED
+        from robolearn.deploy.processes import NodeDied
+        from robolearn.deploy.session import SafetyStopped
+
+        path = self._plan.policies[slot.policy][slot.checkpoint].path
+        command = Deploy(
+            policy=Path(path), robot=self._plan.arm, episodes=1, seed=slot.start, yes=self._yes, json=True,
+            **self._plan.setting,
+        )  # fmt: skip
+        try:
+            result = command.run_beside(self._operator)
+        except SafetyStopped as error:
+            return Ended("refused", reason=str(error))
+        except NodeDied as error:
+            return Ended("died", reason=str(error))
+        seconds = result["episode_s"][0]
+        if result["ended"] == INTERRUPTED:
+            raise KeyboardInterrupt
+        if result["stopped"]:
+            return Ended("stopped", seconds=seconds, reason=result["ended"])
+        success = result["success"]["rate"] == 1.0
+        judged = {"person" if self._real else "task": success}
+        if success:
+            return Ended("success", judged, seconds)
+        if self._real and self._operator.helped:
+            return Ended("intervention", judged, seconds)
+        late = self._real and seconds >= self._plan.setting["seconds"]
+        return Ended("timeout" if late else "failure", judged, seconds)
+
+    def close(self) -> None:
+        """Nothing runs between two episodes."""

@@ -1,0 +1,148 @@
+"""The verdict of a trial at any moment: rates, every pair of policies, the best of several, seeds, outcomes."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from robolearn.core import BadInput
+from robolearn.eval.intervals import Success
+from robolearn.eval.trials.plan import TrialPlan
+from robolearn.eval.trials.records import TrialEpisode, whole_blocks
+from robolearn.eval.trials.seeds import SeedSplit, method_difference, split_seeds
+from robolearn.eval.trials.sequential import compare_sequentially, rate_sequence
+from robolearn.eval.verdict import Verdict, corrected
+
+
+@dataclass(frozen=True)
+class TrialAnalysis:
+    """The state of a trial.
+
+    Attributes:
+      plan: the plan.
+      blocks: blocks that every policy has finished; only these are compared.
+      success: policy → its rate, with the interval that holds at any moment.
+      outcomes: policy → outcome → number.
+      verdicts: of every pair, corrected for their number (Holm).
+      best: the policy that is better than every other one, or None.
+      seeds: policy → its split, where it has several trainings.
+      methods: pairs of policies with several trainings → difference over their seeds.
+      agreement: of a person or the task with the classifier: counts ``both``, ``only``, ``classifier``, ``neither``,
+        and Cohen's ``kappa``; None where not both judged.
+      abandoned: tries at an episode that were repeated, and why.
+    """
+
+    plan: TrialPlan
+    blocks: int
+    success: dict[str, Success]
+    outcomes: dict[str, dict[str, int]]
+    verdicts: list[Verdict]
+    best: str | None
+    seeds: dict[str, SeedSplit]
+    methods: list[dict[str, Any]]
+    agreement: dict[str, Any] | None
+    abandoned: list[str]
+
+    @property
+    def ended(self) -> str | None:
+        """Why the trial is over; None while it goes on."""
+        if self.best is not None:
+            return "the verdict is clear"
+        return "all blocks are done" if self.blocks == self.plan.blocks else None
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in plain words, without a full stop."""
+        if len(self.verdicts) == 1:
+            return self.verdicts[0].sentence
+        if self.best is None:
+            return f"No policy can be called the best of {len(self.success)} after {self.blocks} blocks"
+        return f"{self.best} is the best of {len(self.success)}: {self.success[self.best]}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain dict for ``--json``."""
+        return {
+            "plan": self.plan.sha256,
+            "hashes": self.plan.all_hashes,
+            "blocks": self.blocks,
+            "planned_blocks": self.plan.blocks,
+            "alpha": self.plan.alpha,
+            "policies": {
+                name: {
+                    "success": success.to_json(),
+                    "outcomes": self.outcomes[name],
+                    "seeds": self.seeds[name].to_json() if name in self.seeds else None,
+                }
+                for name, success in self.success.items()
+            },
+            "verdicts": [verdict.to_json() for verdict in self.verdicts],
+            "methods": self.methods,
+            "best": self.best,
+            "ended": self.ended,
+            "sentence": self.sentence,
+            "agreement": self.agreement,
+            "abandoned": self.abandoned,
+        }
+
+
+def analyse(plan: TrialPlan, episodes: Sequence[TrialEpisode], abandoned: Sequence[TrialEpisode] = ()) -> TrialAnalysis:
+    """The state of the trial `plan` after `episodes`, in the order of the plan.
+
+    Raises:
+      BadInput: no block is finished.
+    """
+    by_policy = whole_blocks(plan, episodes)
+    names, level = sorted(plan.policies), 1 - plan.alpha
+    blocks = len(by_policy[names[0]])
+    if not blocks:
+        raise BadInput("trial", got=f"{len(episodes)} episodes", expected="a finished block: one of every policy")
+    won = {name: np.array([one.success for one in by_policy[name]]) for name in names}
+    verdicts = corrected([
+        compare_sequentially(won[a], won[b], plan.blocks, plan.concentration, names=(a, b), level=level)
+        for a, b in itertools.combinations(names, 2)
+    ])  # fmt: skip
+    better = Counter(verdict.better for verdict in verdicts)
+    best = next((name for name in names if better[name] == len(names) - 1), None)
+    seeds = {name: split for name in names if (split := split_seeds(_by_checkpoint(plan, by_policy[name])))}
+    methods = [
+        {"a": a, "b": b, "difference": method_difference(seeds[a], seeds[b], level)}
+        for a, b in itertools.combinations(seeds, 2)
+    ]
+    return TrialAnalysis(
+        plan,
+        blocks,
+        {name: rate_sequence(int(won[name].sum()), blocks, level=level) for name in names},
+        {name: dict(Counter(one.outcome for one in by_policy[name])) for name in names},
+        verdicts,
+        best,
+        seeds,
+        methods,
+        _agreement([one.judged for one in episodes]),
+        [f"episode {one.number + 1}: {one.reason}" for one in abandoned],
+    )
+
+
+def _by_checkpoint(plan: TrialPlan, episodes: Sequence[TrialEpisode]) -> list[list[bool]]:
+    count = len(plan.policies[episodes[0].policy])
+    return [[one.success for one in episodes if one.checkpoint == j] for j in range(count)]
+
+
+def _agreement(judged: Sequence[dict[str, bool]]) -> dict[str, Any] | None:
+    """Cohen's (1960) κ = (p_o − p_e)/(1 − p_e): the share of equal judgements beyond that of chance."""
+    pairs = [(next(v for who, v in one.items() if who != "classifier"), one["classifier"]) for one in judged
+             if "classifier" in one and len(one) > 1]  # fmt: skip
+    if not pairs:
+        return None
+    cells = Counter(pairs)
+    n, both, neither = len(pairs), cells[True, True], cells[False, False]
+    other, classifier = both + cells[True, False], both + cells[False, True]
+    equal = (both + neither) / n
+    chance = (other * classifier + (n - other) * (n - classifier)) / n**2
+    kappa = (equal - chance) / (1 - chance) if chance < 1 else None
+    return {"both": both, "only": cells[True, False], "classifier": cells[False, True], "neither": neither,
+            "kappa": kappa}  # fmt: skip

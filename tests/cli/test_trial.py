@@ -1,0 +1,163 @@
+"""``robolearn trial``: plan, run, kill, go on, judge, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from running import PROGRAM, ROOT
+from untrained import make_constant
+
+from robolearn.cli.main import main
+from robolearn.eval.trials.plan import TrialPlan
+from sim.registry import make_env
+
+
+def run(*args: Any) -> int:
+    return main([str(arg) for arg in args])
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    """The stored episodes without the moments at which they ended."""
+    rows = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "at"} for row in rows]
+
+
+@pytest.fixture
+def trial(bc: Path, tmp_path: Path) -> Path:
+    """The plan of a trial of three policies, one of them with two trainings; of its own, which may be spoiled."""
+    interface: Any = make_env("lift", 1, threads=1).interface  # type: ignore[attr-defined]
+    shutil.copytree(bc, tmp_path / "bc")
+    make_constant(tmp_path / "still", interface)
+    make_constant(tmp_path / "up", interface, dz=-0.5)
+    policies = (f"{name}={tmp_path / name}" for name in ("bc", "still"))
+    flags = ("--policies", *policies, f"up={tmp_path / 'up'},{tmp_path / 'still'}", "--task", "lift", "--blocks", 4)
+    assert run("trial", "plan", *flags, "--out", tmp_path / "trial", "--json") == 0
+    return tmp_path / "trial"
+
+
+def test_a_plan_is_interleaved_in_blocks_with_one_start_each(trial: Path):
+    plan = TrialPlan.read(trial)
+    slots = [plan.slot(i) for i in range(plan.episodes)]
+    assert len(slots) == 12
+    for block in range(4):
+        of_block = slots[3 * block : 3 * block + 3]
+        assert {slot.policy for slot in of_block} == {"bc", "still", "up"}
+        assert {(slot.block, slot.start) for slot in of_block} == {(block, 2000 + block)}
+    assert [slot.checkpoint for slot in slots if slot.policy == "up"] == [0, 1, 0, 1]
+    orders = [[plan.slot(3 * block + i).policy for i in range(3)] for block in range(400)]
+    firsts = np.unique([order[0] for order in orders], return_counts=True)[1]
+    assert len({tuple(order) for order in orders}) == 6 and firsts.min() > 100  # of 400, 133 of each expected
+
+
+def test_a_killed_trial_goes_on_as_if_nothing_had_been(trial: Path, capsys: pytest.CaptureFixture):
+    whole = trial.parent / "whole"
+    shutil.copytree(trial, whole)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([*PROGRAM, "trial", "run", str(trial), "--json"], env=env, stderr=subprocess.PIPE)
+    stored = trial / "episodes.jsonl"
+    while not stored.exists() or stored.read_bytes().count(b"\n") < 2:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    done = stored.read_bytes().count(b"\n")
+    assert done < 12
+    with stored.open("ab") as file:
+        file.write(b'{"plan": "cut sho')  # a kill within a line
+    assert run("trial", "run", trial, "--json") == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found["episodes"] == 12 - done and found["done"] == 12 and found["ended"]
+    assert run("trial", "run", whole, "--episodes", 5) == 0
+    out = capsys.readouterr().out
+    assert "5 of at most 12 episodes" in out and "success" not in out and "bc" not in out  # it is blind
+    assert run("trial", "run", whole) == 0
+    assert lines(trial) == lines(whole)
+    assert run("trial", "run", trial, "--json") == 0  # it is over
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["episodes"] == 0
+
+
+def test_the_verdict_names_what_was_compared(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert run("trial", "judge", trial) == 2
+    assert "a finished block" in capsys.readouterr().err
+    assert run("trial", "run", trial) == 0
+    capsys.readouterr()
+    assert run("trial", "judge", trial, "--out", tmp_path / "page", "--json") == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    plan = TrialPlan.read(trial)
+    assert found["plan"] == plan.sha256 and found["blocks"] == 4 and found["ended"] == "all blocks are done"
+    assert {"software", "world", "robots", f"policy {tmp_path / 'bc'}"} <= found["hashes"].keys()
+    assert found["policies"]["still"]["outcomes"] == {"timeout": 4} and found["policies"]["up"]["seeds"]
+    assert len(found["verdicts"]) == 3 and {v["comparisons"] for v in found["verdicts"]} == {3}
+    page = (tmp_path / "page" / "report.html").read_text()
+    assert plan.sha256 in page and "Evidence" in page and "timeout" in page
+    assert run("trial", "judge", trial) == 0
+    assert "No policy can be called the best of 3" in capsys.readouterr().out
+    assert run("trial", "plan", "--policies", f"a={tmp_path / 'up'}", f"b={tmp_path / 'still'}", "--out", trial) == 2
+
+
+@pytest.mark.parametrize("command", ["run", "judge"])
+@pytest.mark.parametrize("spoiled", ["weights", "world", "plan", "order", "dropped", "foreign"])
+def test_what_has_changed_is_refused(spoiled: str, command: str, trial: Path, capsys: pytest.CaptureFixture):
+    assert run("trial", "run", trial, "--episodes", 6, "--json") == 0
+    plan, stored = trial / "plan.json", trial / "episodes.jsonl"
+    rows = stored.read_text().splitlines(keepends=True)
+    if spoiled == "weights":
+        weights = trial.parent / "bc" / "policy" / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+        expected = f"policy {trial.parent / 'bc'} has changed"
+    elif spoiled == "plan":
+        plan.write_text(plan.read_text().replace('"alpha": 0.05', '"alpha": 0.5'))
+        expected = "a plan whose hash is"
+    elif spoiled == "order":
+        stored.write_text("".join([rows[1], rows[0], *rows[2:]]))
+        expected = "line 1: got episode 1"
+    elif spoiled == "dropped":
+        stored.write_text("".join([*rows[:2], *rows[3:]]))
+        expected = "line 3: got episode 3"
+    else:
+        whole = TrialPlan.read(trial)
+        plan.unlink()
+        worlds = spoiled == "world"
+        replace(whole, **({"hashes": {**whole.hashes, "world": "0" * 64}} if worlds else {"seed": 7})).write(trial)
+        expected = "world has changed" if worlds else "line 1: got episode 0 of plan"
+    capsys.readouterr()
+    assert run("trial", command, trial) == 2
+    err = capsys.readouterr().err
+    assert expected in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (("--policies", "a={bc}"), "two or more"),
+        (("--policies", "a={bc}", "a={bc}"), "each name once"),
+        (("--policies", "a={bc}", "{bc}"), "NAME=PATH"),
+        (("--policies", "a={bc}", "b=nowhere"), "no such folder"),
+        (("--policies", "a={bc}", "b={bc}", "--task", "nothing"), "task"),
+        (("--policies", "a={bc}", "b={bc}", "--outcome", "person"), "available: task"),
+        (("--policies", "a={bc}", "b={bc}", "--arm", "fr3"), "embodiment: got fr3, expected panda"),
+        (("--policies", "a={bc}", "b={bc}", "--rehearse"), "--arm"),
+        (("--policies", "a={bc}", "b={bc}", "--detect", "0.5", "0.5"), "rates to detect"),
+        (("--policies", "a={bc}", "b={bc}", "--blocks", "0"), "--blocks"),
+    ],
+)
+def test_a_plan_that_cannot_be_kept_is_refused(
+    flags: tuple[str, ...], expected: str, bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    words = [word.replace("{bc}", str(bc)) for word in flags]
+    assert run("trial", "plan", *words, "--out", tmp_path / "trial") == 2
+    err = capsys.readouterr().err
+    assert expected in err and err.count("\n") == 1 and not (tmp_path / "trial").exists()
