@@ -91,7 +91,8 @@ def hashes_of(arm: str, classifier: str) -> dict[str, str]:
 
 def world_of(setting: Mapping[str, Any]) -> WorldConfig:
     """The worlds that a plan's `setting` describes."""
-    return WorldConfig(**{key: tuple(v) if isinstance(v, list) else v for key, v in setting.items()})
+    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in setting.items()}
+    return WorldConfig(**values)
 
 
 class WorldEpisodes:

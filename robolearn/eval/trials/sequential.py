@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -217,4 +218,4 @@ def _edge(excess: Callable[[float], float], inside: float, bound: float) -> floa
         return bound
     from scipy.optimize import bisect
 
-    return float(bisect(excess, inside, bound))
+    return cast(float, bisect(excess, inside, bound))
