@@ -161,7 +161,7 @@ def test_a_bag_without_events_is_one_episode(record: Record, tmp_path: Path, cap
     args = ("dataset", "import", next(bag.glob("*.mcap")), "--robot", contract, "--no-images", "--json")
     assert run(*args, "--out", tmp_path / "a") == 0
     result = json.loads(capsys.readouterr().out)
-    assert result["episodes"] == 1 and result["successes"] == 0 and "does not say" in result["notes"][0]
+    assert result["episodes"] == 1 and result["successes"] == 0 and "does not say" in result["left_out"][-1]
     assert run(*args, "--out", tmp_path / "b", "--outcome", "success", "--task", "wave") == 0
     dataset = Dataset.open(tmp_path / "b")
     assert dataset.success.tolist() == [True] and dataset.tasks == ["wave"] and 80 <= dataset.frames <= 102

@@ -210,10 +210,10 @@ def test_what_is_left_out_is_said(tmp_path: Path, station: Path, capsys: pytest.
             bag.write(to[connection.topic], logged, content)
     capsys.readouterr()
     assert run("dataset", "import", tmp_path / "bag", "--robot", station, "--out", tmp_path / "a", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["notes"] == []
+    assert json.loads(capsys.readouterr().out)["left_out"] == []
     assert run("dataset", "import", tmp_path / "more", "--robot", station, "--out", tmp_path / "b", "--json") == 0
-    notes = json.loads(capsys.readouterr().out)["notes"]
-    assert notes == ["topics that are left out: /diary", "of /joint_states is left out: velocity"]
+    left_out = json.loads(capsys.readouterr().out)["left_out"]
+    assert left_out == ["/diary (std_msgs/msg/String)", "of /joint_states: velocity"]
 
 
 @pytest.mark.parametrize(

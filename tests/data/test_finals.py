@@ -81,7 +81,7 @@ def test_edits_keep_it_with_its_episode(tmp_path: Path) -> None:
     write_dataset(edit.subsample(dataset, 2), tmp_path / "half")
     assert same(Dataset.open(tmp_path / "half").episode(1).final, final(1))
     whole, cut = edit.crop(dataset, 1, 0), edit.crop(dataset, 0, 1)
-    assert not whole.notes and any("last actions" in note for note in cut.notes)
+    assert not whole.account.left_out and any("last actions" in one for one in cut.account.left_out)
     write_dataset(whole, tmp_path / "late")
     write_dataset(cut, tmp_path / "cut")
     assert same(Dataset.open(tmp_path / "late").episode(0).final, final(0))

@@ -64,7 +64,13 @@ def write_sets(sources: Sequence[EpisodeSource], outs: Sequence[Path], verb: str
         written = write_datasets(sources, outs, progress)
     total = time.perf_counter() - begun
     return [
-        {"dataset": str(out), **asdict(stored), "notes": [*source.notes, *_left_over(out)], "wall_s": {"total": total}}
+        {
+            "dataset": str(out),
+            **asdict(stored),
+            **asdict(source.account),
+            "notes": _left_over(out),
+            "wall_s": {"total": total},
+        }
         for source, out, stored in zip(sources, outs, written, strict=True)
     ]
 
@@ -107,12 +113,23 @@ class Edit(Command):
         show_stored(result, console)
 
 
+SHOWN = 20  # lines of a list
+
+
 def show_stored(result: Mapping[str, Any], console: Console) -> None:
-    """One line on what was written, then the notes."""
+    """One line on what was written, then what was read, left out and changed, and notes."""
+    from rich.text import Text
+
     successes = f", {result['successes']} successes" if "successes" in result else ""
     console.print(
         f"[bold]{result['dataset']}[/bold]: {result['episodes']} episodes, {result['frames']} frames{successes}"
     )
+    for name in ("read", "left_out", "changed"):
+        lines = list(result.get(name, ()))
+        if len(lines) > SHOWN:
+            lines[SHOWN - 1 :] = [f"… and {len(lines) - SHOWN + 1} more, which --json lists"]
+        for i, line in enumerate(lines or ["nothing"] * bool(result.get("read"))):
+            console.print(f"{'' if i else name.replace('_', ' '):<10}", Text(line))
     for note in result.get("notes", ()):
         console.print(f"[yellow]note:[/yellow] {note}")
 

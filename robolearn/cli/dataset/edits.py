@@ -64,7 +64,7 @@ class DatasetDrop(Edit):
             kept = [index for index in range(count) if index not in gone]
         if not kept:
             raise BadInput(f"data set {self.data}", got="no episode left", expected="at least one")
-        return lerobot_v30.read(self.data, ReadOptions(), kept)
+        return lerobot_v30.read(self.data, ReadOptions(episodes=lambda count: kept))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,9 +196,10 @@ OUTCOMES = {"unsaid": None, "success": True, "failure": False}
 class DatasetImport(Command):
     """Turn demonstrations in another format into a LeRobotDataset v3.0 that robolearn trains on.
 
-    Formats: lerobot-v2.1 (and v2.0), lerobot-v3.0 of any maker, robomimic (HDF5), npz (a folder with a file per
-    episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a robot contract). Joint positions come to the limits
-    of the arm by their --unit; other actions beyond [-1, 1] are scaled by their extremes. The scale is kept.
+    Formats: lerobot-v2.1 (and v2.0), lerobot-v3.0 of any maker, robomimic (HDF5 of robomimic, robosuite, LIBERO, Isaac
+    Lab, ManiSkill), npz (a folder with a file per episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a
+    robot contract). Joint positions come to the limits of the arm by their --unit; other actions beyond [-1, 1] are
+    scaled by their extremes. The scale is kept. It ends with three lists: read, left out, changed.
 
     Example: robolearn dataset import low_dim_v141.hdf5 --out data/square
     """
@@ -223,8 +224,15 @@ class DatasetImport(Command):
     gripper_unit: Literal["", "percent", "share", "metres", "jaw"] = ""
     """Of the gripper among joint positions in degrees or radians: percent or share (1) of open, metres of opening, or
     jaw, the angle of a turning jaw. By default percent where it is called gripper.pos, as LeRobot's; else required."""
-    proprio: tuple[str, ...] = ()
-    """robomimic: the features that make up the robot's own vector, in order."""
+    map: tuple[str, ...] = ()
+    """robomimic and npz: NAME=FEATURE for arrays that become a feature, in place of the usual ones, such as
+    obs/ee_pos=proprio obs/ee_ori=proprio: those of one feature are put side by side. action is a feature, too."""
+    filter: str = ""
+    """robomimic: the list of episodes in the file (mask) to take, such as train."""
+    episodes: str = ""
+    """Which episodes, such as 0-9,12, in the order of the files; all of them if not given."""
+    skip_bad: bool = False
+    """Leave out episodes that cannot be read or stored, and say which, in place of refusing all."""
     cameras: tuple[str, ...] | None = None
     """The cameras to take; all of them if not given."""
     images: Annotated[bool, switch("images")] = True
@@ -232,7 +240,7 @@ class DatasetImport(Command):
     robot: Station = ""
     """mcap: the robot contract that says what the topics mean, by name or as a file."""
     outcome: Literal["unsaid", "success", "failure"] = "unsaid"
-    """Outcome of the episodes, where the files do not say."""
+    """Outcome of the episodes, where no file says it in so many words, whatever their rewards are."""
     tolerance_s: float = 1e-4
     """LeRobot's formats: how far from its frame a picture of a video may be shown [s]; the nearest one is taken."""
 
@@ -251,14 +259,19 @@ class DatasetImport(Command):
         if name is None:
             available = [key for key, form in FORMATS.items() if form.read]
             raise BadInput("--format", got=f"{self.path}, which is of none of the formats", available=available)
-        same = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "proprio", "tolerance_s", "robot")
-        given = {name: getattr(self, name) for name in same}
-        cameras = self.cameras if self.images else ()
-        options = ReadOptions(**given, cameras=cameras, success=OUTCOMES[self.outcome])
+        same = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "tolerance_s", "robot", "filter")
+        given = {name: getattr(self, name) for name in (*same, "skip_bad")}
+        named = [(array, feature) for array, _, feature in (one.partition("=") for one in self.map)]
+        if lame := [one for one, (array, feature) in zip(self.map, named, strict=True) if not (array and feature)]:
+            raise BadInput("--map", got=lame[0], expected="NAME=FEATURE, such as obs/ee_pos=proprio")
+        options = ReadOptions(
+            **given, named=tuple(named), cameras=self.cameras if self.images else (), success=OUTCOMES[self.outcome],
+            episodes=(lambda count: episode_list(self.episodes, count)) if self.episodes else None,
+        )  # fmt: skip
         return {"format": name, **write_set(reader(name)(self.path, options), self.out, "importing", self.json)}
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
-        console.print(f"read as {result['format']}")
+        console.print(f"[bold]{result['format']}[/bold]")
         show_stored(result, console)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface
+from robolearn.data.convert.account import Account
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, source_of
 from robolearn.data.reading.reader import Dataset
 
@@ -73,14 +74,15 @@ def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
             got, expected = said[source.outcomes], f"the like of {datasets[0].path}"
             raise BadInput(f"data set {dataset.path}", got=got, expected=expected, hint=hint)
     stamps = tuple(name for name in first.stamps if all(name in source.stamps for source in sources))
-    notes = tuple(
-        f"the timestamps {name!r} are left out: not every set has them"
+    account = Account(left_out=list(dict.fromkeys(line for source in sources for line in source.account.left_out)))
+    account.left_out += [
+        f"the timestamps {name!r}: not every set has them"
         for name in dict.fromkeys(name for source in sources for name in source.stamps)
         if name not in stamps
-    )
+    ]
     drafts, count = (draft for source in sources for draft in source.drafts), sum(source.count for source in sources)
     failures = any(source.failures for source in sources)
-    return EpisodeSource(first.interface, drafts, count, stamps, notes, first.outcomes, failures)
+    return EpisodeSource(first.interface, drafts, count, stamps, account, first.outcomes, failures)
 
 
 def rename_task(dataset: Dataset, old: str | None, new: str) -> EpisodeSource:
@@ -118,11 +120,9 @@ def crop(dataset: Dataset, start: int, end: int, episodes: Sequence[int] | None 
         return _with(short, final={}) if end else short
 
     source = source_of(dataset)
-    lost = end and any(dataset.has_final(index) for index in chosen)
-    said = ("the observations after the last actions go with the ends that are cut",) if lost else ()
-    return replace(
-        source, drafts=(cropped(i, draft) for i, draft in enumerate(source.drafts)), notes=(*source.notes, *said)
-    )
+    if end and any(dataset.has_final(index) for index in chosen):
+        source.account.left_out.append("the observations after the last actions go with the ends that are cut")
+    return replace(source, drafts=(cropped(i, draft) for i, draft in enumerate(source.drafts)))
 
 
 def subsample(dataset: Dataset, every: int, action: str = "auto") -> EpisodeSource:

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
+from robolearn.data.convert.account import Account
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.features import image_keys, interface_of, key_of, names_of
+from robolearn.data.lerobot.features import image_keys, interface_of, key_of, names_of, observed
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.lerobot.statistics import Stats, describe_frames
 from robolearn.data.lerobot.tables import STATISTICS
@@ -65,18 +66,20 @@ class EpisodeSource:
       drafts: gone through once.
       count: how many they are.
       stamps: the names of the raw timestamps that every episode has.
-      notes: remarks for the user on how they were read, one sentence each.
+      account: of what was read, left out and changed; it grows while drafts are gone through.
       outcomes: whether their successes are recorded.
       failures: whether their kinds of failure are.
+      skips: whether an episode that cannot be stored is left out, and named in the account, instead of refused.
     """
 
     interface: Interface
     drafts: Iterable[EpisodeDraft]
     count: int
     stamps: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    account: Account = field(default_factory=Account)
     outcomes: bool = True
     failures: bool = False
+    skips: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def _fill(part: Path, source: EpisodeSource, progress: Progress | None) -> Writt
     drafts = iter(source.drafts)
     first = next(drafts, None)
     if first is None:
-        raise BadInput("data set", got="no episodes", expected="at least one")
+        raise BadInput("data set", got="no episodes", expected="at least one", hint=_last(source.account))
     config = video_config(first.images.values())
     with EpisodeWriter(
         part,
@@ -134,11 +137,20 @@ def _fill(part: Path, source: EpisodeSource, progress: Progress | None) -> Writt
             try:
                 _write(writer, draft, source.stamps, part.parent, config)
             except BadInput as error:
-                raise BadInput(f"{name}: {error}") from None
+                if not source.skips:
+                    raise BadInput(f"{name}: {error}") from None
+                source.account.left_out.append(f"{name}: {error}")
+                continue
             successes += draft.episode.success
             if progress is not None:
                 progress(writer.episodes, {})
+        if not writer.episodes:
+            raise BadInput("data set", got="no episode that can be stored", expected="one", hint=_last(source.account))
         return Written(writer.episodes, writer.frames, successes)
+
+
+def _last(account: Account) -> str:
+    return account.left_out[-1] if account.left_out else ""
 
 
 def _write(
@@ -269,7 +281,7 @@ def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> Episod
     chosen = range(dataset.episodes) if episodes is None else dataset.check_episodes(episodes)
     interface, stamps = interface_with_images(dataset), tuple(dataset.stamps)
     return EpisodeSource(
-        interface, drafts(dataset, chosen), len(chosen), stamps,
+        interface, drafts(dataset, chosen), len(chosen), stamps, Account(left_out=[*observed(dataset.features)[1]]),
         outcomes=dataset.outcomes, failures=dataset.labels_failures,
     )  # fmt: skip
 

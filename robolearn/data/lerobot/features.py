@@ -234,7 +234,7 @@ def observed(features: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Colum
 
     Returns:
       Our feature → (LeRobot's name, what it is): colour pictures, and all numbers under ``observation.``, each in the
-      kind of `stored_dtype`. And what is left out, a sentence each.
+      kind of `stored_dtype`. And what is left out, a line each.
     """
     found: dict[str, Column] = {}
     left_out: list[str] = []
@@ -246,16 +246,16 @@ def observed(features: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Colum
         if kind in ("video", "image"):
             shape = picture_shape(feature)
             if shape is None:
-                left_out.append(f"{name} is left out: not an RGB image ({feature['shape']})")
+                left_out.append(f"{name}: not an RGB image ({feature['shape']})")
                 continue
             key, spec = picture_key(name), ArraySpec(shape, "uint8")
         elif name.startswith("observation.") and kind in NUMBERS and 0 not in feature["shape"]:
             key, spec = key_of(name), vector_spec(feature)
         else:
-            left_out.append(f"{name} ({kind}) is left out")
+            left_out.append(f"{name} ({kind})")
             continue
         if key in found:
-            left_out.append(f"{name} is left out: it would be {key}, as {found[key][0]} is")
+            left_out.append(f"{name}: it would be {key}, as {found[key][0]} is")
         else:
             found[key] = name, spec
     return found, tuple(left_out)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.clock import clock_faults
 from robolearn.data.lerobot.features import FAILURE, INTERVENTION, STAMP, image_keys, is_image, names_of, stored_dtype
 from robolearn.data.lerobot.remote import RemotePath, first_missing
 from robolearn.data.lerobot.statistics import Stats, describe_many
@@ -71,7 +72,7 @@ def frames_of(
     specs = {names[key]: spec for key, spec in vectors(interface).items()} | {"action": interface.action}
     plain = {"frame_index": "int64", "episode_index": "int64", "index": "int64", "task_index": "int64"}
     optional = {"next.reward": "float32", "next.success": "bool", "next.terminated": "bool", "next.truncated": "bool"}
-    optional |= {INTERVENTION: "bool", FAILURE: "int64"} | {
+    optional |= {INTERVENTION: "bool", FAILURE: "int64", "timestamp": "float64"} | {
         name: "float64" for name in info["features"] if name.startswith(STAMP)
     }
     wanted = {name: (spec, stored_dtype(spec.dtype)) for name, spec in specs.items()}
@@ -105,20 +106,25 @@ def check_frames(
     lengths: NDArray[np.int64],
     starts: NDArray[np.int64],
     numbers: Sequence[str],
+    fps: float,
 ) -> None:
-    """Frames in order, and every one of the columns `numbers` finite."""
+    """Frames in order and on the grid of `fps` [Hz], and every one of the columns `numbers` finite."""
     total = int(lengths.sum())
     episode = np.repeat(np.arange(len(lengths)), lengths)
     frame = np.arange(total) - np.repeat(starts, lengths)
 
-    def fail(row: int, name: str, got: Any, expected: Any) -> None:
+    def fail(row: int, name: str, got: Any, expected: Any, hint: str = "") -> None:
         where = f"data set {root}: episode {episode[row]}, frame {frame[row]}, {name}"
-        raise BadInput(where, got=got, expected=expected)
+        raise BadInput(where, got=got, expected=expected, hint=hint)
 
     for name, expected in (("episode_index", episode), ("frame_index", frame), ("index", np.arange(total))):
         wrong = np.flatnonzero(frames[name] != expected)
         if len(wrong):
             fail(int(wrong[0]), name, int(frames[name][wrong[0]]), int(expected[wrong[0]]))
+    for start, length in zip(starts, lengths, strict=True) if "timestamp" in frames else ():
+        for fault in clock_faults(frames["timestamp"][start : start + length], fps):
+            got, hint = f"{fault.check} ({fault.what})", "`robolearn dataset import` has --tolerance-s and --skip-bad"
+            fail(int(start) + fault.first, "timestamp", got, f"frame / {fps:g} Hz", hint)
     for name in [*numbers, "next.reward"]:
         if name in frames and not np.isfinite(frames[name]).all():
             row = int(np.argwhere(~np.isfinite(frames[name]))[0][0])

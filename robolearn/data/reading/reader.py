@@ -130,7 +130,7 @@ class Dataset:
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
         names = names_of(info)
         numbers = [*(names[key] for key in vectors(interface)), "action"]
-        check_frames(root, frames, lengths, starts, numbers)
+        check_frames(root, frames, lengths, starts, numbers, float(info["fps"]))
         tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
         task_index = frames["task_index"]
         if task_index.min() < 0 or task_index.max() >= len(tasks):

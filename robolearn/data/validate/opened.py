@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.clock import GRID_S
 from robolearn.data.lerobot.features import INTERFACE_KEY, NUMBERS
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import flat_values, tasks_of
@@ -63,14 +63,7 @@ class Tolerances:
     frozen_s: float = 1.0
     gap_s: float = 0.25
     back_s: float = 1e-3
-    grid_s: float = 1e-4
-
-
-def runs(wrong: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """(first, last) of every stretch of true."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], wrong, [False]]).astype(np.int8)))
-    for first, end in zip(edges[::2], edges[1::2], strict=True):
-        yield int(first), int(end) - 1
+    grid_s: float = GRID_S
 
 
 def frames_text(first: int, last: int) -> str:

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.clock import clock_faults, runs
 from robolearn.data.lerobot.features import FRAME, INTERFACE_KEY, NUMBERS, STAMP, key_of, stamp_name
 from robolearn.data.lerobot.statistics import describe
 from robolearn.data.reading.loading import read_weights
-from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances, frames_text, runs
+from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances, frames_text
 from robolearn.data.writing.steps import ACTION_TOLERANCE, unfinished_steps
 from robolearn.io.hashes import sha256
 
@@ -171,17 +172,9 @@ PERIODS = 3  # a stamp may stand still or jump by this many control periods, if 
 def grid(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """timestamp = frame_index / fps, always forwards."""
     for rows, stamps in _column(data, "timestamp"):
-        stamps = stamps.astype(np.float64)
-        back = np.diff(stamps, prepend=-np.inf) <= 0
-        for first, last in runs(back):
-            what = f"timestamp {stamps[first]:.4f} s after {stamps[first - 1]:.4f} s{frames_text(first, last)}"
-            yield Defect("time goes back", what, rows.file, rows.index, first)
-        expected = np.arange(len(stamps)) / data.fps
-        # float32 itself is coarser than the tolerance after some minutes.
-        allowed = limits.grid_s + np.spacing(expected.astype(np.float32))
-        for first, last in runs((np.abs(stamps - expected) > allowed) & ~back):
-            what = f"timestamp {stamps[first]:.4f} s, expected {expected[first]:.4f} s{frames_text(first, last)}"
-            yield Defect("off the grid", what, rows.file, rows.index, first)
+        for fault in clock_faults(stamps, data.fps, limits.grid_s):
+            what = fault.what + frames_text(fault.first, fault.last)
+            yield Defect(fault.check, what, rows.file, rows.index, fault.first)
 
 
 def sources(data: Opened, limits: Tolerances) -> Iterator[Defect]:

@@ -7,8 +7,9 @@ Which picture is which frame, `container` says.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 
 import av
@@ -32,8 +33,8 @@ from robolearn.data.video.container import (
 from robolearn.data.video.packing import rgb
 
 HINT = (
-    "`robolearn dataset edit drop` leaves the episode out, "
-    "`robolearn dataset import --tolerance-s SECONDS` takes pictures from further away"
+    "`robolearn dataset import` leaves such episodes out with --skip-bad, and takes pictures from further away with "
+    "--tolerance-s SECONDS"
 )
 
 
@@ -103,8 +104,26 @@ class VideoSegment:
         return BadInput(what, got=got, expected=expected, hint=hint)
 
 
-Images = VideoSegment | NDArray[np.uint8]
-"""The images of one camera in one episode: a segment, or (T, H, W, 3) in memory."""
+@dataclass(frozen=True)
+class PictureStream:
+    """The images of one camera in one episode, decoded one after the other whenever they are gone through."""
+
+    length: int
+    make: Callable[[], Iterator[NDArray[np.uint8]]]
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[NDArray[np.uint8]]:
+        return self.make()
+
+    def __getitem__(self, chosen: slice) -> PictureStream:
+        rows = range(self.length)[chosen]
+        return PictureStream(len(rows), lambda: islice(self.make(), rows.start, rows.stop, rows.step))
+
+
+Images = VideoSegment | PictureStream | NDArray[np.uint8]
+"""The images of one camera in one episode: a segment, a stream, or (T, H, W, 3) in memory."""
 
 
 def frames(images: Images, threads: int = 0) -> Iterator[NDArray[np.uint8]]:
@@ -138,7 +157,7 @@ def pictures(segment: VideoSegment, threads: int = 0) -> Iterator[av.VideoFrame]
 
 def array(images: Images) -> NDArray[np.uint8]:
     """(T, H, W, 3) all wanted frames in memory; raises as `frames` does."""
-    return np.stack(list(frames(images))) if isinstance(images, VideoSegment) else images
+    return images if isinstance(images, np.ndarray) else np.stack(list(frames(images)))
 
 
 def copy_stream(segment: VideoSegment, out: Path, fps: float) -> bool:

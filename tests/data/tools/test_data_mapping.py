@@ -116,11 +116,15 @@ def test_what_is_lost_is_said(theirs: Path, tmp_path: Path, capsys: pytest.Captu
     info["features"]["observation.words"] = feature("string", 1)
     (theirs / "meta/info.json").write_text(json.dumps(info))
     assert main(["dataset", "import", str(theirs), "--out", str(tmp_path / "out"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["notes"] == [
-        "observation.words (string) is left out",
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert said["left_out"] == ["observation.words (string)"] and "observation.pose → pose (2×3)" in said["read"]
+    assert said["changed"] == [
         "observation.pose is stored row by row, as one vector",
         "the actions, which are float64, are stored as float32",
     ]
+    words = ["dataset", "edit", "drop", str(theirs), "--keep", "0", "--out", str(tmp_path / "kept"), "--json"]
+    assert main(words) == 0, "an edit says it, too"
+    assert "observation.words (string)" in json.loads(capsys.readouterr().out.splitlines()[-1])["left_out"]
 
 
 def test_an_edit_of_frames_and_of_tasks_keeps_the_tasks_of_the_others(theirs: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def bring(path: Path, out: Path, **options: Any) -> EpisodeSource:
 
 def test_a_set_that_does_not_say_who_succeeded_keeps_its_silence(silent: Path, tmp_path: Path) -> None:
     source = bring(silent, tmp_path / "set")
-    assert any("nor as a failure; --outcome says it" in note for note in source.notes)
+    assert any("nor as a failure; --outcome says it" in note for note in source.account.left_out)
     dataset = open_numbers(tmp_path / "set")
     assert not dataset.outcomes and "next.success" not in dataset.features
     found = Demonstrations.of(dataset)
@@ -71,7 +71,7 @@ def test_a_set_that_does_not_say_who_succeeded_keeps_its_silence(silent: Path, t
 
 @pytest.mark.parametrize("outcome", [True, False])
 def test_a_user_may_say_it(silent: Path, tmp_path: Path, outcome: bool) -> None:
-    assert not any("--outcome" in note for note in bring(silent, tmp_path / "set", success=outcome).notes)
+    assert not any("--outcome" in note for note in bring(silent, tmp_path / "set", success=outcome).account.left_out)
     dataset = open_numbers(tmp_path / "set")
     assert dataset.outcomes and dataset.success.tolist() == [outcome] * 3
     assert dataset.terminated.tolist() == [outcome] * 3 and dataset.truncated.tolist() == [not outcome] * 3
@@ -100,8 +100,9 @@ def test_files_without_rewards_say_nothing(tmp_path: Path) -> None:
     bring(folder, tmp_path / "a", hz=10.0)
     assert not open_numbers(tmp_path / "a").outcomes
     np.savez(folder / "1.npz", action=np.zeros((4, 2)), proprio=np.eye(4) + 1, reward=[0, 0, 0, 1])
-    bring(folder, tmp_path / "b", hz=10.0, success=True)
-    assert open_numbers(tmp_path / "b").success.tolist() == [False, True]
+    for name, said, expected in (("b", None, [False, True]), ("all", True, [True, True])):
+        bring(folder, tmp_path / name, hz=10.0, success=said)
+        assert open_numbers(tmp_path / name).success.tolist() == expected
 
     with h5py.File(tmp_path / "demos.hdf5", "w") as file:
         demo = file.create_group("data/demo_0")
@@ -144,7 +145,7 @@ def bring_said(path: Path, out: Path) -> Path:
 
 def test_the_commands(silent: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert run("dataset", "import", silent, "--out", tmp_path / "set", "--json") == 0
-    assert any("--outcome" in note for note in json.loads(capsys.readouterr().out)["notes"])
+    assert any("--outcome" in note for note in json.loads(capsys.readouterr().out)["left_out"])
     assert run("dataset", "edit", "drop", tmp_path / "set", "--failed", "--out", tmp_path / "none") == 2
     assert "no word on which episodes succeeded" in capsys.readouterr().err
     assert run("dataset", "info", tmp_path / "set", "--json") == 0

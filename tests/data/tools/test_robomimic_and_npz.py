@@ -62,7 +62,7 @@ def test_robomimic_features_become_ours(robomimic: Path, tmp_path: Path) -> None
     with h5py.File(robomimic) as file:
         np.testing.assert_allclose(dataset.episode(2).action, file["data/demo_10/actions"][()], atol=1e-7)
         np.testing.assert_allclose(dataset.episode(2).observation["objects"], file["data/demo_10/obs/object"][()], 1e-6)
-    chosen = bring(robomimic, tmp_path / "joints", proprio=("robot0_joint_pos",), cameras=())
+    chosen = bring(robomimic, tmp_path / "joints", named=(("robot0_joint_pos", "proprio"),), cameras=())
     assert open_numbers(chosen).interface.observation["proprio"].shape == (7,)
 
 

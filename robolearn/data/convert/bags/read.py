@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode
+from robolearn.data.convert.account import Account
 from robolearn.data.convert.bags.recording import EPISODE_EVENTS, Bag, Span, spans_of
 from robolearn.data.convert.bags.series import (
     Times,
@@ -23,6 +24,7 @@ from robolearn.data.convert.bags.series import (
     pose_of,
     read_topics,
 )
+from robolearn.data.convert.options import ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot.features import FRAME
 from robots import make_control
@@ -34,30 +36,30 @@ from robots.stations.pictures import picture
 OFF_RAD = 0.02  # a joint that an action misses by this much was commanded otherwise
 
 
-def read_bag(path: str | Path, station: Contract, *, task: str = "", success: bool | None = None) -> EpisodeSource:
+def read_bag(path: str | Path, station: Contract, options: ReadOptions = ReadOptions()) -> EpisodeSource:  # noqa: B008
     """The episodes of the bag at `path`.
 
     Args:
       station: what its topics mean.
-      task: in words, in place of what the bag says.
-      success: whether episodes succeeded of which the bag does not say it; with None the set does not say it either.
 
     Raises:
       BadInput: a missing topic or one of another type, a gap longer than its `max_age_s`, a malformed message, a
         damaged file, or no episode; the topic, the episode and the frame are named.
     """
-    recording = Bag(path)
-    topics = read_topics(station, recording)
-    notes: list[str] = []
-    spans = _spans(topics, notes)
+    recording, account, success = Bag(path), Account(), options.success
+    topics = read_topics(station, recording, account)
+    spans = _spans(topics, account)
     outcomes = success is not None or all(span.success is not None and span.ending.known for span in spans)
     if not outcomes:
-        notes.append("the bag does not say how its episodes ended, so the set does not; --outcome says it")
+        account.left_out.append("outcomes: the bag does not say how its episodes ended, so the set does not; "
+                                "--outcome says it")  # fmt: skip
+    chosen = range(len(spans)) if options.episodes is None else options.episodes(len(spans))
+    if len(chosen) < len(spans):
+        account.left_out.append(f"{len(spans) - len(chosen)} of {len(spans)} episodes, which --episodes does not name")
     parts = []
-    for number, span in enumerate(spans):
-        part = _frames(number, span, topics)
+    for number, part in sound(lambda n: _frames(n, spans[n], topics), chosen, account.left_out, options):
         if part is None:
-            notes.append(f"episode {number} of the bag is shorter than a step and left out")
+            account.left_out.append(f"episode {number} of the bag, which is shorter than a step")
         else:
             parts.append(part)
     if not parts:
@@ -66,11 +68,12 @@ def read_bag(path: str | Path, station: Contract, *, task: str = "", success: bo
     if off.any():
         share = f"{off.mean():.0%}" if off.mean() >= 0.01 else f"{int(off.sum())} frames"
         kind = station.interface.action_kind
-        notes.append(f"{share} of the commands go where no {kind} action leads; the nearest is stored")
-    notes += topics.left_out
+        account.changed.append(f"{share} of the commands go where no {kind} action leads; the nearest is stored")
+    for role, channel in station.topics.items():
+        account.became(role, [channel.topic], alignment(topics.series[role].stamps, parts, role))
     stamps = (FRAME, *topics.sources)
-    drafts = (_draft(part, action, topics, task, success) for part, action in zip(parts, actions, strict=True))
-    return EpisodeSource(station.interface, drafts, len(parts), stamps, tuple(notes), outcomes)
+    drafts = (_draft(part, action, topics, options.task, success) for part, action in zip(parts, actions, strict=True))
+    return EpisodeSource(station.interface, drafts, len(parts), stamps, account, outcomes, skips=options.skip_bad)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +86,7 @@ class _Part:
     chosen: dict[str, NDArray[np.int64]]
 
 
-def _spans(topics: TopicData, notes: list[str]) -> list[Span]:
+def _spans(topics: TopicData, account: Account) -> list[Span]:
     recording = topics.recording
     where = f"bag {recording.path}: {EPISODE_EVENTS}"
     if topics.events is None:
@@ -91,7 +94,7 @@ def _spans(topics: TopicData, notes: list[str]) -> list[Span]:
         return [Span(recording.begin_ns, end, None)]
     spans, unfinished = spans_of(topics.events, where, recording.begin_ns)
     if unfinished:
-        notes.append(f"{unfinished} episode{'s were' if unfinished > 1 else ' was'} begun and never ended: left out")
+        account.left_out.append(f"{unfinished} episode{'s' * (unfinished > 1)}, begun and never ended")
     if not spans:
         raise BadInput(where, got="no finished episode", expected="'start', then 'success' or 'failure'")
     return spans
@@ -127,6 +130,16 @@ def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
                 longest = max(channel.max_age_s, 1.0 / hz)
                 check_age(series.stamps, chosen[role], after, longest, where, recording.begin_ns)
     return _Part(number, span, times, chosen)
+
+
+def alignment(stamps: Times, parts: list[_Part], role: str) -> str:
+    """Age of the message of `role`, which has these `stamps` (n,) [ns], in the frames of all `parts`, in words."""
+    ages = [(part.times - stamps[np.maximum(part.chosen[role], 0)])[part.chosen[role] >= 0] for part in parts]
+    age = 1e-6 * np.concatenate(ages)
+    if not len(age) or role in ("command", "gripper"):
+        return f"{len(stamps)} messages"
+    p50, p99 = np.percentile(age, (50, 99))
+    return f"{len(stamps)} messages, age at a frame: p50 {p50:.0f} ms, p99 {p99:.0f} ms, at most {age.max():.0f} ms"
 
 
 def _actions(parts: list[_Part], topics: TopicData) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:

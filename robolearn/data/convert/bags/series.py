@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
+from robolearn.data.convert.account import Account
 from robolearn.data.convert.bags.recording import EPISODE_EVENTS, Bag, Event, Message, read_event
 from robolearn.data.lerobot.features import IMAGES
 from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, WRENCH, Contract, Topic
@@ -95,16 +96,12 @@ class TopicSeries:
 
 @dataclass(frozen=True, eq=False)
 class TopicData:
-    """The data of a station in a bag: role → series, and the episode events, None where their topic is not recorded.
-
-    `left_out` names what else is in the bag, in sentences.
-    """
+    """The data of a station in a bag: role → series, and the episode events, None where their topic is not recorded."""
 
     station: Contract
     recording: Bag
     series: dict[str, TopicSeries]
     events: list[Event] | None
-    left_out: tuple[str, ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -137,7 +134,7 @@ def check_topics(station: Contract, recording: Bag) -> None:
             raise BadInput(place, got=recording.topics[channel.topic], expected=channel.type)
 
 
-def read_topics(station: Contract, recording: Bag) -> TopicData:
+def read_topics(station: Contract, recording: Bag, account: Account) -> TopicData:
     """Go through the bag once; images are passed over, but for their stamps.
 
     Raises:
@@ -177,10 +174,10 @@ def read_topics(station: Contract, recording: Bag) -> TopicData:
         role: _series(grown, f"bag {recording.path}: {station.topics[role].topic}") for role, grown in growing.items()
     }
     others = sorted(set(recording.topics) - set(roles) - {EPISODE_EVENTS})
-    left_out = [f"topics that are left out: {', '.join(others)}"] if others else []
+    account.left_out += [f"{topic} ({recording.topics[topic]})" for topic in others]
     if fields:
-        left_out.append(f"of {station.joint_states.topic} is left out: {' and '.join(fields)}")
-    return TopicData(station, recording, series, events if has_events else None, tuple(left_out))
+        account.left_out.append(f"of {station.joint_states.topic}: {' and '.join(fields)}")
+    return TopicData(station, recording, series, events if has_events else None)
 
 
 def _series(grown: _Growing, where: str) -> TopicSeries:

@@ -10,7 +10,9 @@ from typing import Any
 
 from robolearn.core import BadInput
 from robolearn.data.convert.formats import bag, lerobot_v21, lerobot_v30, npz, robomimic
-from robolearn.data.convert.formats.config import FormatConfig, FormatReader, FormatWriter, ReadOptions
+from robolearn.data.convert.formats.config import FormatConfig, FormatReader, FormatWriter
+from robolearn.data.convert.options import ReadOptions
+from robolearn.data.convert.source import EpisodeSource
 
 __all__ = ["FORMATS", "FormatConfig", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
 
@@ -25,8 +27,15 @@ def guess(path: Path) -> str | None:
 
 
 def reader(name: str) -> FormatReader:
-    """The reader of format `name`; raises `BadInput` where there is none."""
-    return _one(name, "read")
+    """The reader of format `name`, which refuses options that it has no use for; raises `BadInput` where there is
+    none."""
+    read = _one(name, "read")
+
+    def checked(path: Path, options: ReadOptions) -> EpisodeSource:
+        FORMATS[name].check(options)
+        return read(path, options)
+
+    return checked
 
 
 def writer(name: str) -> FormatWriter:

@@ -8,7 +8,8 @@ from pathlib import Path
 from robolearn.core import BadInput
 from robolearn.data.convert.bags import is_bag, read_bag, write_bag
 from robolearn.data.convert.bags.recording import Bag
-from robolearn.data.convert.formats.config import FormatConfig, ReadOptions
+from robolearn.data.convert.formats.config import FormatConfig
+from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeSource, Progress, interface_with_images
 from robolearn.data.reading.reader import Dataset
 from robots.stations import Contract, contract_names, load_contract
@@ -16,9 +17,6 @@ from robots.stations import Contract, contract_names, load_contract
 
 def read(path: Path, options: ReadOptions) -> EpisodeSource:
     """The episodes of the bag at `path` by the contract `options.robot`; raises `BadInput` as `read_bag` does."""
-    if options.unit or options.gripper_unit:
-        got = options.unit or options.gripper_unit
-        raise BadInput("--unit of a bag", got=got, expected="none: the contract has the units of its topics")
     contract = _contract(options.robot, options.cameras)
     if contract.objects is not None:
         # Only a simulation sends them; the names are in its messages.
@@ -27,7 +25,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         if topic in recording.topics:
             first = next(recording.messages([topic]), None)
             contract = contract.with_objects(getattr(first.content, "name", ()) if first is not None else ())
-    return read_bag(path, contract, task=options.task, success=options.success)
+    return read_bag(path, contract, options)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
@@ -46,4 +44,7 @@ def _contract(robot: str, cameras: Sequence[str] | None) -> Contract:
     return contract if cameras is None else contract.with_cameras(cameras)
 
 
-FORMAT = FormatConfig("mcap", "a rosbag2 folder, or an .mcap or .db3 file", is_bag, read, write, needs_extra="formats")
+OPTIONS = ("task", "cameras", "success", "robot", "episodes", "skip_bad")  # the contract says the rest
+FORMAT = FormatConfig(
+    "mcap", "a rosbag2 folder, or an .mcap or .db3 file", is_bag, read, write, needs_extra="formats", options=OPTIONS
+)

@@ -1,4 +1,4 @@
-"""A format of demonstrations as one config, the user's facts about files that lack them, and the scale of actions.
+"""A format of demonstrations as one config, the one way from a foreign set to episodes, and the scale of actions.
 
 Actions of other systems are in their own units, robolearn's in [-1, 1]. Per component, with the extremes low and high
 over the whole set,
@@ -24,59 +24,25 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Interface
 from robolearn.core.specs import ACTION_SCALE, action_scale
 from robolearn.core.types import Episode
+from robolearn.data.convert.account import Account
 from robolearn.data.convert.joint_units import TOLERANCE, Scale, joint_scale
+from robolearn.data.convert.options import ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, drafts, interface_with_images
 from robolearn.data.reading.reader import Dataset
-from robolearn.data.video.container import TOLERANCE_S
 
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """Facts that the user gives; each is None or empty where the file is to be believed.
-
-    Attributes:
-      task: the task in words.
-      hz: frames per second.
-      embodiment: name of the arm.
-      action_kind: what an action means, e.g. ``"tcp_delta"``.
-      unit, gripper_unit: of joint positions, of `joint_units.UNITS` and `joint_units.GRIPPER_UNITS`.
-      proprio: the features that make up ``proprio``, in order.
-      cameras: the cameras to take; None takes all, an empty tuple none.
-      success: whether episodes succeeded whose success is not recorded.
-      tolerance_s: how far from its frame a picture of a video may be shown [s].
-      robot: the robot contract that says what the topics of a bag mean, by name or as a file.
-    """
-
-    task: str = ""
-    hz: float | None = None
-    embodiment: str = ""
-    action_kind: str = ""
-    unit: str = ""
-    gripper_unit: str = ""
-    proprio: tuple[str, ...] = ()
-    cameras: tuple[str, ...] | None = None
-    success: bool | None = None
-    tolerance_s: float = TOLERANCE_S
-    robot: str = ""
-
-    def takes(self, camera: str) -> bool:
-        """True where the images of `camera` are wanted."""
-        return self.cameras is None or camera in self.cameras
-
-    def applied(self, interface: Interface) -> Interface:
-        """`interface`, which files brought along, with what the user gives in place of what it has."""
-        wanted = {
-            key: spec
-            for key, spec in interface.observation.items()
-            if not key.startswith("images.") or self.takes(key.removeprefix("images."))
-        }
-        return replace(
-            interface,
-            observation=wanted,
-            control_hz=self.hz or interface.control_hz,
-            embodiment=self.embodiment or interface.embodiment,
-            action_kind=self.action_kind or interface.action_kind,
-        )
+COMMON = (
+    "task",
+    "hz",
+    "embodiment",
+    "action_kind",
+    "unit",
+    "gripper_unit",
+    "cameras",
+    "success",
+    "episodes",
+    "skip_bad",
+)
+"""The fields of `ReadOptions` that most formats have a use for."""
 
 
 FormatReader = Callable[[Path, ReadOptions], EpisodeSource]
@@ -99,6 +65,7 @@ class FormatConfig:
       here: true where a path looks like it.
       read, write: None where the format is not read or not written.
       needs_extra: the extra of this distribution that brings its library, or nothing.
+      options: the fields of `ReadOptions` that its reader has a use for.
     """
 
     name: str
@@ -107,6 +74,15 @@ class FormatConfig:
     read: FormatReader | None = None
     write: FormatWriter | None = None
     needs_extra: str = ""
+    options: tuple[str, ...] = COMMON
+
+    def check(self, options: ReadOptions) -> None:
+        """Raise `BadInput` where `options` hold what the reader has no use for."""
+        for name in options.given():
+            if name not in self.options:
+                flags = {one: "--" + _FLAGS.get(one, one).replace("_", "-") for one in (name, *self.options)}
+                what, got = f"{flags.pop(name)} with {self.name}", getattr(options, name)
+                raise BadInput(what, got=got, expected="none", available=flags.values())
 
     @property
     def title(self) -> str:
@@ -114,25 +90,18 @@ class FormatConfig:
         return f"{self.name} [{self.needs_extra}]" if self.needs_extra else self.name
 
 
+_FLAGS = {"success": "outcome", "named": "map"}
+
 FILE_UNIT = "action_unit"
 """In the `Interface.extra` of an exported file: the units of its joint positions."""
 
 
-def scale_for(actions: Iterable[tuple[str, NDArray]], interface: Interface, options: ReadOptions) -> Scale | None:
-    """The scale for the `actions` (T, Da) of named episodes, or None where all are in [-1, 1] already.
+def _scale_for(extremes: Sequence[tuple[NDArray, NDArray]], interface: Interface, options: ReadOptions) -> Scale | None:
+    """The scale of actions with the `extremes` of each episode ((Da,), (Da,)), None where all are in [-1, 1] already.
 
     Raises:
-      BadInput: a number that is not finite, the episode and the frame are named; joint positions whose unit nothing
-        says, or that are not in it.
+      BadInput: joint positions whose unit nothing says, or that are not in it.
     """
-    extremes: list[tuple[NDArray, NDArray]] = []
-    for name, action in actions:
-        if not np.isfinite(action).all():
-            frame, component = (int(i) for i in np.argwhere(~np.isfinite(action))[0])
-            where = f"{name}: action at frame {frame}, component {component}"
-            raise BadInput(where, got=action[frame, component], expected="a finite number")
-        if len(action):
-            extremes.append((action.min(axis=0).astype(np.float64), action.max(axis=0).astype(np.float64)))
     size = interface.action.size
     low = np.min([least for least, _ in extremes], axis=0) if extremes else np.zeros(size)
     high = np.max([most for _, most in extremes], axis=0) if extremes else np.zeros(size)
@@ -179,32 +148,95 @@ def stored_episode(
     return Episode(observation, action, reward, success, terminated, truncated, words[0], intervention, stamps, tasks)
 
 
-def imported(
-    interface: Interface,
-    scale: Scale | None,
-    drafts: Iterable[EpisodeDraft],
-    count: int,
-    *,
-    stamps: Iterable[str],
-    outcomes: bool,
-    notes: Iterable[str] = (),
-) -> EpisodeSource:
-    """The source of `count` drafts whose actions are in a file's units: `scale` is applied to them, and written into
-    their interface; `notes` grow by what the user should know of both, and of outcomes that are not recorded."""
-    notes = [*notes]
-    if not outcomes:
-        notes.append("nothing says which episodes succeeded: none is marked as a success, nor as a failure; "
-                     "--outcome says it")  # fmt: skip
+@dataclass(frozen=True)
+class ForeignSet:
+    """Episodes of another format by their numbers, nothing of them read yet.
+
+    Attributes:
+      interface: with cameras; actions as in the file.
+      names: what the episodes are called there, for messages.
+      action: number → (T, Da) in the units of the file.
+      draft: number → the whole episode, with such actions.
+      stamps: the names of the raw timestamps that every episode has.
+      outcomes: whether it is known which episodes succeeded.
+      account: what is read, left out and changed.
+    """
+
+    interface: Interface
+    names: Sequence[str]
+    action: Callable[[int], NDArray]
+    draft: Callable[[int], EpisodeDraft]
+    stamps: Iterable[str]
+    outcomes: bool
+    account: Account
+
+
+def imported(found: ForeignSet, options: ReadOptions) -> EpisodeSource:
+    """The episodes of `found` that `options` takes, with actions in [-1, 1], where `found.account` says what became of
+    them: an episode that cannot be read is refused, or with `ReadOptions.skip_bad` left out.
+
+    Raises:
+      BadInput: an action that is not finite, episode and frame are named; or as `_scale_for`.
+    """
+    account, total = found.account, len(found.names)
+    chosen = range(total) if options.episodes is None else options.episodes(total)
+    if len(chosen) < total:
+        account.left_out.append(f"{total - len(chosen)} of {total} episodes, which --episodes does not name")
+    if not found.outcomes:
+        account.left_out.append("outcomes: nothing says which episodes succeeded: none is marked as a success, nor as "
+                                "a failure; --outcome says it")  # fmt: skip
+
+    def extremes(index: int) -> tuple[NDArray, NDArray]:
+        action, name = found.action(index), found.names[index]
+        if not len(action):
+            raise BadInput(name, got="no frames", expected="at least one")
+        if not np.isfinite(action).all():
+            frame, component = (int(i) for i in np.argwhere(~np.isfinite(action))[0])
+            where = f"{name}: action at frame {frame}, component {component}"
+            raise BadInput(where, got=action[frame, component], expected="a finite number")
+        return action.min(axis=0).astype(np.float64), action.max(axis=0).astype(np.float64)
+
+    spans = dict(sound(extremes, chosen, account.left_out, options))
+    interface, scale = found.interface, _scale_for(list(spans.values()), found.interface, options)
     if scale is not None:
         extra = {key: value for key, value in interface.extra.items() if key != FILE_UNIT}
         interface = replace(interface, extra={**extra, ACTION_SCALE: scale.to_json()})
-        drafts = (_with_action(draft, scale.apply(draft.episode.action)) for draft in drafts)
-        notes += scale.notes or [
+        account.changed += scale.notes or [
             f"the actions were not in [-1, 1] ({scale.low.min():.4g} to {scale.high.max():.4g}): each component is "
             f"scaled by its own extremes, which stand in the interface's extra['{ACTION_SCALE}']; export gives the "
             "original units back"
         ]
-    return EpisodeSource(interface, drafts, count, tuple(stamps), tuple(notes), outcomes)
+
+    def drafts() -> Iterator[EpisodeDraft]:
+        for _, draft in sound(found.draft, spans, account.left_out, options):
+            yield _with_action(draft, scale.apply(draft.episode.action)) if scale else draft
+
+    return EpisodeSource(
+        interface, drafts(), len(spans), tuple(found.stamps), account, found.outcomes, skips=options.skip_bad
+    )
+
+
+def rewarded(rewards: Iterable[NDArray]) -> float | None:
+    """The reward that a solved episode has, of the rewards (T,) of all episodes; None where they do not say it.
+
+    Sparse rewards are 0 and one positive number, which is that of a success, or 0 and one negative number, where 0 is.
+    All others are dense, or none.
+    """
+    values: set[float] = set()
+    for reward in rewards:
+        values |= set(np.unique(reward).tolist())
+        if len(values) > 2:
+            return None
+    return max(values) if len(values) == 2 and 0 in values else None
+
+
+def outcome(stated: bool | None, options: ReadOptions, reward: NDArray | None, solved: float | None) -> bool:
+    """True for a success: by what the file states of the episode, else the user, else its rewards (`rewarded`)."""
+    if stated is not None:
+        return stated
+    if options.success is not None or solved is None or reward is None:
+        return bool(options.success)
+    return bool((reward >= solved).any())
 
 
 def exported(dataset: Dataset, progress: Progress | None) -> tuple[Interface, Iterator[EpisodeDraft]]:

@@ -10,7 +10,7 @@ Columns are those of v3.0. Videos are taken over as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Interface
 from robolearn.data.convert.formats.config import (
     FormatConfig,
-    ReadOptions,
     exported,
-    scale_for,
 )
-from robolearn.data.convert.formats.lerobot_v30 import draft, plan, version
+from robolearn.data.convert.formats.lerobot_v30 import OPTIONS, plan, version
+from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import (
-    EpisodeDraft,
     EpisodeSource,
     Progress,
     new_folder,
@@ -48,10 +46,10 @@ from robolearn.data.lerobot.features import (
 )
 from robolearn.data.lerobot.layout import V2, check_patterns
 from robolearn.data.lerobot.statistics import describe, describe_frames
-from robolearn.data.lerobot.tables import array_of, frame_columns
+from robolearn.data.lerobot.tables import frame_columns
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.container import facts
-from robolearn.data.video.segments import Images, VideoSegment, frames
+from robolearn.data.video.segments import VideoSegment, frames
 
 CHUNK = 1000  # episodes per chunk folder
 DATA = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet"
@@ -82,41 +80,30 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     lengths = {
         row["episode_index"]: row["length"] for row in _lines(path, "meta/episodes.jsonl", "episode_index", "length")
     }
-    if sorted(lengths) != list(range(count)):
+    if strange := [index for index in lengths if index not in range(count)]:
         expected = f"episodes 0 to {count - 1}"
-        raise BadInput(f"{what}: meta/episodes.jsonl", got=f"{len(lengths)} episodes", expected=expected)
+        raise BadInput(f"{what}: meta/episodes.jsonl", got=f"episode {strange[0]!r}", expected=expected)
     size = int(info.get("chunks_size") or CHUNK)
 
     def name_of(pattern: str, index: int, **more: str) -> str:
         return pattern.format(episode_chunk=index // size, episode_index=index, **more)
 
-    def table(index: int, columns: list[str] | None = None) -> tuple[str, Any]:
+    def table(index: int, columns: list[str] | None) -> tuple[str, Any]:
         name = name_of(str(info.get("data_path") or DATA), index)
+        if index not in lengths:
+            raise BadInput(f"{what}: episode {index}", got="no line in meta/episodes.jsonl", expected="one")
         rows = layout.read_parquet(path, name, columns)
         if rows.num_rows != lengths[index]:
             expected = f"{lengths[index]} by meta/episodes.jsonl"
             raise BadInput(f"{what}: {name}", got=f"{rows.num_rows} frames", expected=expected)
         return f"{what}: episode {index} ({name})", rows
 
-    def actions() -> Iterator[tuple[str, NDArray]]:
-        for index in range(count):
-            where, rows = table(index, ["action"])
-            yield where, array_of(rows["action"], chosen.interface.action.shape, "float32", what=where)
+    def video(index: int, key: str, feature: str, length: int) -> VideoSegment:
+        file = path / name_of(str(info.get("video_path") or VIDEO), index, video_key=feature)
+        return VideoSegment(file, length, float(info["fps"]), name=f"episode {index}, {key}")
 
-    scale = scale_for(actions(), chosen.interface, options)
-
-    def episodes() -> Iterator[EpisodeDraft]:
-        for index in range(count):
-            where, rows = table(index)
-            videos: dict[str, Images] = {}
-            for key, feature in chosen.videos.items():
-                file = path / name_of(str(info.get("video_path") or VIDEO), index, video_key=feature)
-                name = f"episode {index}, {key}"
-                fps, tolerance_s = float(info["fps"]), options.tolerance_s
-                videos[key] = VideoSegment(file, rows.num_rows, fps, name=name, tolerance_s=tolerance_s)
-            yield draft(chosen, rows, tasks, videos, options, where)
-
-    return chosen.source(scale, episodes(), count, info, options)
+    names = [f"{what}: episode {index}" for index in range(count)]
+    return chosen.source(info, names, table, video, tasks, options)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
@@ -217,7 +204,7 @@ def _lines(path: Path, name: str, *keys: str) -> list[dict[str, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(what, got=f"unreadable ({error})", expected="JSON lines") from None
     rows = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):  # no other end of a line: JSON may hold them
         if not line.strip():
             continue
         try:
@@ -238,5 +225,10 @@ def _put(path: Path, content: Any) -> None:
 
 
 FORMAT = FormatConfig(
-    "lerobot-v2.1", "LeRobotDataset v2.0 and v2.1: a parquet file and an mp4 per episode", here, read, write
+    "lerobot-v2.1",
+    "LeRobotDataset v2.0 and v2.1: a parquet file and an mp4 per episode",
+    here,
+    read,
+    write,
+    options=OPTIONS,
 )

@@ -6,8 +6,9 @@ lie in the table as PNG.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +17,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
+from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.config import (
+    COMMON,
+    ForeignSet,
     FormatConfig,
-    ReadOptions,
-    Scale,
     imported,
-    scale_for,
+    outcome,
     stored_episode,
 )
+from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, segments_of
 from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.clock import GRID_S, clock_faults
 from robolearn.data.lerobot.features import SUCCESS, interface_of, observed, stamp_name
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import array_of, tasks_of
 from robolearn.data.reading.loading import episode_files
 from robolearn.data.video.readers import picture_in
-from robolearn.data.video.segments import Images
+from robolearn.data.video.segments import Images, PictureStream, VideoSegment
 
 
 @dataclass(frozen=True)
@@ -41,9 +45,9 @@ class ColumnMap:
     Attributes:
       interface: with cameras; actions as in the file.
       vectors: our feature → column.
-      videos, pictures: ``images.<camera>`` → feature, in mp4 files or as PNG in the table.
+      videos, pictures: ``images.<camera>`` → feature, in mp4 files or as encoded images in the table.
       stamps: name → column.
-      notes: what is left out, and why.
+      account: what is read, left out and changed.
     """
 
     interface: Interface
@@ -51,19 +55,42 @@ class ColumnMap:
     videos: Mapping[str, str]
     pictures: Mapping[str, str]
     stamps: Mapping[str, str]
-    notes: tuple[str, ...]
+    account: Account
 
     def source(
         self,
-        scale: Scale | None,
-        drafts: Iterator[EpisodeDraft],
-        count: int,
         info: Mapping[str, Any],
-        opts: ReadOptions,
+        names: Sequence[str],
+        table: Callable[[int, list[str] | None], tuple[str, pa.Table]],
+        video: Callable[[int, str, str, int], VideoSegment],
+        tasks: Mapping[int, str],
+        options: ReadOptions,
     ) -> EpisodeSource:
-        """The source of `count` drafts; the set, or else the user, names the episodes that succeeded."""
-        outcomes = SUCCESS in info["features"] or opts.success is not None
-        return imported(self.interface, scale, drafts, count, stamps=self.stamps, outcomes=outcomes, notes=self.notes)
+        """The episodes that `options` takes.
+
+        Args:
+          names: of all episodes.
+          table: (number, columns or all) → its place in words, and its rows.
+          video: (number, our feature, column, length) → its pictures.
+          tasks: task index → the task in words.
+        """
+
+        def action(index: int) -> NDArray:
+            where, rows = table(index, ["action", "episode_index"])
+            if "action" not in rows.column_names:
+                raise BadInput(where, got="no column 'action'", expected="it", available=rows.column_names)
+            return array_of(rows["action"], self.interface.action.shape, "float32", what=where)
+
+        def episode(index: int) -> EpisodeDraft:
+            where, rows = table(index, None)
+            videos = {key: replace(video(index, key, feature, rows.num_rows), tolerance_s=options.tolerance_s)
+                      for key, feature in self.videos.items()}  # fmt: skip
+            return draft(self, float(info["fps"]), rows, tasks, videos, options, where)
+
+        # The set, or else the user, names the episodes that succeeded.
+        outcomes = SUCCESS in info["features"] or options.success is not None
+        found = ForeignSet(self.interface, names, action, episode, self.stamps, outcomes, self.account)
+        return imported(found, options)
 
 
 def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
@@ -73,25 +100,32 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
       BadInput: no actions, or no frame rate.
     """
     interface = options.applied(interface_of(info, what=what))
-    found, notes = observed(info["features"])
+    features = info["features"]
+    found, left_out = observed(features)
     columns = {key: name for key, (name, _) in found.items() if key in interface.observation}
-    kinds = {key: str(info["features"][name]["dtype"]) for key, name in columns.items()}
-    lost = [f"{name} is stored row by row, as one vector" for key, name in columns.items()
-            if kinds[key] not in ("video", "image") and len(info["features"][name]["shape"]) > 1]  # fmt: skip
-    if (kind := str(info["features"]["action"]["dtype"])) not in ("float16", "float32"):
-        lost.append(f"the actions, which are {kind}, are stored as float32")
+    kinds = {key: str(features[name]["dtype"]) for key, name in columns.items()}
+    account = Account(left_out=[*left_out, *(f"{name}: not asked for" for key, (name, _) in found.items()
+                                             if key not in columns)])  # fmt: skip
+    account.became("action", ["action"], interface.action.size)
+    for key, name in columns.items():
+        account.became(key, [name], "×".join(map(str, interface.observation[key].shape)))
+        if kinds[key] not in ("video", "image") and len(features[name]["shape"]) > 1:
+            account.changed.append(f"{name} is stored row by row, as one vector")
+    if (kind := str(features["action"]["dtype"])) not in ("float16", "float32"):
+        account.changed.append(f"the actions, which are {kind}, are stored as float32")
     return ColumnMap(
         interface,
         {key: name for key, name in columns.items() if kinds[key] not in ("video", "image")},
         {key: name for key, name in columns.items() if kinds[key] == "video"},
         {key: name for key, name in columns.items() if kinds[key] == "image"},
-        {stamp: name for name in info["features"] if (stamp := stamp_name(name)) is not None},
-        (*notes, *lost),
+        {stamp: name for name in features if (stamp := stamp_name(name)) is not None},
+        account,
     )
 
 
 def draft(
     plan: ColumnMap,
+    fps: float,
     table: pa.Table,
     tasks: Mapping[int, str],
     videos: Mapping[str, Images],
@@ -101,6 +135,7 @@ def draft(
     """The episode whose frames are the rows of `table`, in their order.
 
     Args:
+      fps: of the set [Hz].
       tasks: task index → the task in words.
       videos: ``images.<camera>`` → its images, for the features of `plan.videos`.
       what: names file and episode in messages.
@@ -121,14 +156,21 @@ def draft(
     if frame is not None and not np.array_equal(frame, np.arange(length)):
         at = int(np.flatnonzero(frame != np.arange(length))[0])
         raise BadInput(f"{what}, row {at}: frame_index", got=int(frame[at]), expected=at)
+    if (stamped := plain("timestamp", "float64")) is not None:
+        for fault in clock_faults(stamped, fps, options.tolerance_s):
+            hint = "--skip-bad leaves such episodes out, --tolerance-s SECONDS puts its frames onto the grid"
+            got = f"{fault.check} ({fault.what})"
+            raise BadInput(f"{what}, frame {fault.first}", got=got, expected=f"frame / {fps:g} Hz", hint=hint)
+        if (off := np.abs(stamped - np.arange(length) / fps).max()) > max(GRID_S, 1e-6 * length / fps):
+            plan.account.changed.append(f"{what}: its timestamps, up to {off:.3g} s off, are put onto the grid")
     interface = plan.interface
     specs = interface.observation
     numbers = {key: column(name, specs[key].shape, specs[key].dtype) for key, name in plan.vectors.items()}
     images: dict[str, Images] = dict(videos)
     for key, name in plan.pictures.items():
-        images[key] = np.stack(
-            [_picture(cell, f"{what}, frame {t}, {name}") for t, cell in enumerate(table[name].to_pylist())]
-        )
+        if name not in table.column_names:
+            raise BadInput(what, got=f"no column {name!r}", expected="it", available=table.column_names)
+        images[key] = PictureStream(length, partial(_decoded, table[name], f"{what}, {name}"))
 
     def flag(name: str) -> bool | None:
         return None if (values := plain(name, "bool")) is None else bool(values.any())
@@ -139,7 +181,7 @@ def draft(
         numbers,
         column("action", interface.action.shape),
         plain("next.reward", "float32"),
-        bool(options.success) if success is None else success,
+        outcome(success, options, None, None),
         flag("next.terminated"),
         flag("next.truncated"),
         words or [options.task],
@@ -155,20 +197,24 @@ def _task(tasks: Mapping[int, str], index: int, what: str) -> str:
     return tasks[index]
 
 
-def _picture(cell: Any, what: str) -> NDArray[np.uint8]:
-    if (picture := picture_in(cell)) is None:
-        raise BadInput(what, got="no image in the table that decodes", expected="an encoded image")
-    return picture
+def _decoded(cells: pa.ChunkedArray, what: str) -> Iterator[NDArray[np.uint8]]:
+    """The pictures in a column, one at a time in memory."""
+    for t, cell in enumerate(cells):
+        if (picture := picture_in(cell.as_py())) is None:
+            got = "no image in the table that decodes"
+            raise BadInput(f"{what} at frame {t}", got=got, expected="an encoded image")
+        yield picture
 
 
 def here(path: Path) -> bool:
     return version(path) != "" and not version(path).startswith("v2.")  # `read` says what is too new
 
 
-def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None) -> EpisodeSource:
-    """`episodes` (default all) of the folder `path`, in that order.
+def read(path: Path, options: ReadOptions) -> EpisodeSource:
+    """The episodes of the folder `path`.
 
-    Files in which none of them lies are not looked at, so what is sound can be taken out of a damaged set.
+    Files in which none of those lies that `options` takes are not looked at, so what is sound can be taken out of a
+    damaged set.
 
     Raises:
       BadInput: not such a set, a missing or damaged file, or counts that do not add up.
@@ -178,45 +224,27 @@ def read(path: Path, options: ReadOptions, episodes: Sequence[int] | None = None
     check_version(info, what)
     if not info["total_episodes"]:
         raise BadInput(what, got="no episodes", expected="at least one")
-    chosen = plan(info, what, options)
     words = tasks_of(layout.read_parquet(path, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
     numbered = layout.read_parquet(path, layout.TASKS_PATH)["task_index"].to_pylist()
-    tasks = dict(zip(sorted(numbered), words, strict=True))
-    rows = _rows(path, info)
-    for index in episodes or ():
-        if not 0 <= index < len(rows):
-            raise BadInput(f"episode of {path}", got=index, expected=f"0 to {len(rows) - 1}")
-    rows = rows if episodes is None else [rows[index] for index in episodes]
-
-    def tables(columns: list[str] | None = None) -> Iterator[tuple[int, str, pa.Table]]:
-        newest, table = "", None
-        for row in rows:
-            index = row["episode_index"]
-            name = layout.file_of(info, row)
-            if name != newest or table is None:
-                newest, table = name, layout.read_parquet(path, name, columns)
-            mine, where = layout.rows_of(table, "equal", index), f"{what}: episode {index} ({name})"
-            if mine.num_rows != row["length"]:
-                raise BadInput(where, got=f"{mine.num_rows} frames", expected=f"{row['length']} by meta/episodes")
-            yield index, where, mine
-
-    shape = chosen.interface.action.shape
-    actions = (
-        (where, array_of(part["action"], shape, "float32", what=where))
-        for _, where, part in tables(["action", "episode_index"])
-    )
-    scale = scale_for(actions, chosen.interface, options)
+    chosen, rows = plan(info, what, options), _rows(path, info)
     segments = segments_of(path, info) if chosen.videos else {}
+    newest: dict[tuple[str, bool], pa.Table] = {}
 
-    def read_drafts() -> Iterator[EpisodeDraft]:
-        for index, where, part in tables():
-            videos = {
-                key: replace(segments[feature][index], tolerance_s=options.tolerance_s)
-                for key, feature in chosen.videos.items()
-            }
-            yield draft(chosen, part, tasks, videos, options, where)
+    def table(index: int, columns: list[str] | None) -> tuple[str, pa.Table]:
+        name = layout.file_of(info, rows[index])
+        if (place := (name, columns is None)) not in newest:
+            newest.clear()  # one file at a time in memory
+            newest[place] = layout.read_parquet(path, name, columns)
+        mine, where = layout.rows_of(newest[place], "equal", index), f"{what}: episode {index} ({name})"
+        if mine.num_rows != rows[index]["length"]:
+            raise BadInput(where, got=f"{mine.num_rows} frames", expected=f"{rows[index]['length']} by meta/episodes")
+        return where, mine
 
-    return chosen.source(scale, read_drafts(), len(rows), info, options)
+    def video(index: int, key: str, feature: str, length: int) -> VideoSegment:
+        return segments[feature][index]
+
+    names = [f"{what}: episode {index}" for index in range(len(rows))]
+    return chosen.source(info, names, table, video, dict(zip(sorted(numbered), words, strict=True)), options)
 
 
 def _rows(path: Path, info: dict[str, Any]) -> list[dict[str, Any]]:
@@ -240,4 +268,5 @@ def version(path: Path) -> str:
         return ""
 
 
-FORMAT = FormatConfig("lerobot-v3.0", "LeRobotDataset v3.0 of any maker", here, read)
+OPTIONS = (*COMMON, "tolerance_s")
+FORMAT = FormatConfig("lerobot-v3.0", "LeRobotDataset v3.0 of any maker", here, read, options=OPTIONS)

@@ -1,18 +1,19 @@
 """A folder with one ``.npz`` per episode, in the order of their names, and perhaps an ``interface.json``.
 
     action                 (T, Da)            the one array that must be there
-    proprio, objects, …    (T, D)             any other float array of T rows is an observation of that name
-    images.<camera>        (T, H, W, 3) uint8
+    proprio, objects, …    (T, D)             any other array of numbers with T rows is an observation of that name;
+                                              ``state`` is ``proprio``, ``environment_state`` is ``objects``
+    images.<camera>        (T, H, W, 3) uint8, also without ``images.``
     reward                 (T,)               default 0
-    success                bool, or (T,)      default whether the last reward is positive, or what ``--outcome`` says
-                                              where no episode of the folder has a reward
+    success                bool, or (T,)      default what ``--outcome`` says, else rewards that are sparse
     terminated, truncated  bool, or (T,)      default terminated = success, truncated = not success
     task                   text, or (T,)      default the name of the folder
     intervention           (T,) bool
     stamp.<name>           (T,) [s]           raw timestamps
     control_hz             number             of all episodes; or ``--hz``
 
-``interface.json`` is `Interface.to_json`; without it one is derived. Nothing is unpickled.
+``interface.json`` is `Interface.to_json`; without it one is derived from the arrays of the first file, in kinds of
+numbers that hold those of all files. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -20,29 +21,34 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core import BadInput, Interface
+from robolearn.data.convert.account import Account
+from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned
 from robolearn.data.convert.formats.config import (
+    COMMON,
+    ForeignSet,
     FormatConfig,
-    ReadOptions,
     exported,
     imported,
-    scale_for,
+    outcome,
+    rewarded,
     stored_episode,
 )
+from robolearn.data.convert.options import ReadOptions, sound
 from robolearn.data.convert.source import (
     EpisodeDraft,
     EpisodeSource,
     Progress,
     new_folder,
 )
-from robolearn.data.lerobot.features import stored_dtype
+from robolearn.data.lerobot.features import IMAGES, is_image
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import array
 from robolearn.io.json_files import parse_json
@@ -64,22 +70,25 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     files = sorted(path.glob("*.npz")) if path.is_dir() else []
     if not files:
         raise BadInput(f"npz folder {path}", got="no .npz files", expected="one per episode")
-    first = _load(files[0])
-    interface = _interface(path, files[0], first, options)
-    # The actions of a set are read twice: their extremes must be known before the first is stored.
-    actions = ((file.name, _action(file, _load(file, ("action",)), interface)) for file in files)
-    scale = scale_for(actions, interface, options)
-    stamps = tuple(sorted(key.removeprefix("stamp.") for key in first if key.startswith("stamp.")))
-    # Where nothing is rewarded rewards were not recorded.
-    rewarded = any(values.any() for file in files for values in _load(file, ("reward",)).values())
+    account = Account()
+    heads = dict(sound(_heads, files, [], options))
+    file = next(iter(heads), None)
+    if file is None:
+        raise BadInput(f"npz folder {path}", got="no .npz file that can be read", expected="one per episode")
+    interface, arrays = _interface(path, file, heads, options, account)
+    stamps = tuple(sorted(key.removeprefix("stamp.") for key in heads[file] if key.startswith("stamp.")))
+    solved = rewarded(values for one in heads for values in _load(one, ("reward",)).values())
 
-    def episodes() -> Iterator[EpisodeDraft]:
-        for file in files:
-            data = _load(file)
-            yield _draft(file, data, interface, _action(file, data, interface), stamps, rewarded, options)
+    def draft(number: int) -> EpisodeDraft:
+        data = _load(files[number])
+        return _draft(files[number], data, interface, arrays, stamps, solved, options)
 
-    outcomes = options.success is not None or rewarded or any(_load(file, ("success",)) for file in files)
-    return imported(interface, scale, episodes(), len(files), stamps=stamps, outcomes=outcomes)
+    def action(number: int) -> NDArray[np.float32]:
+        return _action(files[number], _load(files[number], arrays.parts["action"]), interface, arrays)
+
+    outcomes = options.success is not None or solved is not None or any("success" in keys for keys in heads.values())
+    names = [one.name for one in files]
+    return imported(ForeignSet(interface, names, action, draft, stamps, outcomes, account), options)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
@@ -115,95 +124,137 @@ def _load(file: Path, keys: tuple[str, ...] | None = None) -> dict[str, NDArray]
         raise BadInput(f"npz file {file}", got=f"unreadable ({error})", expected=expected) from None
 
 
-def _fact(file: Path, data: dict[str, NDArray], name: str) -> bool | None:
+def _heads(file: Path) -> dict[str, Head]:
+    """Array → its head, without reading its numbers; the length of the episode is not part of it."""
+    known = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    heads: dict[str, Head] = {}
+    try:
+        with zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
+                with archive.open(name) as member:
+                    shape, _, dtype = known[np.lib.format.read_magic(member)](member)
+                    if dtype.hasobject:
+                        raise ValueError("objects")
+                    heads[name.removesuffix(".npy")] = Head(shape, dtype)
+    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        _load(file)  # raises, or numpy can what this cannot
+    return heads
+
+
+def _fact(file: Path, data: dict[str, NDArray], name: str, length: int) -> bool | None:
     """A fact about an episode, or about each of its steps, of which one is enough; None where it is absent."""
     if name not in data:
         return None
-    if data[name].shape not in ((), (len(data["action"]),)) or data[name].dtype.kind not in "biuf":
+    if data[name].shape not in ((), (length,)) or data[name].dtype.kind not in "biuf":
         got = f"{data[name].shape} {data[name].dtype}"
         raise BadInput(f"npz file {file}: {name}", got=got, expected="a bool, or one for each step")
     return bool(data[name].any())
 
 
-def _action(file: Path, data: dict[str, NDArray], interface: Interface) -> NDArray[np.float32]:
-    if "action" not in data:
-        raise BadInput(f"npz file {file}", got="no array 'action'", expected="one", available=data)
-    action = np.asarray(data["action"])
-    if action.ndim != 2 or action.shape[1:] != interface.action.shape or action.dtype.kind not in "fiu":
+def _action(file: Path, data: dict[str, NDArray], interface: Interface, arrays: ArrayMap) -> NDArray[np.float32]:
+    for name in arrays.parts["action"]:
+        if name not in data:
+            raise BadInput(f"npz file {file}", got=f"no array {name!r}", expected="one", available=data)
+        if data[name].ndim not in (1, 2) or data[name].dtype.kind not in "fiu":
+            got = f"{data[name].shape} {data[name].dtype}"
+            raise BadInput(f"npz file {file}: {name}", got=got, expected=f"(T, {interface.action.size}) numbers")
+    action = np.column_stack([data[name] for name in arrays.parts["action"]])
+    if action.shape[1:] != interface.action.shape:
         expected = f"(T, {interface.action.size}) numbers"
-        raise BadInput(f"npz file {file}: action", got=f"{action.shape} {action.dtype}", expected=expected)
+        got = f"{action.shape} {action.dtype}"
+        raise BadInput(f"npz file {file}: {arrays.parts['action'][0]}", got=got, expected=expected)
     return action.astype(np.float32)
 
 
-def _interface(path: Path, file: Path, data: dict[str, NDArray], options: ReadOptions) -> Interface:
+def _interface(
+    path: Path, file: Path, heads: Mapping[Path, Mapping[str, Head]], options: ReadOptions, account: Account
+) -> tuple[Interface, ArrayMap]:
+    """The interface, and the arrays of its features, from those of `file`, the first."""
+    first = heads[file]
     if (path / INTERFACE).exists():
         try:
-            return options.applied(Interface.from_json(parse_json(path / INTERFACE)))
+            interface = options.applied(Interface.from_json(parse_json(path / INTERFACE)))
         except (KeyError, TypeError, ValueError) as error:
             raise BadInput(f"{path / INTERFACE}", got=f"no valid interface ({error!r})") from None
-    if "action" not in data or data["action"].ndim != 2:
-        raise BadInput(f"npz file {file}", got="no array 'action' (T, Da)", expected="one", available=data)
-    hz = options.hz or (float(data["control_hz"]) if "control_hz" in data else None)
+        parts = {key: (key,) for key in (*interface.observation, "action")}
+        for key in parts:
+            account.became(key, parts[key])
+        return interface, ArrayMap(dict(interface.observation), parts)
+    if "action" not in dict(options.named).values() and ("action" not in first or len(first["action"].shape) != 2):
+        raise BadInput(f"npz file {file}", got="no array 'action' (T, Da)", expected="one", available=first)
+    length = first[next((name for name, key in options.named if key == "action"), "action")].shape[:1]
+    found: dict[str, Head] = {}
+    for key, head in first.items():
+        kind = np.result_type(*(keys[key].dtype for keys in heads.values() if key in keys))
+        if key in _PLAIN - {"action"} or key.startswith("stamp."):
+            continue
+        if head.shape[:1] != length or kind.kind not in "fiub":
+            account.left_out.append(f"{key} ({head.shape} {kind}): no {length[0] if length else 0} rows of numbers")
+            continue
+        found[key] = Head(head.shape[1:], kind)
+    extra = {key for keys in heads.values() for key in keys} - first.keys() - _PLAIN
+    account.left_out += [f"{key}: not in {file.name}" for key in sorted(extra) if not key.startswith("stamp.")]
+    usual = {key: _usual(key, head) for key, head in found.items() if key != "action"}
+    arrays = assigned(found, usual, "action", options, account)
+    hz = options.hz or (float(_load(file, ("control_hz",))["control_hz"]) if "control_hz" in first else None)
     if hz is None:
         raise BadInput(f"npz folder {path}", got="no control_hz", expected="it", hint="Say --hz")
-    observation = {}
-    for key, values in data.items():
-        if key in _PLAIN or key.startswith("stamp."):
-            continue
-        if key.startswith("images."):
-            if values.ndim != 4 or values.shape[3] != 3 or values.dtype != np.uint8:
-                shape = f"{values.shape} {values.dtype}"
-                raise BadInput(f"npz file {file}: {key}", got=shape, expected="(T, H, W, 3) uint8")
-            if options.takes(key.removeprefix("images.")):
-                observation[key] = ArraySpec(values.shape[1:], "uint8")
-        elif values.ndim >= 1 and len(values) == len(data["action"]) and values.dtype.kind in "fiub":
-            observation[key] = ArraySpec(values.shape[1:] or (1,), stored_dtype(values.dtype.name))
-        else:
-            expected = f"{len(data['action'])} rows of numbers"
-            raise BadInput(f"npz file {file}: {key}", got=f"{values.shape} {values.dtype}", expected=expected)
-    action = ArraySpec(data["action"].shape[1:])
-    return Interface(observation, action, hz, options.embodiment or "none", options.action_kind or "native")
+    action = arrays.specs.pop("action")
+    kind = options.action_kind or "native"
+    return Interface(arrays.specs, action, hz, options.embodiment or "none", kind), arrays
+
+
+def _usual(key: str, head: Head) -> str:
+    if head.is_picture:
+        return IMAGES + key.removeprefix(IMAGES)
+    return {"state": "proprio", "environment_state": "objects"}.get(key, key)
 
 
 def _draft(
     file: Path,
     data: dict[str, NDArray],
     interface: Interface,
-    action: NDArray[np.float32],
+    arrays: ArrayMap,
     stamps: tuple[str, ...],
-    rewarded: bool,
+    solved: float | None,
     options: ReadOptions,
 ) -> EpisodeDraft:
+    action = _action(file, data, interface, arrays)
     length = len(action)
-    arrays: dict[str, NDArray] = {}
-    for key, spec in interface.observation.items():
+
+    def rows(key: str) -> NDArray:
         if key not in data:
             raise BadInput(f"npz file {file}", got=f"no array {key!r}", expected="it", available=data)
-        values = data[key].reshape(length, 1) if data[key].shape == (length,) and spec.shape == (1,) else data[key]
-        if values.shape != (length, *spec.shape):
-            raise BadInput(f"npz file {file}: {key}", got=values.shape, expected=(length, *spec.shape))
-        arrays[key] = values
+        if data[key].shape[:1] != (length,):
+            raise BadInput(f"npz file {file}: {key}", got=data[key].shape, expected=f"{length} rows")
+        return data[key]
+
+    vectors: dict[str, NDArray] = {}
+    images: dict[str, NDArray] = {}
+    for key, spec in interface.observation.items():
+        names = arrays.parts[key]
+        try:
+            values = arrays.vector(key, rows, length)
+        except ValueError:
+            expected = (length, *spec.shape)
+            raise BadInput(f"npz file {file}: {names[0]}", got=data[names[0]].shape, expected=expected) from None
+        (images if is_image(spec) else vectors)[key] = values
     for name in stamps:
         if data.get(f"stamp.{name}", np.zeros(0)).shape != (length,):
             raise BadInput(f"npz file {file}: stamp.{name}", got="none, or another length", expected=f"({length},)")
     reward = np.asarray(data.get("reward", np.zeros(length)), np.float32)
     if reward.shape != (length,):
         raise BadInput(f"npz file {file}: reward", got=reward.shape, expected=(length,))
-    success = _fact(file, data, "success")
-    if success is None:
-        rewards = rewarded and "reward" in data
-        success = bool((reward[-1:] > 0).any()) if rewards else bool(options.success)
+    success = outcome(_fact(file, data, "success", length), options, data.get("reward"), solved)
     words = tuple(str(word) for word in np.ravel(data["task"])) if "task" in data and not options.task else ()
     if len(words) not in (0, 1, length):
         raise BadInput(f"npz file {file}: task", got=f"{len(words)} texts", expected=f"one, or {length}")
-    ends = (success, _fact(file, data, "terminated"), _fact(file, data, "truncated"))
+    ends = (success, _fact(file, data, "terminated", length), _fact(file, data, "truncated", length))
     helped = np.asarray(data["intervention"], bool) if "intervention" in data else None
     times = {name: np.asarray(data[f"stamp.{name}"], np.float64) for name in stamps}
     task = options.task or file.parent.name
-    images = {key: values for key, values in arrays.items() if key.startswith("images.")}
-    numbers = {key: values for key, values in arrays.items() if key not in images}
-    episode = stored_episode(numbers, action, reward, *ends, words or (task,), helped, times)
+    episode = stored_episode(vectors, action, reward, *ends, words or (task,), helped, times)
     return EpisodeDraft(episode, images, file.name)
 
 
-FORMAT = FormatConfig("npz", "a folder with one .npz per episode", here, read, write)
+FORMAT = FormatConfig("npz", "a folder with one .npz per episode", here, read, write, options=(*COMMON, "named"))

@@ -1,17 +1,13 @@
-"""robomimic's HDF5 (Mandlekar et al., *What Matters in Learning from Offline Human Demonstrations*, 2021).
+"""HDF5 of robomimic (Mandlekar et al., *What Matters in Learning from Offline Human Demonstrations*, 2021) and others.
 
     data                       attributes: env_args (JSON text), total (steps)
-    data/demo_<i>              attributes: num_samples, model_file (not kept)
-      actions  (T, Da)         in [-1, 1] as robosuite's
-      dones, rewards  (T,)     the reward of robosuite's tasks is 1 once the task is solved
-      obs/<feature>  (T, …)    low-dimensional features, and images "<camera>_image" (T, H, W, 3) uint8
-    mask/<name>                demo names, optional: only read to be ignored
+    data/demo_<i>              attributes: num_samples, success, task, …
+      actions  (T, Da)
+      dones, rewards  (T,)     sparse rewards say which episodes succeeded, dense ones do not
+      obs/<feature>  (T, …)    vectors, and pictures (T, H, W, 3) uint8
+    mask/<name>                demo names: ``--filter NAME``
 
-The features of the robot, ``robot0_…`` except ``…_image``, become ``proprio`` in the order of `PROPRIO`, and
-``object`` becomes ``objects``. Quaternions stay in robosuite's order (xyzw): they are named so.
-
-An HDF5 file may refer to others: external links, external storage (any file of the disk, read as raw numbers) and
-virtual data sets. Importing a stranger's file would copy what they lead to into a set, so such files are refused.
+Which arrays become what, by maker: `hdf5_layouts`.
 """
 
 from __future__ import annotations
@@ -19,40 +15,47 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
-from robolearn.core.installation import install_command
+from robolearn.core import BadInput, Interface, RobolearnError
+from robolearn.data.convert.account import Account
+from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned
 from robolearn.data.convert.formats.config import (
+    COMMON,
+    ForeignSet,
     FormatConfig,
-    ReadOptions,
     exported,
     imported,
-    scale_for,
+    outcome,
+    rewarded,
     stored_episode,
 )
+from robolearn.data.convert.formats.hdf5_file import check_own, damage, library, open_file
+from robolearn.data.convert.formats.hdf5_layouts import UNKNOWN, FileFacts, Layout, facts_of, layout_of
+from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import (
     EpisodeDraft,
     EpisodeSource,
     Progress,
     check_new,
 )
-from robolearn.data.lerobot.features import stored_dtype
+from robolearn.data.lerobot.features import IMAGES, is_image
 from robolearn.data.reading.reader import Dataset
-from robolearn.data.video.segments import frames
+from robolearn.data.video.segments import Images, PictureStream, frames
 from robolearn.data.writing.uncommitted import part_of
 
-PROPRIO = ("robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
-OBJECTS = "object"
 MARGIN = 4 << 20  # bytes that HDF5 may need beside the arrays of an episode
 _BYTES = {"uint8": 1}
 CONTROL_HZ = 20.0  # robosuite's default
+BLOCK = 32  # pictures that are in memory together
 _INTERFACE = "robolearn_interface"  # an attribute of our own beside env_args, so that a set comes back as it was
 
 
@@ -64,45 +67,52 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     """The demonstrations of the file `path`.
 
     Raises:
-      BadInput: not HDF5, no demonstrations, or a feature of another length or shape; demo and feature are named.
+      BadInput: not HDF5, no demonstrations, no observation that is known, or a feature of another length or shape; demo
+        and feature are named.
     """
     if not path.is_file():
-        raise BadInput(f"robomimic file {path}", got="no such file", expected="an HDF5 file")
-    with _open(path) as file, _damage(path, "data"):
+        raise BadInput(f"HDF5 file {path}", got="no such file", expected="demonstrations")
+    account = Account()
+    with open_file(path) as file, damage(path, "data"):
         check_own(file, path)
-        names = _names(file, path)
-        env = _env_args(file, path)
-        demo = file["data"][names[0]]
-        stored = file["data"].attrs.get(_INTERFACE)
+        names = _names(file, path, options.filter, account)
+        data = file.get("data", file)
+        facts = facts_of(data.attrs, path)
+        demo = file[names[0]]
+        stored = data.attrs.get(_INTERFACE)
+        found = _arrays(demo)
         if stored is not None:
             interface = options.applied(Interface.from_json(json.loads(str(stored))))
-            features = {key: (key,) for key in interface.observation}
+            parts = {key: (_stored_name(key, found),) for key in interface.observation}
+            arrays, layout = ArrayMap(dict(interface.observation), {**parts, "action": ("actions",)}), UNKNOWN
+            for key, name in arrays.parts.items():
+                account.became(key, name)
         else:
-            interface, features = _derive(path, names[0], demo, env, options)
-        actions = ((name, _actions(path, file["data"][name], interface)) for name in names)
-        scale = scale_for(actions, interface, options)
+            layout = layout_of(found, names[0].startswith("traj_"))
+            interface, arrays = _derive(path, names[0], found, layout, facts, options, account)
         stamps = tuple(demo.get("stamps", ()))
-        # Where nothing is rewarded rewards were not recorded.
-        rewarded = any(_tells_success(file["data"][name]) for name in names)
+        stated = any(_flag(file[name], "success") is not None for name in names)
+        solved = rewarded(file[name]["rewards"][()] for name in names if "rewards" in file[name])
+    task = options.task or facts.task or path.stem
+    if facts.upside_down and any(key.startswith(IMAGES) for key in interface.observation):
+        account.changed.append("pictures, whose lowest row is the first in the file, are turned upright")
 
-    given = None if rewarded else options.success
+    def action(number: int) -> NDArray[np.float32]:
+        with open_file(path) as file, damage(path, names[number]):
+            return _action(path, file[names[number]], interface, arrays)
 
-    def episodes() -> Iterator[EpisodeDraft]:
-        with _open(path) as again:
-            for name in names:
-                with _damage(path, name):
-                    demo = again["data"][name]
-                    task = options.task or str(demo.attrs.get("task", _task(env, path)))
-                    draft = _draft(path, name, demo, interface, features, task, given)
-                yield draft
+    def draft(number: int) -> EpisodeDraft:
+        with open_file(path) as file, damage(path, names[number]):
+            reading = _Demo(path, names[number], layout, facts.upside_down)
+            return reading.draft(file[names[number]], interface, arrays, task, solved, options)
 
-    outcomes = rewarded or given is not None
-    return imported(interface, scale, episodes(), len(names), stamps=stamps, outcomes=outcomes)
+    outcomes = stated or options.success is not None or solved is not None
+    return imported(ForeignSet(interface, names, action, draft, stamps, outcomes, account), options)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
     """Write `dataset` as the new file `out`; the features keep their names, ``env_args`` holds the interface."""
-    h5py = _h5py()
+    h5py = library()
     check_new(out)
     if out.is_dir():
         raise BadInput(f"--out {out}", got="a folder", expected="a file, such as demos.hdf5")
@@ -163,186 +173,178 @@ def _check_room(path: Path, size: int) -> None:
         raise RobolearnError(f"{path.parent} has no room: {free / 1e6:.0f} MB are free, {needed:.0f} MB may be needed")
 
 
-def _h5py() -> Any:
-    try:
-        import h5py
-    except ImportError:
-        raise BadInput("HDF5", got="no h5py", expected="it", hint=install_command("formats")) from None
-    return h5py
-
-
-def _open(path: Path) -> Any:
-    try:
-        return _h5py().File(path, "r")
-    except OSError as error:
-        raise BadInput(f"robomimic file {path}", got=f"no readable HDF5 ({error})") from None
-
-
-@contextmanager
-def _damage(path: Path, part: str) -> Iterator[None]:
-    """Turn h5py's errors on a damaged file, and those that a strange one leads to, into `BadInput`."""
-    try:
-        yield
-    except (OSError, RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(f"robomimic file {path}: {part}", got=f"unreadable ({error})") from None
-
-
-def _names(file: Any, path: Path) -> list[str]:
-    found = [name for name in file["data"] if re.fullmatch(r"demo_\d+", name)] if "data" in file else []
+def _names(file: Any, path: Path, key: str, account: Account) -> list[str]:
+    """The episodes, by their number; of those that the list ``mask/<key>`` names."""
+    data = file.get("data", {})
+    found = [f"data/{name}" for name in data if re.fullmatch(r"demo_\d+", name)]
+    found = found or [name for name in file if re.fullmatch(r"traj_\d+", name)]
     if not found:
-        raise BadInput(f"robomimic file {path}", got="no data/demo_0", expected="demonstrations", available=file)
-    return sorted(found, key=lambda name: int(name.removeprefix("demo_")))
+        expected = "data/demo_<i> or traj_<i>"
+        raise BadInput(f"HDF5 file {path}", got="no demonstrations", expected=expected, available=file)
+    masks = {name: {one.decode() for one in file["mask"][name][()]} for name in file.get("mask", ())}
+    if key and key not in masks:
+        raise BadInput("--filter", got=key, available=masks, expected="a list of episodes in the file (mask)")
+    if masks and not key:
+        lists = ", ".join(f"{name} ({len(demos)})" for name, demos in masks.items())
+        account.left_out.append(f"mask: {lists}; --filter takes the episodes of one of them")
+    total = len(found)
+    found = [name for name in found if not key or name.removeprefix("data/") in masks[key]]
+    if not found:
+        raise BadInput("--filter", got=f"{key}, which names none of {total} episodes", available=masks)
+    if len(found) < total:
+        account.left_out.append(f"{total - len(found)} of {total} episodes, which --filter {key} does not name")
+    return sorted(found, key=lambda name: int(name.rsplit("_", 1)[1]))
 
 
-def _env_args(file: Any, path: Path) -> dict[str, Any]:
-    text = file["data"].attrs.get("env_args", "{}")
-    try:
-        return dict(json.loads(text))
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"robomimic file {path}: env_args", got=f"unreadable JSON ({error})") from None
+def _arrays(demo: Any) -> dict[str, Head]:
+    """Every array of a demonstration by its path in it, without the axis of time."""
+    import h5py
+
+    found: dict[str, Head] = {}
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.ndim and name.split("/")[0] not in _OWN:
+            found[name] = Head(tuple(item.shape[1:]), item.dtype)
+
+    demo.visititems(visit)
+    return found
 
 
-def _tells_success(demo: Any) -> bool:
-    return "success" in demo.attrs or ("rewards" in demo and bool(demo["rewards"][()].any()))
+_OWN = ("rewards", "dones", "success", "terminated", "truncated", "fail", "stamps", "tasks", "interventions")
 
 
-def _task(env: dict[str, Any], path: Path) -> str:
-    lang = (env.get("env_kwargs") or {}).get("lang")
-    return str(lang or env.get("env_name") or path.stem)
+def _flag(demo: Any, name: str) -> bool | None:
+    """A fact about `demo`, or about one of its steps; None where the file does not have it."""
+    held = demo.attrs if name in demo.attrs else demo
+    return bool(np.any(held[name][()] if held is demo else held[name])) if name in held else None
+
+
+def _stored_name(key: str, found: Mapping[str, Head]) -> str:
+    return f"obs/{key}" if f"obs/{key}" in found else f"obs/{key.removeprefix(IMAGES)}_image"
 
 
 def _derive(
-    path: Path, name: str, demo: Any, env: dict[str, Any], options: ReadOptions
-) -> tuple[Interface, dict[str, tuple[str, ...]]]:
-    """The interface, and our feature → robomimic's, in order."""
-    if "obs" not in demo or not len(demo["obs"]):
+    path: Path, name: str, found: dict[str, Head], layout: Layout, facts: FileFacts, options: ReadOptions,
+    account: Account,
+) -> tuple[Interface, ArrayMap]:  # fmt: skip
+    """The interface, and the arrays of its features."""
+    if not any(key == "obs" or key.startswith("obs/") for key in found):
         hint = "robomimic's dataset_states_to_obs.py adds the observations to a file of states"
-        raise BadInput(f"robomimic file {path}: {name}", got="no observations (obs)", expected="some", hint=hint)
-    obs = {key: demo["obs"][key] for key in demo["obs"]}
-    own = tuple(key for key in PROPRIO if key in obs)
-    proprio = (
-        options.proprio or own or tuple(key for key in sorted(obs) if key.startswith("robot0_") and obs[key].ndim <= 2)
+        raise BadInput(f"HDF5 file {path}: {name}", got="no observations (obs)", expected="some", hint=hint)
+    named = tuple(
+        (f"obs/{one}" if one not in found and f"obs/{one}" in found else one, feature) for one, feature in options.named
     )
-    for key in proprio:
-        if key not in obs:
-            raise BadInput("--proprio", got=key, available=obs)
-    features: dict[str, tuple[str, ...]] = {}
-    observation: dict[str, ArraySpec] = {}
-    if proprio:
-        features["proprio"] = proprio
-        names = [component for key in proprio for component in _component_names(key, obs[key].shape[1:])]
-        observation["proprio"] = ArraySpec((len(names),), names=tuple(names))
-    if OBJECTS in obs:
-        features["objects"] = (OBJECTS,)
-        observation["objects"] = ArraySpec(obs[OBJECTS].shape[1:] or (1,))
-    for key, values in obs.items():
-        camera = key.removesuffix("_image")
-        if key.endswith("_image") and values.ndim == 4 and values.dtype == np.uint8 and options.takes(camera):
-            features[f"images.{camera}"] = (key,)
-            observation[f"images.{camera}"] = ArraySpec(tuple(values.shape[1:]), "uint8")
-    kwargs = env.get("env_kwargs") or {}
-    robots = kwargs.get("robots")
-    robot = robots[0] if isinstance(robots, list) and robots else robots
-    interface = Interface(
-        observation=observation,
-        action=ArraySpec(tuple(demo["actions"].shape[1:])),
-        control_hz=options.hz or float(kwargs.get("control_freq") or CONTROL_HZ),
-        embodiment=options.embodiment or (str(robot).lower() if robot else "none"),
+    wanted = {*layout.usual(found), "actions", *(key for key in found if key.startswith("obs/")), *dict(named)}
+    numbers = {
+        key: Head(head.shape, np.dtype(np.float32) if head.dtype.kind == "f" else head.dtype)
+        for key, head in found.items() if key in wanted and head.dtype.kind in "fiub"
+    }  # fmt: skip
+    others = Counter(key.split("/")[0] for key in found.keys() - numbers.keys())
+    account.left_out += [f"{key} ({count} array{'s' * (count > 1)})" for key, count in others.items()]
+    given = replace(options, named=named)
+    arrays = assigned(numbers, layout.usual(numbers), "actions", given, account, layout.components)
+    action = arrays.specs.pop("action")
+    if not arrays.specs:
+        vectors = [key for key in numbers if key.startswith("obs/")]
+        hint = "--map NAME=proprio takes an array as the robot's own vector"
+        raise BadInput(f"HDF5 file {path}: {name}", got="no observation that is known", available=vectors, hint=hint)
+    if wide := [name for names in arrays.parts.values() for name in names if found[name].dtype == np.float64]:
+        account.changed.append(f"float64 is stored as float32: {', '.join(wide)}")
+    assumed = []
+    if not (options.hz or facts.hz):
+        assumed.append(f"{CONTROL_HZ:g} Hz, which --hz mends")
+    if not (options.embodiment or facts.embodiment):
+        assumed.append("no arm, which --embodiment names")
+    if assumed:
+        account.changed.append(f"what the file does not say is assumed: {'; '.join(assumed)}")
+    return Interface(
+        observation=arrays.specs,
+        action=action,
+        control_hz=options.hz or facts.hz or CONTROL_HZ,
+        embodiment=options.embodiment or facts.embodiment or "none",
         action_kind=options.action_kind or "native",
-    )
-    return interface, features
+    ), arrays
 
 
-def _component_names(key: str, shape: tuple[int, ...]) -> list[str]:
-    size = int(np.prod(shape)) if shape else 1
-    if key.endswith("_quat") and size == 4:
-        return [f"{key}.{axis}" for axis in "xyzw"]
-    if key.endswith("_pos") and size == 3:
-        return [f"{key}.{axis}" for axis in "xyz"]
-    return [f"{key}.{i}" for i in range(size)]
-
-
-def _actions(path: Path, demo: Any, interface: Interface) -> NDArray[np.float32]:
-    name = demo.name.rsplit("/", 1)[-1]
-    if "actions" not in demo:
-        raise BadInput(f"robomimic file {path}: {name}", got="no actions", expected="them", available=demo)
-    action = np.asarray(demo["actions"][()], np.float32)
-    if action.ndim != 2 or action.shape[1:] != interface.action.shape:
-        raise BadInput(f"robomimic file {path}: {name}, actions", got=action.shape, expected=interface.action.shape)
+def _action(path: Path, demo: Any, interface: Interface, arrays: ArrayMap) -> NDArray[np.float32]:
+    parts = []
+    for name in arrays.parts["action"]:
+        if name not in demo:
+            raise BadInput(f"HDF5 file {path}: {demo.name}", got=f"no {name}", expected="it", available=demo)
+        parts.append(np.asarray(demo[name][()], np.float32).reshape(len(demo[name]), -1))
+    action = np.concatenate(parts, axis=1)
+    if action.shape[1:] != interface.action.shape:
+        where = f"HDF5 file {path}: {demo.name}, {arrays.parts['action'][0]}"
+        raise BadInput(where, got=action.shape, expected=f"(T, {interface.action.size})")
     return action
 
 
-def _draft(
-    path: Path,
-    name: str,
-    demo: Any,
-    interface: Interface,
-    features: dict[str, tuple[str, ...]],
-    task: str,
-    given: bool | None,
-) -> EpisodeDraft:
-    action = _actions(path, demo, interface)
-    length = len(action)
+@dataclass(frozen=True)
+class _Demo:
+    """Reads one episode."""
 
-    def rows(key: str) -> NDArray:
-        stored = key if key in demo["obs"] else f"{key.removeprefix('images.')}_image"
-        if stored not in demo["obs"]:
-            raise BadInput(f"robomimic file {path}: {name}", got=f"no obs/{key}", expected="it", available=demo["obs"])
-        values = np.asarray(demo["obs"][stored][()])
-        if len(values) != length:
-            expected = f"{length} rows, as many as actions"
-            raise BadInput(f"robomimic file {path}: {name}, obs/{stored}", got=f"{len(values)} rows", expected=expected)
-        return values
+    path: Path
+    name: str
+    layout: Layout
+    upside_down: bool
 
-    numbers, images = {}, {}
-    for key, parts in features.items():
-        if key.startswith("images."):
-            images[key] = rows(parts[0])
-        else:
-            spec = interface.observation[key]
-            columns = [rows(part).reshape(length, -1) for part in parts]
-            numbers[key] = np.concatenate(columns, axis=1, dtype=stored_dtype(spec.dtype)).reshape(length, *spec.shape)
-    reward = np.asarray(demo["rewards"][()], np.float32) if "rewards" in demo else None
-    earned = reward is not None and (reward > 0).any()
-    flags = {name: bool(demo.attrs[name]) for name in ("success", "terminated", "truncated") if name in demo.attrs}
-    ends = (flags.get("success", bool(given or earned)), flags.get("terminated"), flags.get("truncated"))
-    stamps = {key: np.asarray(demo["stamps"][key][()], np.float64) for key in demo.get("stamps", ())}
-    words = tuple(demo["tasks"].asstr()[()]) if "tasks" in demo and task == demo.attrs.get("task") else ()
-    helped = np.asarray(demo["interventions"][()], bool) if "interventions" in demo else None
-    episode = stored_episode(numbers, action, reward, *ends, words or (task,), helped, stamps)
-    return EpisodeDraft(episode, images, f"{path.name}: {name}")
+    def draft(
+        self, demo: Any, interface: Interface, arrays: ArrayMap, task: str, solved: float | None, options: ReadOptions
+    ) -> EpisodeDraft:
+        action = _action(self.path, demo, interface, arrays)
+        length, where = len(action), f"HDF5 file {self.path}: {self.name}"
+        extra = 1 if self.layout.final else 0
 
+        def array(name: str) -> Any:
+            if name not in demo:
+                there = list(demo["obs"]) if "obs" in demo else demo
+                raise BadInput(where, got=f"no {name}", expected="it", available=there)
+            if len(demo[name]) != length + extra:
+                expected = f"{length + extra} rows, {'one more than' if extra else 'as many as'} actions"
+                raise BadInput(f"{where}, {name}", got=f"{len(demo[name])} rows", expected=expected)
+            return demo[name]
 
-def check_own(file: Any, path: Path) -> None:
-    """Raise `BadInput` unless all that the open h5py `file` leads to lies in itself; `path` is for the message."""
-    import h5py
+        numbers: dict[str, NDArray] = {}
+        images: dict[str, Images] = {}
+        final: dict[str, NDArray] = {}
+        for key, spec in interface.observation.items():
+            if is_image(spec):
+                rows = array(arrays.parts[key][0])
+                images[key] = PictureStream(length, partial(self._pictures, rows.name, length))
+                final |= {key: self._upright(rows[length:])[0]} if extra else {}
+            else:
+                values = arrays.vector(key, lambda name: np.asarray(array(name)[()]), length + extra)
+                numbers[key] = values[:length]
+                final |= {key: values[length]} if extra else {}
+        reward = np.asarray(demo["rewards"][()], np.float32) if "rewards" in demo else None
+        success = outcome(_flag(demo, "success"), options, reward, solved)
+        ends = (success, _flag(demo, "terminated"), _flag(demo, "truncated"))
+        stamps = {key: np.asarray(demo["stamps"][key][()], np.float64) for key in demo.get("stamps", ())}
+        own = str(demo.attrs.get("task") or _words(demo.attrs.get("ep_meta")))
+        words = tuple(demo["tasks"].asstr()[()]) if "tasks" in demo and not options.task else ()
+        helped = np.asarray(demo["interventions"][()], bool) if "interventions" in demo else None
+        told = words or (options.task or own or task,)
+        episode = stored_episode(numbers, action, reward, *ends, told, helped, stamps)
+        return EpisodeDraft(replace(episode, final=final), images, f"{self.path.name}: {self.name}")
 
-    seen: set[Any] = set()
-    groups = [file]
-    while groups:
-        group = groups.pop()
-        for name in group:
-            link = group.get(name, getlink=True)
-            where = f"{group.name.rstrip('/')}/{name}"
-            if isinstance(link, h5py.SoftLink):  # leads to another place of this file, which is looked at there
-                continue
-            if not isinstance(link, h5py.HardLink):
-                raise _refusal(path, where, f"a link to {getattr(link, 'filename', 'something else')}")
-            found = group[name]
-            if isinstance(found, h5py.Group):
-                address = h5py.h5o.get_info(found.id).addr  # pyright: ignore[reportAttributeAccessIssue]
-                if address not in seen:  # a group may contain itself
-                    seen.add(address)
-                    groups.append(found)
-            elif isinstance(found, h5py.Dataset):
-                if found.external:
-                    raise _refusal(path, where, f"numbers in {found.external[0][0]}")
-                if found.is_virtual:
-                    raise _refusal(path, where, f"a view of {found.virtual_sources()[0].file_name}")
+    def _pictures(self, name: str, length: int) -> Iterator[NDArray[np.uint8]]:
+        with open_file(self.path) as file, damage(self.path, name):
+            for begin in range(0, length, BLOCK):
+                yield from self._upright(file[name][begin : min(begin + BLOCK, length)])
+
+    def _upright(self, pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        return np.ascontiguousarray(pictures[:, ::-1]) if self.upside_down else pictures
 
 
-def _refusal(path: Path, where: str, got: str) -> BadInput:
-    return BadInput(f"HDF5 file {path}: {where}", got=got, expected="everything in the file itself")
+def _words(meta: Any) -> str:
+    """The task of an episode of robocasa's, in the JSON of its attribute."""
+    try:
+        return str(json.loads(meta)["lang"])
+    except (TypeError, ValueError, KeyError):
+        return ""
 
 
-FORMAT = FormatConfig("robomimic", "robomimic's HDF5", here, read, write, needs_extra="formats")
+FORMAT = FormatConfig(
+    "robomimic", "HDF5 of robomimic, robosuite, LIBERO, Isaac Lab or ManiSkill", here, read, write,
+    needs_extra="formats", options=(*COMMON, "named", "filter"),
+)  # fmt: skip

@@ -1,0 +1,107 @@
+"""Arrays of a file by their names → the features of an episode: by the user's ``--map``, and else by what is usual.
+
+The arrays of one feature are put side by side in the order in which they are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import ArraySpec, BadInput
+from robolearn.data.convert.account import Account
+from robolearn.data.convert.options import ReadOptions
+from robolearn.data.lerobot.features import IMAGES, camera_name, stored_dtype
+
+
+@dataclass(frozen=True)
+class Head:
+    """Shape of the array of one frame, and kind of its numbers."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def is_picture(self) -> bool:
+        """True for (H, W, 3) uint8."""
+        return self.dtype == np.uint8 and len(self.shape) == 3 and self.shape[2] == 3
+
+    def __str__(self) -> str:
+        return f"{'×'.join(map(str, self.shape)) or '1'} {self.dtype}"
+
+
+@dataclass(frozen=True)
+class ArrayMap:
+    """Feature → its spec, and feature → the arrays that it is made of, ``action`` among them."""
+
+    specs: dict[str, ArraySpec]
+    parts: dict[str, tuple[str, ...]]
+
+    def vector(self, feature: str, read: Callable[[str], NDArray], length: int) -> NDArray:
+        """(T, …) of `feature`, whose arrays (T, …) `read` gives."""
+        arrays = [read(name) for name in self.parts[feature]]
+        shape = self.specs[feature].shape
+        if len(arrays) == 1:
+            return arrays[0].reshape(length, *shape)
+        return np.concatenate([array.reshape(length, -1) for array in arrays], axis=1).reshape(length, *shape)
+
+
+def assigned(
+    found: Mapping[str, Head],
+    usual: Mapping[str, str],
+    action: str,
+    options: ReadOptions,
+    account: Account,
+    names_of: Callable[[str, tuple[int, ...]], Sequence[str]] | None = None,
+) -> ArrayMap:
+    """The features that the arrays `found` become; what becomes of each stands in `account`.
+
+    Args:
+      usual: array → feature, in order; the others are left out.
+      action: the array that is usually the action.
+      names_of: (array, its shape) → a name for each component of ``proprio``.
+
+    Raises:
+      BadInput: the user names an array that is not there, or a picture that is none.
+    """
+    parts: dict[str, tuple[str, ...]] = {}
+    for name, feature in options.named:
+        if name not in found:
+            raise BadInput("--map", got=name, available=found)
+        parts[feature] = (*parts.get(feature, ()), name)
+    by_user = set(parts)
+    for name, feature in {**usual, action: "action"}.items():
+        if feature not in by_user and name in found and (feature == "action" or _wanted(feature, options)):
+            parts[feature] = (*parts.get(feature, ()), name)
+    if "action" not in parts:
+        raise BadInput("actions", got=f"no {action!r}", expected="it, or --map NAME=action", available=found)
+    taken = {name for names in parts.values() for name in names}
+    for name in found.keys() - taken:
+        why = "" if usual.get(name) is None else ": not asked for"
+        account.left_out.append(f"{name} ({found[name]}){why}")
+    account.left_out.sort()
+    specs: dict[str, ArraySpec] = {}
+    for feature, names in parts.items():
+        heads = [found[name] for name in names]
+        shape = heads[0].shape or (1,)
+        if feature.startswith(IMAGES):
+            if len(heads) > 1 or not heads[0].is_picture:
+                raise BadInput(f"--map {names[0]}={feature}", got=str(heads[0]), expected="(T, H, W, 3) uint8")
+            specs[feature] = ArraySpec(shape, "uint8")
+        else:
+            alone = len(heads) == 1 and feature != "action"
+            shape = shape if alone else (sum(int(np.prod(head.shape)) for head in heads),)
+            kind = stored_dtype(np.result_type(*(head.dtype for head in heads)).name)
+            named = names_of if feature == "proprio" or not alone else None
+            components = [one for name in names for one in named(name, found[name].shape)] if named else []
+            usual_kind = "float32" if feature == "action" else kind
+            specs[feature] = ArraySpec(shape, usual_kind, tuple(components) if feature != "action" else ())
+        account.became(feature, names, "×".join(map(str, specs[feature].shape)))
+    return ArrayMap(specs, parts)
+
+
+def _wanted(feature: str, options: ReadOptions) -> bool:
+    return not feature.startswith(IMAGES) or options.takes(camera_name(feature))

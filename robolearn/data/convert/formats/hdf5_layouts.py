@@ -1,0 +1,129 @@
+"""Makers of HDF5 demonstrations and the names that they give to the arrays of an episode.
+
+    robomimic     data/demo_<i>: actions, rewards, dones, obs/robot0_… and obs/object; also robosuite, robocasa
+    libero        the same with obs/ee_pos …, obs/agentview_rgb; the task is in the attribute problem_info
+    isaaclab      data/demo_<i>: actions, obs/eef_pos …; the outcome is the attribute success
+    maniskill     traj_<i>: actions, success, terminated, truncated, and T + 1 observations, obs/agent/… and the like
+
+Every colour picture is a camera, whatever it is called. Vectors that are not listed here are left out and named: the
+user takes them by ``--map``. Anything else that has episodes called so is a file of unknown make, which needs it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from robolearn.core import BadInput
+from robolearn.data.convert.formats.arrays import Head
+from robolearn.data.lerobot.features import IMAGES
+
+_ARM = ("eef_pos", "eef_quat", "gripper_qpos")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One maker's names.
+
+    Attributes:
+      proprio: vectors of the robot, in order.
+      objects: vectors of the task, which only a simulation knows.
+      quaternion: the order of its quaternions.
+      final: observations have one row more than actions: what the last action led to.
+    """
+
+    name: str
+    proprio: tuple[str, ...]
+    objects: tuple[str, ...] = ()
+    quaternion: str = "xyzw"
+    final: bool = False
+
+    def usual(self, found: Mapping[str, Head]) -> dict[str, str]:
+        """Array → feature, of those of `found` that have a place."""
+        vectors = {**dict.fromkeys(self.proprio, "proprio"), **dict.fromkeys(self.objects, "objects")}
+        pictures = {name: IMAGES + camera_of(name) for name, head in found.items()
+                    if head.is_picture and name.startswith("obs/")}  # fmt: skip
+        return {name: feature for name, feature in vectors.items() if name in found} | pictures
+
+    def components(self, name: str, shape: tuple[int, ...]) -> list[str]:
+        """A name for each component of the vector `name`."""
+        key, size = name.removeprefix("obs/"), int(np.prod(shape)) if shape else 1
+        letters = self.quaternion if key.endswith("quat") and size == 4 else "xyz" if key.endswith("pos") else ""
+        return [f"{key}.{one}" for one in (letters if len(letters) == size else range(size))]
+
+
+LAYOUTS = (
+    Layout("robomimic", tuple(f"obs/robot{i}_{part}" for i in (0, 1) for part in _ARM), ("obs/object",)),
+    Layout("libero", ("obs/ee_pos", "obs/ee_ori", "obs/gripper_states")),
+    Layout("isaaclab", ("obs/eef_pos", "obs/eef_quat", "obs/gripper_pos"), ("obs/object",), quaternion="wxyz"),
+    Layout("maniskill", ("obs/agent/qpos", "obs/agent/qvel"), ("obs",), final=True),
+)
+UNKNOWN = Layout("unknown", ())
+
+
+def layout_of(found: Mapping[str, Head], trajectories: bool) -> Layout:
+    """The layout of an episode with the arrays `found`; `trajectories`: it is called traj_<i>."""
+    if trajectories:
+        return LAYOUTS[-1]
+    return next((one for one in LAYOUTS[:-1] if found.keys() & set(one.proprio)), UNKNOWN)
+
+
+def camera_of(name: str) -> str:
+    """``obs/agentview_image``, ``obs/agentview_rgb`` → ``agentview``; ``obs/sensor_data/hand/rgb`` → ``hand``."""
+    plain = name.removeprefix("obs/").removeprefix("sensor_data/")
+    return re.sub(r"[_/](image|rgb)$", "", plain).replace("/", "_")
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """Facts in a file about all its episodes; empty or None where it does not have them.
+
+    Attributes:
+      task: in words.
+      upside_down: its pictures begin with the lowest row.
+    """
+
+    task: str = ""
+    hz: float | None = None
+    embodiment: str = ""
+    upside_down: bool = False
+
+
+def facts_of(attributes: Mapping[str, Any], path: Path) -> FileFacts:
+    """The facts in the `attributes` of ``data``, or in the JSON beside a file of ManiSkill's."""
+    env = _json(attributes.get("env_args", "{}"), f"{path}: env_args")
+    kwargs = env.get("env_kwargs") or {}
+    problem = _json(attributes.get("problem_info", "{}"), f"{path}: problem_info")
+    beside = path.with_suffix(".json")
+    if not attributes and beside.is_file():
+        try:
+            info = _json(beside.read_text(), str(beside)).get("env_info") or {}
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(f"{beside}", got=f"unreadable ({error})") from None
+        env = {"env_name": info.get("env_id")}
+        kwargs = info.get("env_kwargs") or {}
+    robots = kwargs.get("robots") or kwargs.get("robot_uids")
+    robot = robots[0] if isinstance(robots, list) and robots else robots
+    words = problem.get("language_instruction") or kwargs.get("lang") or env.get("env_name") or ""
+    words = " ".join(words) if isinstance(words, list) else str(words)
+    hz = kwargs.get("control_freq")
+    return FileFacts(
+        words.strip().strip('"'),
+        float(hz) if isinstance(hz, int | float) and hz > 0 else None,
+        str(robot).lower() if robot else "",
+        # robosuite's own convention: the rows of a picture as OpenGL renders them, the lowest first.
+        attributes.get("macros_image_convention") == "opengl",
+    )
+
+
+def _json(text: Any, what: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise BadInput(what, got=f"unreadable JSON ({error})", expected="an object") from None

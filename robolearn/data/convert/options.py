@@ -1,0 +1,90 @@
+"""The user's facts about files that lack them, and the choice of what is taken out of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TypeVar
+
+from robolearn.core import BadInput, Interface
+from robolearn.data.video.container import TOLERANCE_S
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Facts that the user gives; each is None or empty where the file is to be believed.
+
+    Attributes:
+      task: the task in words.
+      hz: frames per second.
+      embodiment: name of the arm.
+      action_kind: what an action means, e.g. ``"tcp_delta"``.
+      unit, gripper_unit: of joint positions, of `joint_units.UNITS` and `joint_units.GRIPPER_UNITS`.
+      named: (name in the file, feature here), in order: the vectors of one feature become one, in place of the usual
+        ones; ``action`` is a feature, too.
+      filter: the key of a list of episodes in the file.
+      cameras: the cameras to take; None takes all, an empty tuple none.
+      success: whether episodes succeeded whose success is not recorded, whatever their rewards are.
+      tolerance_s: how far from its frame a picture of a video may be shown [s].
+      robot: the robot contract that says what the topics of a bag mean, by name or as a file.
+      episodes: number of episodes in the file → those to take; None takes all.
+      skip_bad: episodes that cannot be read or stored are left out, and named.
+    """
+
+    task: str = ""
+    hz: float | None = None
+    embodiment: str = ""
+    action_kind: str = ""
+    unit: str = ""
+    gripper_unit: str = ""
+    named: tuple[tuple[str, str], ...] = ()
+    filter: str = ""
+    cameras: tuple[str, ...] | None = None
+    success: bool | None = None
+    tolerance_s: float = TOLERANCE_S
+    robot: str = ""
+    episodes: Callable[[int], Sequence[int]] | None = None
+    skip_bad: bool = False
+
+    def given(self) -> list[str]:
+        """The fields that differ from their defaults."""
+        usual = ReadOptions()
+        return [one.name for one in fields(self) if getattr(self, one.name) != getattr(usual, one.name)]
+
+    def takes(self, camera: str) -> bool:
+        """True where the images of `camera` are wanted."""
+        return self.cameras is None or camera in self.cameras
+
+    def applied(self, interface: Interface) -> Interface:
+        """`interface`, which files brought along, with what the user gives in place of what it has."""
+        wanted = {
+            key: spec
+            for key, spec in interface.observation.items()
+            if not key.startswith("images.") or self.takes(key.removeprefix("images."))
+        }
+        return replace(
+            interface,
+            observation=wanted,
+            control_hz=self.hz or interface.control_hz,
+            embodiment=self.embodiment or interface.embodiment,
+            action_kind=self.action_kind or interface.action_kind,
+        )
+
+
+Key = TypeVar("Key")
+Read = TypeVar("Read")
+
+
+def sound(
+    read: Callable[[Key], Read], episodes: Iterable[Key], left_out: list[str], options: ReadOptions
+) -> Iterator[tuple[Key, Read]]:
+    """(one of `episodes`, what `read` gives for it): for those that can be read, where `options` skips the others."""
+    for one in episodes:
+        try:
+            result = read(one)
+        except BadInput as error:
+            if not options.skip_bad:
+                raise
+            left_out.append(str(error))
+            continue
+        yield one, result
