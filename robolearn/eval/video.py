@@ -219,16 +219,33 @@ def record_episodes(
             what = "episode %d of world %d did not repeat itself (%d steps, at first %d): the video shows the repeat"
             log.warning(what, index, world, again.steps[repeat], evaluation.steps[choice.row])
         path = Path(folder) / f"{choice.name}.mp4"
-        still = frames[choice.row][-1:] * round(fps)  # a second to see how it ended
-        write_video(path, frames[choice.row] + still, fps=fps)
+        shown = [written(picture, f"{k / fps:.1f} s") for k, picture in enumerate(frames[choice.row])]
+        outcome = _outcome(again, repeat, evaluation.success_reported)
+        still = [written(frames[choice.row][-1], outcome)] * round(fps)  # a second to see how it ended
+        write_video(path, shown + still, fps=fps)
         videos.append(Video(_caption(title, choice, again, repeat, evaluation.success_reported), path))
     return videos
 
 
-def _caption(title: str, choice: Choice, again: Evaluation, row: int, success_reported: bool) -> str:
+def written(picture: NDArray[np.uint8], text: str) -> NDArray[np.uint8]:
+    """A copy of `picture` (H, W, 3) with `text` in its upper left corner, white on dark."""
+    out, scale = np.array(picture), picture.shape[0] / 500
+    (width, height), below = cv2.getTextSize(text, cv2.FONT_HERSHEY_SIMPLEX, scale, 1)
+    edge = below + 1
+    cv2.rectangle(out, (0, 0), (width + 2 * edge, height + 2 * edge), (40, 40, 40), cv2.FILLED)
+    at = (edge, height + edge)
+    cv2.putText(out, text, at, cv2.FONT_HERSHEY_SIMPLEX, scale, (255, 255, 255), 1, cv2.LINE_AA)
+    return out
+
+
+def _outcome(again: Evaluation, row: int, success_reported: bool) -> str:
     outcome = "solved" if again.succeeded[row] else "not solved"
     if not success_reported:
         outcome = f"return {number(float(again.returns[row]))}"
+    return f"{outcome} in {again.cycle_time_s[row]:.1f} s"
+
+
+def _caption(title: str, choice: Choice, again: Evaluation, row: int, success_reported: bool) -> str:
     head = f"{title}, {choice.name}" if title else choice.name
     where = f"world {again.world[row]}, episode {again.index[row]}"
-    return f"{head}: {choice.reason} ({where}; {outcome} in {again.cycle_time_s[row]:.1f} s)"
+    return f"{head}: {choice.reason} ({where}; {_outcome(again, row, success_reported)})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,6 +20,7 @@ from sim.embedded.task import Array, Task
 from sim.embedded.visual_randomisation import Appearance, VisualRandomisation
 
 FRAME_SIZE = (360, 480)  # of `Cameras.frame` [px]
+ELEVATION, MARGIN = -25.0, 1.3  # of a view for people [degrees], [-]
 IMAGE_SIZE = 84  # edge of what a policy sees, by default [px]
 MOST_PROCESSES = 8
 PAYS_FROM = 16  # worlds: fewer are drawn as fast by this process, and begin sooner
@@ -28,6 +30,23 @@ def usual_processes(num_envs: int, threads: int) -> int:
     """Processes that draw `num_envs` worlds where nothing else is said: one for each of `threads`, if it pays."""
     pays = num_envs >= PAYS_FROM and threads > 1 and sys.platform == "linux"
     return min(threads, MOST_PROCESSES) if pays else 0
+
+
+def overview(model: mujoco.MjModel, data: mujoco.MjData) -> mujoco.MjvCamera:
+    """A view for people, from the side of the front camera: the whole arm, as it stands in the placed state `data`.
+
+    A sphere of radius r around it, seen from the distance MARGIN r / sin(fovy / 2).
+    """
+    hinge = int(np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE)[0])
+    shown = np.flatnonzero(model.body_rootid[model.geom_bodyid] == model.body_rootid[model.jnt_bodyid[hinge]])
+    low, high = data.geom_xpos[shown].min(axis=0), data.geom_xpos[shown].max(axis=0)
+    camera, centre = mujoco.MjvCamera(), 0.5 * (low + high)
+    ahead = centre - data.cam_xpos[model.camera("front").id]
+    camera.lookat = centre - [0.0, 0.0, 0.1 * (high - low)[2]]  # and what lies before the arm
+    camera.distance = MARGIN * 0.5 * np.linalg.norm(high - low) / math.sin(math.radians(0.5 * model.vis.global_.fovy))
+    camera.azimuth = math.degrees(math.atan2(ahead[1], ahead[0]))
+    camera.elevation = ELEVATION
+    return camera
 
 
 class Cameras:
@@ -59,6 +78,7 @@ class Cameras:
         self._model, self._size = model, size
         self._own: RenderContext | None = None
         self._film: RenderContext | None = None
+        self._overview: mujoco.MjvCamera | None = None
         self.specs = {f"images.{name}": ArraySpec((size, size, 3), "uint8") for name in names}
         drawn = randomisation or VisualRandomisation()
         spec = CanvasSpec(num_envs, model.nq + 7 * model.nmocap, names, size, bodies, drawn)
@@ -79,11 +99,12 @@ class Cameras:
         return {key: canvas.pictures[rows, c] for c, key in enumerate(self.specs)}
 
     def frame(self, data: mujoco.MjData, appearance: Appearance | None = None) -> NDArray[np.uint8]:
-        """`FRAME_SIZE` + (3,) uint8 picture of a state from the front camera, for people."""
+        """`FRAME_SIZE` + (3,) uint8 picture of a state, for people."""
         if self._film is None:
             self._film = RenderContext(self._model, FRAME_SIZE, fine=True)
         self._film.place(data, appearance)
-        return self._film.draw(data, "front")
+        self._overview = self._overview or overview(self._model, data)
+        return self._film.draw(data, self._overview)
 
     def image(self, data: mujoco.MjData, name: str) -> NDArray[np.uint8]:
         """(size, size, 3) picture of a state that is the caller's own; its derived fields are computed here.
@@ -150,7 +171,7 @@ class TaskView:
 
 
 class SceneFilm:
-    """Draws `FRAME_SIZE` pictures from the front camera, in the thread that made it. Raises `BadInput`: there is no
+    """Draws `FRAME_SIZE` pictures for people, in the thread that made it. Raises `BadInput`: there is no
     OpenGL."""
 
     def __init__(self, robot: RobotSpec, task: Task) -> None:
@@ -161,6 +182,7 @@ class SceneFilm:
         self._fingers = [int(model.joint(name).qposadr[0]) for name in robot.gripper.joints]
         self._geoms = TaskView(model, robot).geoms
         self._context = RenderContext(model, FRAME_SIZE, fine=True)
+        self._overview: mujoco.MjvCamera | None = None
 
     def frame(self, q: Array, width: float, scene: Scene) -> NDArray[np.uint8]:
         """`FRAME_SIZE` + (3,) picture.
@@ -176,6 +198,7 @@ class SceneFilm:
         self._data.qpos[self._joints] = q
         self._data.qpos[self._fingers] = closed + share * (opened - closed)
         self._context.place(self._data)
+        self._overview = self._overview or overview(self._model, self._data)
         matrix = np.empty(9)
         for shape, pose in zip(scene.shapes, scene.poses, strict=True):
             geom = self._geoms.get(shape.name)
@@ -183,7 +206,7 @@ class SceneFilm:
                 continue
             mujoco.mju_quat2Mat(matrix, pose[3:])
             self._data.geom_xpos[geom], self._data.geom_xmat[geom] = pose[:3], matrix
-        return self._context.draw(self._data, "front").copy()
+        return self._context.draw(self._data, self._overview).copy()
 
     def close(self) -> None:
         """Free the GL context."""

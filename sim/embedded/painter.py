@@ -71,7 +71,9 @@ class RenderContext:
         mujoco.mj_comPos(self._model, data)
         mujoco.mj_camlight(self._model, data)
 
-    def draw(self, data: mujoco.MjData, camera: str, out: NDArray[np.uint8] | None = None) -> NDArray[np.uint8]:
+    def draw(
+        self, data: mujoco.MjData, camera: str | mujoco.MjvCamera, out: NDArray[np.uint8] | None = None
+    ) -> NDArray[np.uint8]:
         """(H, W, 3) picture of the placed state `data`, into `out` if that is given."""
         self._renderer.update_scene(data, camera=camera)
         if self._appearance is not None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from robolearn.core import BadInput
+from robolearn.eval import video
 from robolearn.eval.evaluation import evaluate
 from robolearn.eval.video import choose_episodes, record_episodes, write_video
 
@@ -54,15 +55,31 @@ def test_worst_and_best_are_recorded_as_they_were(fake, tmp_path: Path) -> None:
     resting[evaluation.world[[worst.row, best.row]]] = False
     assert not np.any([call[resting] for call in env.calls])
 
-    for video, choice in zip(videos, (worst, best), strict=True):
+    for film, choice in zip(videos, (worst, best), strict=True):
         steps, index = evaluation.steps[choice.row], evaluation.index[choice.row]
-        decoded, _ = decode(video.path)
+        decoded, _ = decode(film.path)
         assert len(decoded) == steps + 20  # and the last one stands for a second
-        left, right = decoded[:, :, :20].mean(axis=(1, 2, 3)), decoded[:, :, 30:].mean(axis=(1, 2, 3))
+        below = decoded[:, decoded.shape[1] // 2 :]  # of what is written into them
+        left, right = below[:, :, :20].mean(axis=(1, 2, 3)), below[:, :, 30:].mean(axis=(1, 2, 3))
         assert np.abs(left - 10 * index).max() < 6
         assert np.abs(right[:steps] - 5 * np.arange(steps)).max() < 6
     assert videos[0].caption.startswith("imitation, worst: failed (world ")
     assert "not solved in 1.5 s" in videos[0].caption and "quickest success" in videos[1].caption
+
+
+def test_time_and_outcome_are_written_into_the_pictures(fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(video, "written", lambda picture, text: said.append(text) or picture)
+    env = fake.Env(6, lambda d, solved: 5 if solved else 30)
+    policy = fake.Policy(0.6, execute_steps=3, noise=0.3)
+    record_episodes(env, policy, evaluate(env, policy, 50, seed=4), tmp_path)
+    assert said[0] == "0.0 s" and said[29] == "1.4 s"  # the 30th step of 1/20 s has not been made
+    assert said[30] == "not solved in 1.5 s" and said[-1].startswith("solved in 0.")
+    monkeypatch.undo()
+    plain = np.full((360, 480, 3), 200, np.uint8)
+    shown = video.written(plain, "solved in 1.2 s").astype(int) - plain
+    assert (plain == 200).all() and not shown[60:].any() and not shown[:, 300:].any()
+    assert (shown[:20, :100] < 0).mean() > 0.5 and (shown > 0).any()  # white on dark
 
 
 def test_all_succeed_or_all_fail(fake) -> None:
