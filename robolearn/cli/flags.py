@@ -8,7 +8,6 @@ versions of tyro; a refusal that is not known here is printed by tyro itself.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import itertools
 import re
 import types
@@ -22,6 +21,7 @@ from tyro import _errors
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from robolearn.core import BadInput
+from robolearn.core.errors import nearest
 
 CONFIG = (tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
 TAKES = {
@@ -132,8 +132,7 @@ def _reason(event: _errors.ParseErrorEvent, said: Sequence[str], names: Sequence
             return "; ".join([f"{_name(event.argument)} is missing", *_unknown(strange, names)])
         return f"{_name(event.argument)} needs a value"
     if isinstance(event, _errors.InvalidChoice):
-        near = difflib.get_close_matches(event.value, event.choices, n=1, cutoff=0.5)
-        choices = ", ".join(event.choices) + (f" (did you mean {near[0]}?)" if near else "")
+        choices = ", ".join(event.choices) + nearest(event.value, event.choices)
         return f"{_name(event.argument)}: got {event.value}; available: {choices}"
     if isinstance(event, _errors.InstantiationFailure) and event.argument is not None:
         return _wrong(event.argument, said)
@@ -149,8 +148,7 @@ def _unknown(tokens: Sequence[str], names: Sequence[str]) -> Iterator[str]:
     for word in tokens:
         if word.startswith("-"):
             flag = word.split("=", 1)[0]
-            near = difflib.get_close_matches(flag, names, n=1, cutoff=0.7)
-            yield f"there is no flag {flag}" + (f" (did you mean {near[0]}?)" if near else "")
+            yield f"there is no flag {flag}" + nearest(flag, names, 0.7)
         elif not flag:  # else it is the value of a flag that is none
             yield f"{word!r} stands where no value belongs"
 

@@ -10,6 +10,7 @@ import errno
 import json
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -71,8 +72,9 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
     except RobolearnError as error:
         return _complain(error, command, error.exit_code)
     except KeyboardInterrupt:
-        more = "; --resume goes on from there" if hasattr(command, "resume") else ""
-        print(f"\nrobolearn: stopped. What was finished is on disk{more}.", file=sys.stderr)
+        again = [*args, *(["--resume"] if "--resume" not in args else [])]
+        more = f" Go on: {shlex.join(['robolearn', *again])}" if hasattr(command, "resume") else ""
+        print(f"\nrobolearn: stopped. What was finished is on disk.{more}", file=sys.stderr)
         return 130
     except (ImportError, AttributeError, RuntimeError) as error:
         if not _gl_is_missing():

@@ -22,12 +22,12 @@ Names of two or three words, such as ``benchmark sim``, work as well. A position
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from robolearn.core import BadInput
+from robolearn.core.errors import nearest
 
 if TYPE_CHECKING:
     from robolearn.runs.command import Command
@@ -147,6 +147,5 @@ def find(argv: list[str], entries: tuple[Entry, ...] = ENTRIES) -> tuple[Entry, 
         if below and len(argv) >= words:
             rest = " ".join(argv[: words + 1])
             raise BadInput(f"command {begun!r}", got=rest, expected="one word more", available=below)
-    near = difflib.get_close_matches(argv[0], [*by_name, *(name.split()[0] for name in by_name)], n=1, cutoff=0.5)
-    meant = f" (did you mean {near[0]}?)" if near else ""
+    meant = nearest(argv[0], [*by_name, *(name.split()[0] for name in by_name)])
     raise BadInput("command", got=f"{argv[0]}{meant}", expected="one that robolearn --help lists")

@@ -6,6 +6,15 @@ import difflib
 from collections.abc import Iterable
 
 
+def nearest(word: str, names: Iterable[str], cutoff: float = 0.5, path: str = "") -> str:
+    """`` (did you mean NAME?)`` for the one of `names` that `word` is most like, ``path`` before it; empty for none.
+    Letters in another order come first."""
+    names = list(names)
+    turned = [name for name in names if sorted(name) == sorted(word)]
+    near = turned or difflib.get_close_matches(word, names, n=1, cutoff=cutoff)
+    return f" (did you mean {path}{near[0]}?)" if near else ""
+
+
 class RobolearnError(Exception):
     """Something went wrong while the program worked. The command ends with exit code 1."""
 
@@ -43,9 +52,7 @@ class BadInput(RobolearnError):
             parts.append(f"expected {expected}")
         line = parts[0] + (": " + ", ".join(parts[1:]) if parts[1:] else "")
         if names:
-            near = difflib.get_close_matches(str(got), names, n=1, cutoff=0.5)
-            line += f"; available: {', '.join(names)}"
-            line += f" (did you mean {near[0]}?)" if near else ""
+            line += f"; available: {', '.join(names)}{nearest(str(got), names)}"
         super().__init__(line + (f". {hint}" if hint else ""))
 
 

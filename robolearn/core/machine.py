@@ -170,6 +170,15 @@ def ordinary_priority() -> Iterator[None]:
                 set_schedule(threading.get_native_id(), own)
 
 
+def _without_gpu() -> str:
+    """Reason why torch computes on no GPU."""
+    import torch
+
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"torch {torch.__version__} was built for CPUs alone (robolearn doctor)"
+    return f"torch {torch.__version__} finds no GPU on this machine (nvidia-smi shows what the driver finds)"
+
+
 def resolve_device(text: str) -> str:
     """``auto``, ``cpu``, ``cuda`` or ``cuda:<i>`` → a name that torch takes; auto is a GPU where there is one. Raises
     `BadInput`: another word, or a GPU that is not there."""
@@ -182,5 +191,5 @@ def resolve_device(text: str) -> str:
         return "cuda" if gpus else "cpu"
     available = ["auto", "cpu", *(["cuda"] if gpus else []), *(f"cuda:{i}" for i in range(gpus))]
     if not re.fullmatch(r"cuda(:\d+)?", text) or text not in available:
-        raise BadInput("--device", got=text, available=available)
+        raise BadInput("--device", got=text, available=available, hint="" if gpus else _without_gpu())
     return text

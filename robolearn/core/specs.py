@@ -160,7 +160,7 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str) -> Non
     The world may offer more observations than the policy needs; actions must agree in shape and meaning.
     """
     if needed.embodiment != offered.embodiment:
-        hint = "Demonstrations and policies are for one arm only"
+        hint = f"It was made for {needed.embodiment}, this is {offered.embodiment}: one arm, one policy"
         raise BadInput(f"{what}: embodiment", got=offered.embodiment, expected=needed.embodiment, hint=hint)
     if needed.action_kind != offered.action_kind:
         unsaid = "native" in (needed.action_kind, offered.action_kind)

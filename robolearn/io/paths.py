@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import tempfile
 from pathlib import Path
 
 from robolearn.core import BadInput
+from robolearn.core.errors import nearest
 
 
 def check_folder(path: Path, what: str) -> None:
@@ -59,5 +59,4 @@ def no_such_folder(path: Path) -> str:
     """A message that the folder is missing, with one beside it that has nearly its name."""
     said, parent = "there is no such folder", path.parent
     beside = [one.name for one in parent.iterdir() if one.is_dir()] if parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=0.6)
-    return f"{said} (did you mean {parent / near[0]}?)" if near else said
+    return said + nearest(path.name, beside, 0.6, f"{parent}/" if parent != Path() else "")

@@ -81,7 +81,7 @@ def test_a_result_for_people_is_a_summary(entries: tuple[Entry, ...], capsys: py
         ("bad", 2, "robolearn: error: task: got lft; available: lift, peg_insert (did you mean lift?)\n"),
         ("fail", 1, "robolearn: error: physics exploded\n"),
         ("full", 1, "robolearn: error: runs/x: no space left on device. Make room, then run it again\n"),
-        ("stop", 130, "\nrobolearn: stopped. What was finished is on disk; --resume goes on from there.\n"),
+        ("stop", 130, "\nrobolearn: stopped. What was finished is on disk. Go on: robolearn try --how stop --resume\n"),
     ],
 )
 def test_exit_codes_and_one_line(
