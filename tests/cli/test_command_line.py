@@ -47,7 +47,9 @@ def values(hint: Any) -> st.SearchStrategy[Any] | None:
     if get_origin(hint) is tuple:
         inner = values(get_args(hint)[0])
         assert inner is not None
-        return st.lists(inner.filter(lambda v: v != "" and not str(v).startswith("-")), max_size=3).map(tuple)
+        least, most = (0, 3) if get_args(hint)[-1] is Ellipsis else 2 * (len(get_args(hint)),)
+        words = inner.filter(lambda v: v != "" and not str(v).startswith("-"))
+        return st.lists(words, min_size=least, max_size=most).map(tuple)
     if get_origin(hint) in (Union, types.UnionType):
         parts = [values(part) for part in get_args(hint)]
         return None if None in parts else st.one_of(*(part for part in parts if part is not None))
