@@ -139,7 +139,7 @@ def drawn_statistics(
         p_e = s · w_e T_e / Σ w T,   mean = Σ p_e mean_e,   std² = Σ p_e (std_e² + (mean_e − mean)²)
 
     where the sum Σ w T is over the chosen episodes of the set, and w = 1 without weights. Least and greatest are over
-    the episodes with p_e > 0; quantiles are approximate, as in `aggregate`.
+    the episodes with p_e > 0; quantiles are bounds, as in `aggregate`.
 
     Args:
       episodes: of each set, those that are drawn from; `weights` one number for each of them, or None for all alike.

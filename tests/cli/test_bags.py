@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rosbags.highlevel import AnyReader
+from rosbags.typesys import Stores, get_typestore
 
 sys.path.insert(0, str(Path(__file__).parent))
 from bag_recorder import SIZE, STATES, T0, Recorder, heard, original, write_contract
@@ -321,3 +325,86 @@ def test_a_live_recording_keeps_its_stamps(tmp_path: Path) -> None:
         assert np.abs(first.stamps[name] - second.stamps[name]).max() < 2e-6
     assert np.abs(first.action - second.action).max() < 1e-5
     assert np.abs(first.observation["proprio"] - second.observation["proprio"]).max() < 1e-5
+
+
+def with_strangers(bag: Path) -> None:
+    """Beside the topics of the station: one of JSON, one of protobuf, one whose definition nothing can parse."""
+    from rosbags.rosbag2 import StoragePlugin, Writer
+
+    said = [(one.topic, one.msgtype, at, raw) for one, at, raw in everything(bag)]
+    shutil.rmtree(bag)
+    store = get_typestore(Stores.LATEST)
+    with Writer(bag, version=8, storage_plugin=StoragePlugin.MCAP) as written:
+        channels: dict[str, Any] = {}
+        for topic, kind, at, raw in said:
+            if topic not in channels:
+                channels[topic] = written.add_connection(topic, kind, typestore=store)
+            written.write(channels[topic], at, raw)
+        for name, text in (("Json", "int32 x"), ("Proto", "int32 y"), ("Odd", "int32 z")):
+            kind = f"strange/msg/{name}"
+            odd = written.add_connection(f"/{name.lower()}", kind, msgdef=text, rihs01="RIHS01_" + "0" * 64)
+            written.write(odd, said[-1][2], b"\0\1\0\0abcd")
+    file = next(bag.glob("*.mcap"))
+    content = file.read_bytes()
+    for before, after in (
+        (b"strange/msg/Json\x07\0\0\0ros2msg", b"strange/msg/Json\x07\0\0\0jsonsch"),
+        (b"int32 y", b"\x0a\xff\xfe\x80\x81\x82\x83"),
+        (b"int32 z", b"(((]]]["),
+    ):
+        assert before in content
+        content = content.replace(before, after)
+    file.write_bytes(content)
+
+
+def everything(bag: Path) -> list[Any]:
+    with AnyReader([bag]) as reader:
+        return list(reader.messages())
+
+
+def test_channels_that_cannot_be_read_are_left_out_and_named(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    bag, contract = record()
+    assert run("dataset", "import", bag, "--robot", contract, "--out", tmp_path / "plain", "--json") == 0
+    plain = json.loads(capsys.readouterr().out)
+    with_strangers(bag)
+    with pytest.raises(Exception):  # noqa: B017 — the library refuses the whole file
+        everything(bag)
+    assert run("dataset", "import", bag, "--robot", contract, "--out", tmp_path / "set", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["read"] == plain["read"] and said["frames"] == plain["frames"]
+    named = [line for line in said["left_out"] if line not in plain["left_out"]]
+    assert [line.split(":")[0] for line in named] == ["/json", "/odd", "/proto"], named
+    (front,) = (line for line in said["read"] if line.startswith("/front/image → images.front ("))
+    p50, p99, most = map(int, re.findall(r"(\d+) ms", front))
+    assert 5 < p50 < p99 <= most < 80, "a camera of 30 Hz, looked at when a frame begins"
+
+
+def test_a_clock_that_steps_back_is_refused_where_it_does(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    def step(recorder: Recorder) -> None:
+        """The camera's clock is set back by 0.55 s in the middle of the first episode."""
+        for at, topic, _, message in recorder.said:
+            if topic == "/front/image" and at > T0 + 1.2e9:
+                ns = message.header.stamp.sec * 10**9 + message.header.stamp.nanosec - 550_000_000
+                message.header.stamp.sec, message.header.stamp.nanosec = divmod(ns, 10**9)
+
+    bag, contract = record(step)
+    assert run("dataset", "import", bag, "--robot", contract, "--out", tmp_path / "set") == 2
+    said = capsys.readouterr().err
+    assert "/front/image: episode 0: got a clock that steps back by 0.5" in said and "--skip-bad" in said
+    words = ["--robot", contract, "--out", tmp_path / "set", "--skip-bad", "--json"]
+    code = run("dataset", "import", bag, *words)
+    assert code == 0, capsys.readouterr().err
+    said = json.loads(capsys.readouterr().out)
+    assert said["episodes"] == 1 and any("episode 0: got a clock that steps back" in one for one in said["left_out"])
+
+
+@pytest.mark.parametrize("words", [("--action-kind", "tcp_delta"), ("--embodiment", "so101"), ("--hz", "10")])
+def test_what_the_contract_says_is_not_said_again(
+    record: Record, tmp_path: Path, capsys: pytest.CaptureFixture, words: tuple[str, str]
+) -> None:
+    bag, contract = record()
+    assert run("dataset", "import", bag, "--robot", contract, *words, "--out", tmp_path / "set") == 2
+    assert f"{words[0]} with mcap: got {words[1]}" in capsys.readouterr().err

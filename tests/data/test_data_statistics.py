@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 
+from robolearn.core import ArraySpec, Interface
+from robolearn.data import EpisodeWriter
 from robolearn.data.lerobot.statistics import QUANTILES, aggregate, describe, describe_many, merge, split
+from robolearn.data.validate import validate
 
 
 def test_by_hand():
@@ -39,9 +45,12 @@ def test_aggregate_is_exact_but_for_quantiles():
         step = merge(step, part)
     for name in ("min", "max", "mean", "std", "count"):
         assert np.allclose(total[name], whole[name]) and np.allclose(step[name], whole[name])
-    weights = np.array([10, 20, 30, 40]) / 100
-    by_hand = sum(w * d["q90"] for w, d in zip(weights, described, strict=True))
-    assert np.allclose(total["q90"], by_hand) and np.allclose(step["q90"], by_hand)
+    for merged in (total, step):
+        for q in (0.01, 0.1):
+            assert (merged[f"q{round(100 * q):02d}"] <= np.quantile(np.concatenate(parts), q, axis=0)).all()
+        for q in (0.9, 0.99):
+            assert (merged[f"q{round(100 * q):02d}"] >= np.quantile(np.concatenate(parts), q, axis=0)).all()
+    assert np.allclose(total["q99"], described[-1]["q99"]), "the widest part, which the mean of all would hide"
 
 
 def test_many_features_at_once():
@@ -52,3 +61,24 @@ def test_many_features_at_once():
     assert together["index"]["max"].tolist() == [8] and together["done"]["count"].tolist() == [9]
     side_by_side = describe(np.concatenate([a.reshape(9, -1) for a in frames.values()], axis=1, dtype=float))
     assert split(side_by_side, {"a": 2, "done": 1, "index": 1})["a"]["mean"].shape == (2,)
+
+
+def test_a_set_of_unlike_episodes_has_the_quantiles_of_its_frames(tmp_path: Path) -> None:
+    """Half of the episodes rest, half reach far: the mean of their quantiles lies in neither."""
+    rng, frames = np.random.default_rng(0), []
+    interface = Interface({"proprio": ArraySpec((2,)), "count": ArraySpec((1,), "int64")}, ArraySpec((1,)), 10.0)
+    for part in range(2):  # the second writer goes on with the set
+        with EpisodeWriter(tmp_path / "set", interface, resume=part == 1) as writer:
+            for e in range(3):
+                values = (rng.normal(size=(40, 2)) * (1 if e else 40)).astype(np.float32)
+                frames.append(values)
+                for t, row in enumerate(values):
+                    writer.add({"proprio": row, "count": [t]}, [0.0])
+                writer.end(success=True, task="reach")
+    stored = json.loads((tmp_path / "set/meta/stats.json").read_text())
+    for name, q in QUANTILES.items():
+        np.testing.assert_allclose(
+            stored["observation.state"][name], np.quantile(np.concatenate(frames), q, axis=0), 1e-6
+        )
+        np.testing.assert_allclose(stored["index"][name], [np.quantile(np.arange(240), q)])
+    assert list(validate(tmp_path / "set")) == []

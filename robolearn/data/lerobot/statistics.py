@@ -66,8 +66,9 @@ def aggregate(parts: Stats, weight: NDArray | None = None) -> Stats:
 
         mean = Σ w_e mean_e,    std² = Σ w_e (std_e² + (mean_e − mean)²)
 
-    which are exact. Quantiles are the weighted means of the parts' quantiles, LeRobot's convention: an
-    approximation. Whoever normalises by quantiles takes those of `describe` over all frames.
+    which are exact. Of quantiles no part keeps enough: q01 and q10 are the least of the parts', q90 and q99 the
+    greatest, so that between them lies what should, or more; q50 is their weighted mean. `describe` over all frames is
+    exact.
     """
     count, ndim = parts["count"], parts["mean"].ndim
     weight = (count[:, 0] / count.sum() if weight is None else weight).reshape(-1, *[1] * (ndim - 1))
@@ -79,8 +80,9 @@ def aggregate(parts: Stats, weight: NDArray | None = None) -> Stats:
         "std": np.sqrt((weight * (parts["std"] ** 2 + (parts["mean"] - mean) ** 2)).sum(axis=0)),
         "count": count.sum(axis=0),
     }
-    for name in QUANTILES:
-        stats[name] = (weight * parts[name]).sum(axis=0)
+    for name, q in QUANTILES.items():
+        part = parts[name]
+        stats[name] = part.min(axis=0) if q < 0.5 else part.max(axis=0) if q > 0.5 else (weight * part).sum(axis=0)
     return stats
 
 

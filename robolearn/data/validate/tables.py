@@ -223,7 +223,7 @@ def _source(rows: Rows, key: str, values: np.ndarray, begin: int, allowed: float
 
 
 FILE = "meta/stats.json"
-EXACT = ("min", "max", "mean", "std")  # quantiles of a whole set are an approximation by convention
+EXACT = ("min", "max", "mean", "std")  # quantiles are bounds until a set is closed, and others' are averages
 
 
 def whole(data: Opened, limits: Tolerances) -> Iterator[Defect]:

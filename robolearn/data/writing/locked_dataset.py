@@ -35,6 +35,7 @@ from robolearn.data.lerobot.finals import FINAL_PATH, final_table
 from robolearn.data.lerobot.layout import VERSION
 from robolearn.data.lerobot.statistics import Stats, aggregate, describe, merge, split
 from robolearn.data.lerobot.tables import (
+    array_of,
     conformed,
     episode_row,
     episodes_schema,
@@ -102,6 +103,7 @@ class LockedDataset:
         self._stats: Stats = {}  # over all frames, the vector features side by side
         self._pixels: dict[str, Stats] = {}  # picture feature → statistics
         self._stats_frames = 0  # frames that stats.json covers
+        self._exact_frames = 0  # the same, with quantiles that are exact
         self._data = AppendFile(layout.DATA_PATH)
         self._meta = AppendFile(layout.EPISODES_PATH)
 
@@ -141,16 +143,35 @@ class LockedDataset:
         return not self._lock.held
 
     def close(self) -> None:
-        """Bring stats.json up to date and let go of the folder."""
+        """Make stats.json exact, but for the quantiles of pictures, and let go of the folder."""
         if self.closed:
             return
         try:
-            if self._stats_frames < self.frames:
+            if self._exact_frames < self.frames:
+                try:
+                    stats = self._described()
+                except BadInput as error:  # an older file of a set that this writer went on with
+                    log.warning("%s: the quantiles in %s are bounds", error, layout.STATS_PATH)
+                    stats = split(self._stats, self._sizes)
                 commit = layout.commit(self.root)
-                commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
+                commit.stage(layout.STATS_PATH, self._stats_bytes(stats, self._pixels))
                 commit.publish(durable=self._durable)
+                self._exact_frames = self.frames
         finally:
             self._lock.release()
+
+    def _described(self) -> dict[str, Stats]:
+        """The statistics of all frames, feature by feature, so that little is in memory."""
+        described = {}
+        for name, size in self._sizes.items():
+            parts = []
+            for number in range(self._data.number + 1):
+                file = layout.numbered(layout.DATA_PATH, number)
+                cells = layout.read_parquet(self.root, file, [name])[name]
+                kind = self.features[name]["dtype"]
+                parts.append(array_of(cells, (size,), kind, what=f"data set {self.root}: {file}, {name}"))
+            described[name] = describe(np.concatenate(parts)[: self.frames])
+        return described
 
     def commit(self, checked: Sequence[CheckedEpisode]) -> None:
         """Store episodes, all of them or none, durably."""
@@ -195,7 +216,7 @@ class LockedDataset:
             commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(tasks)))
         fresh = frames >= STATS_GROWTH * self._stats_frames
         if fresh:
-            commit.stage(layout.STATS_PATH, self._stats_bytes(stats, pixels))
+            commit.stage(layout.STATS_PATH, self._stats_bytes(split(stats, self._sizes), pixels))
         commit.stage(meta.path, meta.content())
         commit.stage(layout.INFO_PATH, layout.json_bytes(self._info(count, frames, len(tasks)), indent=4))
         commit.publish(durable=self._durable)
@@ -210,8 +231,8 @@ class LockedDataset:
         self._rows = episodes_schema(features)
         self._sizes = {name: f["shape"][0] for name, f in features.items() if f["dtype"] != "video"}
 
-    def _stats_bytes(self, stats: Stats, pixels: Mapping[str, Stats]) -> bytes:
-        parts = split(stats, self._sizes)
+    def _stats_bytes(self, stats: Mapping[str, Stats], pixels: Mapping[str, Stats]) -> bytes:
+        parts = dict(stats)
         for key, own in pixels.items():
             parts[column(key)] = {n: value if n == "count" else value.reshape(-1, 1, 1) for n, value in own.items()}
         return layout.json_bytes(
@@ -317,7 +338,7 @@ class LockedDataset:
         commit = layout.commit(self.root, ".again.tmp")
         commit.stage(data.path, self._data.content())
         commit.stage(layout.TASKS_PATH, layout.parquet_bytes(tasks_table(self.tasks)))
-        commit.stage(layout.STATS_PATH, self._stats_bytes(self._stats, self._pixels))
+        commit.stage(layout.STATS_PATH, self._stats_bytes(split(self._stats, self._sizes), self._pixels))
         commit.stage(meta.path, self._meta.content())
         info = self._info(self.episodes, self.frames, len(self.tasks))
         commit.stage(layout.INFO_PATH, layout.json_bytes(info, indent=4))

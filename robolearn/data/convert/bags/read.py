@@ -121,6 +121,12 @@ def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
     for role, series in topics.series.items():
         channel: Topic = station.topics[role]
         where = f"bag {recording.path}: {channel.topic}: episode {number}"
+        for earliest, latest in series.back:
+            if earliest <= span.end_ns and latest >= begin:
+                at, by = 1e-9 * (earliest - recording.begin_ns), 1e-9 * (latest - earliest)
+                hint = "--skip-bad leaves such episodes out"
+                got = f"a clock that steps back by {by:.3f} s, to {at:.3f} s into the bag"
+                raise BadInput(where, got=got, expected="one that goes forwards", hint=hint)
         if role in seen:
             chosen[role] = newest(series.stamps, times)
             check_age(series.stamps, chosen[role], times, channel.max_age_s, where, recording.begin_ns)

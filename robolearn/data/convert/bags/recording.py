@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,8 @@ class Bag:
     """The bag at `path`: a rosbag2 folder, or a single .mcap or .db3 file.
 
     Attributes:
-      topics: topic → message type.
+      topics: topic → message type, of those whose messages can be read.
+      unreadable: topic → why its messages cannot be.
       begin_ns: when the first message was recorded [ns].
 
     Raises:
@@ -57,7 +58,17 @@ class Bag:
         if not is_bag(self.path):
             raise BadInput(f"bag {path}", got=_found(self.path), expected="a rosbag2 folder, or an .mcap or .db3 file")
         with self._open() as reader:
-            self.topics = {connection.topic: connection.msgtype for connection in reader.connections}
+            self._store, reasons = _types(reader.connections)
+            self.topics: dict[str, str] = {}
+            self.unreadable: dict[str, str] = {}
+            for one in reader.connections:
+                encoding = one.ext.serialization_format
+                why = f"its messages are {encoding}" if encoding != "cdr" else reasons.get(one.msgtype)
+                if why is None:
+                    self.topics[one.topic] = one.msgtype
+                else:
+                    self.unreadable[one.topic] = why
+            self.unreadable = {topic: why for topic, why in self.unreadable.items() if topic not in self.topics}
             counts = sum(connection.msgcount for connection in reader.connections)
             self.begin_ns = int(reader.start_time) if counts else 0
         if not counts:
@@ -70,19 +81,21 @@ class Bag:
           BadInput: the bag is damaged.
         """
         with self._open() as reader:
-            wanted = [connection for connection in reader.connections if connection.topic in topics]
+            wanted = [one for one in reader.connections if one.topic in topics and one.topic in self.topics]
             if not wanted:
                 return
             for connection, logged, raw in reader.messages(wanted, start=begin_ns or None, stop=end_ns):
-                yield Message(connection.topic, logged, reader.deserialize(raw, connection.msgtype))
+                yield Message(connection.topic, logged, self._store.deserialize_cdr(raw, connection.msgtype))
 
     @contextmanager
     def _open(self) -> Iterator[Any]:
-        highlevel, typesys = rosbags()
+        rosbags()
+        from rosbags.rosbag2 import Reader
+
         try:
-            # Bags in sqlite3 from before Iron do not contain the definitions of their messages.
-            store = typesys.get_typestore(typesys.Stores.LATEST)
-            with highlevel.AnyReader([self.path], default_typestore=store) as reader:
+            with ExitStack() as opened:
+                with _any_schema():
+                    reader = opened.enter_context(Reader(self.path))
                 yield reader
         except (RobolearnError, GeneratorExit):
             raise
@@ -90,6 +103,57 @@ class Bag:
             got = f"one that cannot be read ({first_line(error)})"
             hint = "A recording that was cut off can be mended by `ros2 bag reindex` or `mcap recover`"
             raise BadInput(f"bag {self.path}", got=got, expected="a whole one", hint=hint) from error
+
+
+@contextmanager
+def _any_schema() -> Iterator[None]:
+    """Let `rosbags` open a file that has schemas of other languages, or no text, for which it refuses all of it."""
+    from rosbags.rosbag2 import storage_mcap
+
+    usual = storage_mcap.get_msgdef, storage_mcap.read_string
+
+    def definition(schema: Any) -> Any:
+        try:
+            return usual[0](schema)
+        except KeyError:
+            return usual[0](None)
+
+    try:
+        storage_mcap.get_msgdef = definition
+        storage_mcap.read_string = lambda bio: storage_mcap.read_bytes(bio).decode(errors="replace")
+        yield
+    finally:
+        storage_mcap.get_msgdef, storage_mcap.read_string = usual
+
+
+def _types(connections: Collection[Any]) -> tuple[Any, dict[str, str]]:
+    """The types of the messages, and type → why it is not among them.
+
+    Bags in sqlite3 from before Iron do not contain the definitions of their messages: those of today's ROS stand in.
+    """
+    _, typesys = rosbags()
+    usual, store = typesys.get_typestore(typesys.Stores.LATEST), typesys.get_typestore(typesys.Stores.EMPTY)
+    reasons: dict[str, str] = {}
+    for one in connections:
+        kind, text = one.msgdef.format.name, one.msgdef.data
+        try:
+            if kind == "MSG":
+                found = typesys.get_types_from_msg(text, one.msgtype)
+            elif kind == "IDL":
+                parts = text.split("=" * 80 + "\n")
+                texts = [part.partition("\n")[2] for part in parts[1:]] if len(parts) > 1 else [text]
+                found = dict(item for part in texts for item in typesys.get_types_from_idl(part).items())
+            elif one.msgtype in usual.fielddefs:
+                found = usual.fielddefs
+            else:
+                reasons[one.msgtype] = f"no definition of {one.msgtype}"
+                continue
+            store.register({name: fields for name, fields in found.items() if name not in store.fielddefs})
+            if one.digest and (own := store.hash_rihs01(one.msgtype)) != one.digest:
+                reasons[one.msgtype] = f"its definition is another one: {own[:16]}…, expected {one.digest[:16]}…"
+        except Exception as error:  # in the library's own words or in Python's
+            reasons[one.msgtype] = f"the definition of {one.msgtype} cannot be read ({first_line(error)})"
+    return store, reasons
 
 
 def is_bag(path: Path) -> bool:

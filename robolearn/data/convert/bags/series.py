@@ -68,6 +68,7 @@ def check_age(stamps: Times, chosen: NDArray[np.int64], at: Times, max_age_s: fl
 
 Array = NDArray[np.float64]
 
+BACK_S = 0.1  # of several publishers on one topic a message may come this much later than a newer one
 ONE_CLOCK_S = 1.0  # stamps that are further than this from the time of recording are another clock's
 
 
@@ -85,6 +86,7 @@ class TopicSeries:
     Attributes:
       stamps: (n,) [ns], rising.
       logged: (n,) when they were recorded [ns].
+      back: (earliest, latest) [ns] of stamps that came twice over, because the clock stepped back between messages.
       values: (n, D): joint positions [rad] and opening [m] (NaN where the gripper is measured on a topic of its own),
         set-points, an opening, objects; (n, 0) of cameras.
     """
@@ -92,6 +94,7 @@ class TopicSeries:
     stamps: Times
     logged: Times
     values: Array
+    back: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +128,8 @@ def check_topics(station: Contract, recording: Bag) -> None:
         wanted["episode events"] = Topic(EPISODE_EVENTS, STRING)
     for role, channel in wanted.items():
         place = f"bag {recording.path}: topic {channel.topic} ({role} of contract {station.name})"
+        if (why := recording.unreadable.get(channel.topic)) is not None:
+            raise BadInput(place, got=why, expected=channel.type)
         if channel.topic not in recording.topics:
             hint = (
                 "--no-images leaves the cameras out, --cameras names those to take" if role.startswith(IMAGES) else ""
@@ -175,6 +180,7 @@ def read_topics(station: Contract, recording: Bag, account: Account) -> TopicDat
     }
     others = sorted(set(recording.topics) - set(roles) - {EPISODE_EVENTS})
     account.left_out += [f"{topic} ({recording.topics[topic]})" for topic in others]
+    account.left_out += [f"{topic}: {why}" for topic, why in sorted(recording.unreadable.items())]
     if fields:
         account.left_out.append(f"of {station.joint_states.topic}: {' and '.join(fields)}")
     return TopicData(station, recording, series, events if has_events else None)
@@ -187,9 +193,12 @@ def _series(grown: _Growing, where: str) -> TopicSeries:
     apart = 1e-9 * float(np.median(np.abs(stamps - logged)))
     if apart > ONE_CLOCK_S:
         raise BadInput(where, got=f"stamps {apart:.1f} s away from the time of recording", expected="one clock for all")
+    last = np.maximum.accumulate(stamps)
+    (steps,) = np.nonzero(np.diff(stamps) < -round(1e9 * BACK_S))
+    back = tuple((int(stamps[at + 1]), int(max(last[at], logged[at + 1]))) for at in steps)
     # A repeated stamp is a repeated measurement: of equal ones the first stays.
     unique, first = np.unique(stamps, return_index=True)
-    return TopicSeries(unique, logged[first], np.array(grown.values, np.float64)[first])
+    return TopicSeries(unique, logged[first], np.array(grown.values, np.float64)[first], back)
 
 
 def _value(role: str, message: Message, station: Contract, fingers: dict[str, float], where: str) -> Any:
