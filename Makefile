@@ -8,7 +8,7 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
+.PHONY: help quickstart docs test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
   test-first-hour figures ros-index clean
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo "make lint         ruff, pyright, import-linter"
 	@echo "make format       let ruff put the source in order"
 	@echo "make wheel-test   build the wheel, install it in a clean environment, import it"
+	@echo "make docs         the site of all pages, and a reference of all commands, in build/docs/site"
 	@echo "make ros-index    let ros2 launch find this checkout (after: export AMENT_PREFIX_PATH=$$PWD/.venv:\$$AMENT_PREFIX_PATH)"
 	@echo "make clean        remove the environments and caches (runs/ and data/ stay)"
 
@@ -63,6 +64,9 @@ lint: .venv/.dev
 format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: .venv/.dev
+	$(BIN)/python .ci/docs
 
 wheel-test: .venv/.dev
 	$(BIN)/python -m pytest -q tests/house/test_wheel.py

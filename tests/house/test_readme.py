@@ -17,7 +17,7 @@ README = ROOT / "README.md"
 PAGES = [
     README,
     ROOT / "CONTRIBUTING.md",
-    *sorted(page for room in ROOMS for page in (ROOT / room).rglob("README.md")),
+    *sorted(page for room in ROOMS for page in (ROOT / room).rglob("*.md")),
 ]
 
 
