@@ -104,6 +104,11 @@ test-hil-crash: .venv/.dev
 test-rehearsal: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/programs/rehearse_arms.py
 
+# Simulated trials by the thousand: false positives under optional stopping, blocks beside a fixed number. Three minutes.
+test-trials: .venv/.dev
+	$(BIN)/python -m pip install -q --no-deps fieldtrial==0.3.0
+	$(BIN)/python tests/programs/trial_statistics.py
+
 # README in hand. ARGS="--keep FOLDER" leaves the report, the pictures and the runs for a closer look.
 test-first-hour: .venv/.dev
 	out=$$(mktemp -d) && OMP_NUM_THREADS=1 $(BIN)/python tests/programs/first_hour.py --keep "$$out" $(ARGS); code=$$?; rm -rf "$$out"; exit $$code

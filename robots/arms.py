@@ -21,6 +21,7 @@ from math import pi
 from pathlib import Path
 from typing import Any
 
+from robots.own import own_robots
 from robots.spec import GripperKind, GripperSpec, RobotSpec
 
 
@@ -96,4 +97,7 @@ SO101 = _arm(
     source="https://github.com/TheRobotStudio/SO-ARM100/tree/main/Simulation/SO101",
 )
 
-ROBOTS: dict[str, RobotSpec] = {robot.name: robot for robot in (PANDA, FR3, UR5E, SO101)}
+SHIPPED: dict[str, RobotSpec] = {robot.name: robot for robot in (PANDA, FR3, UR5E, SO101)}
+
+ROBOTS: dict[str, RobotSpec] = SHIPPED | {name: robot for name, robot in own_robots().items() if name not in SHIPPED}
+"""Arms by name: the shipped ones, and those of the user's own folders."""

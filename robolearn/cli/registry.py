@@ -102,6 +102,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("driver", "robolearn.cli.station:Driver", "Run the ROS 2 driver of a servo arm", "Deploy"),
     Entry("calibrate", "robolearn.cli.calibrate:Calibrate", "Hand-eye and lens calibration of a camera", "Deploy"),
     Entry("permissions", "robolearn.cli.station:PermissionsCommand", "Write the SROS2 policy of a station", "Deploy"),
+    Entry("robots new", "robolearn.cli.robots:NewRobot", "Make a robot of a URDF or MJCF", "Deploy"),
+    Entry("robots check", "robolearn.cli.robots:CheckRobot", "Check a robot of one's own", "Deploy"),
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Evaluate a policy, or compare two", "Measure"),
     Entry("trial plan", "robolearn.cli.trial:PlanTrial", "Plan a trial of several policies", "Measure"),
     Entry("trial run", "robolearn.cli.trial:RunTrial", "Run a trial, blind and interleaved", "Measure"),

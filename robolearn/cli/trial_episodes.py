@@ -92,6 +92,8 @@ def hashes_of(arm: str, classifier: str) -> dict[str, str]:
 def world_of(setting: Mapping[str, Any]) -> WorldConfig:
     """The worlds that a plan's `setting` describes."""
     values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in setting.items()}
+    if values.get("world_python"):
+        values["world_python"] = Path(values["world_python"])
     return WorldConfig(**values)
 
 

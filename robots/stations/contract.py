@@ -21,7 +21,7 @@ from robots.stations.mounting import Camera, Frames
 from robots.stations.parts import WRENCH_NAMES, CommandTopic, Condition, ContactSensing, Gripper, Servos, Topic
 from robots.stations.values import FLOATS, WRENCH
 
-DRIVERS = ("franka_ros2", "ur_robot_driver")
+DRIVERS = ("ros2_control", "franka_ros2", "ur_robot_driver")
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,6 +28,7 @@ from robolearn.core.errors import BadInput
 from robots import ROBOTS
 from robots.control import CONTROLS
 from robots.limits import Box, Limits, Obstacle, Plane
+from robots.own import own_stations
 from robots.spec import GripperKind, RobotSpec
 from robots.stations import values
 from robots.stations.contract import DRIVERS, Contract
@@ -197,16 +198,16 @@ _FILE = TypeAdapter(ContractFile)
 
 
 def contract_names() -> tuple[str, ...]:
-    """The contracts that come with the package."""
-    return tuple(sorted(path.stem for path in CONTRACTS.glob("*.yaml")))
+    """The contracts that come with the package, and those of the user's own arms."""
+    return tuple(sorted({*own_stations(), *(path.stem for path in CONTRACTS.glob("*.yaml"))}))
 
 
 def load_contract(name_or_path: str | Path, namespace: str = "") -> Contract:
     """The contract called `name_or_path`, or in that file; relative topics are in `namespace` (``"/left"``), unless the
     contract has one itself. Raises `BadInput`: there is no such contract, or it breaks the schema; the message names
     the file, the place in it, what was found and what was expected."""
-    shipped = CONTRACTS / f"{name_or_path}.yaml"
-    path = shipped if str(name_or_path) in contract_names() else Path(name_or_path).expanduser()
+    shipped, own = CONTRACTS / f"{name_or_path}.yaml", own_stations().get(str(name_or_path))
+    path = shipped if shipped.is_file() else own or Path(name_or_path).expanduser()
     if not path.is_file():
         raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
     data = values.read_yaml(path)

@@ -33,6 +33,8 @@ INPUTS = {
     "guide",
     "world_python",
     "trial",
+    "urdf",
+    "mjcf",
 }
 INPUTS |= {"what"}  # of hub push
 

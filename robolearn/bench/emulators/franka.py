@@ -2,9 +2,7 @@
 
 - `franka/joint_states` is the driver's own. `joint_states` is a relay's, joint_state_publisher: at a rate of its own,
   with a stamp of *now* on whatever came last, so a driver that died looks alive there.
-- A contract whose command is a trajectory has its arm led by joint_trajectory_controller at 1 kHz
-  (`emulators.trajectory_controller`). The limit monitor judges its set-points in place of the messages: a late message
-  is a stop, whatever the messages said.
+- A contract whose command is a trajectory has its arm led by joint_trajectory_controller (`emulators.ros2_control`).
 - One whose command is a pose has CRISP's Cartesian impedance controller (`emulators.impedance`). The limit monitor
   judges the postures that come with the poses.
 - `franka_gripper/joint_states` comes 50 times a second. The hand follows actions; where their types are not installed
@@ -16,21 +14,17 @@ Real: 1 kHz joint states; here `joint_hz`.
 from __future__ import annotations
 
 import logging
-import time
-from collections import deque
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages, qos
 from hardware.ros2.gripper_node import has_actions
 from hardware.ros2.senders import sent_at
-from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.bench.emulators.grippers import FrankaHand
 from robolearn.bench.emulators.impedance import ImpedanceController
-from robolearn.bench.emulators.trajectory_controller import PERIOD_S, TrajectoryController, TrajectoryPoint
+from robolearn.bench.emulators.ros2_control import EmulatedController, Ros2ControlEmulator
 from robolearn.core import BadInput
 from robots.stations import POSE, TRAJECTORY
 
@@ -41,42 +35,6 @@ Array = NDArray[np.float64]
 RELAY = "/joint_states"
 RELAY_HZ = 30.0  # joint_state_rate of franka.launch.py
 GRIPPER_HZ = 50.0  # state_publish_rate of franka_gripper_node.yaml
-
-
-class _Trajectory:
-    """joint_trajectory_controller.
-
-    As `_Impedance` it has `take`: a command has come by `now` [s]; why it is refused, or nothing. `step`: one period of
-    the controller, in which the arm is moved if a command has `begun` it. `hold`: it is activated where the arm is.
-    """
-
-    def __init__(self, arm: FrankaEmulator) -> None:
-        self._emulator = arm
-        self._controller = TrajectoryController(arm.contract.joints, arm.arm()[0])
-        self._judged_from, self._count = time.monotonic(), 0  # samples of the controller since then
-
-    def take(self, message: Any, now: float) -> str:
-        points = [
-            TrajectoryPoint(
-                messages.seconds(p.time_from_start),
-                np.array(p.positions, dtype=np.float64),
-                np.array(p.velocities, dtype=np.float64) if len(p.velocities) else None,
-            )
-            for p in message.points
-        ]
-        begin = messages.seconds(message.header.stamp)
-        why = self._controller.accept(tuple(message.joint_names), points, begin, now)
-        return f"trajectory: {why}" if why else ""
-
-    def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
-        desired = self._controller.sample(now, q, v)
-        self._count += 1
-        self._emulator.monitor.command(desired, self._judged_from + self._count * PERIOD_S)
-        if begun:
-            self._emulator.world.command(desired)
-
-    def hold(self, q: Array) -> None:
-        self._controller.hold(q)
 
 
 class _Impedance:
@@ -111,7 +69,7 @@ class _Impedance:
         self._controller.begin(q)
 
 
-class FrankaEmulator(SimArmNode):
+class FrankaEmulator(Ros2ControlEmulator):
     """The arm's driver, its controller, relay and hand. Args and parameters: see `SimArmNode`."""
 
     commands = (TRAJECTORY, POSE)
@@ -121,15 +79,6 @@ class FrankaEmulator(SimArmNode):
         if c.gripper_states is None:
             raise BadInput(f"contract {c.name} for franka_ros2", got="no gripper.states", expected="gripper.states")
         super().configure()
-        self._leads: _Trajectory | _Impedance
-        if c.command.type == POSE:
-            self._leads = _Impedance(self)
-        else:
-            self.monitor = LimitMonitor.of(c.robot, PERIOD_S)
-            self._leads = _Trajectory(self)
-        self._arrived: deque[tuple[float, Any]] = deque()
-        self._sampled = self._ros_now()
-        self._begun = False  # a command has come since the last reset
         self._last_state: tuple[Any, ...] | None = None
         self._relay = self.create_publisher(messages.JointState, RELAY, qos.stream(lease_s=None))
         self._hand: FrankaHand | None = None
@@ -162,6 +111,9 @@ class FrankaEmulator(SimArmNode):
         if self._hand is not None:
             self._hand.close()
 
+    def controller(self) -> EmulatedController | None:
+        return _Impedance(self) if self.contract.command.type == POSE else super().controller()
+
     # --- the hand ---------------------------------------------------------------------------------------------
 
     def _opening(self) -> float:
@@ -173,50 +125,15 @@ class FrankaEmulator(SimArmNode):
         if self._begun:
             self.world.command(None, width)
 
-    # --- the controller ------------------------------------------------------------------------------------
-
-    def _on_command(self, message: Any, info: Any) -> None:
-        # By when it came, not by when this process has time for it.
-        self._arrived.append((1e-9 * info["received_timestamp"], message))
-
     def _pass_time(self, seconds: float) -> None:
         if self._hand is not None:
             self._hand.advance(seconds)
-        now = self._ros_now()
-        if now < self._sampled:  # the clock was set back
-            self._sampled = now
-        steps = int((now - self._sampled) / PERIOD_S)
-        advance = seconds / max(steps, 1)
-        for _ in range(steps):
-            self._sampled += PERIOD_S
-            while self._arrived and self._arrived[0][0] <= self._sampled:
-                self._take(self._arrived.popleft()[1])
-            self._leads.step(self._sampled, *self.arm(), begun=self._begun)
-            self.world.advance(advance)
-        if not steps:
-            self.world.advance(seconds)
-
-    def _take(self, message: Any) -> None:
-        if why := self._leads.take(message, self._sampled):
-            self._refuse(why)
-        else:
-            self._fresh, self._begun = False, True
+        super()._pass_time(seconds)
 
     def _restarted(self) -> None:
-        self._arrived.clear()
+        super()._restarted()
         if self._hand is not None:
             self._hand.restarted()
-        self._begun = False
-        self._leads.hold(self.arm()[0])
-
-    def arm(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(n,) positions and velocities of the arm."""
-        n = len(self.contract.joints)
-        _, q, v = self.world.joint_state()
-        return q[:n], v[:n]
-
-    def _ros_now(self) -> float:
-        return 1e-9 * self.get_clock().now().nanoseconds
 
     # --- what is published ---------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FLAGS = (*parameter_names(SimArmParameters), "fault")
 EMULATORS = {
     "sim": "hardware.ros2.sim_arm_node:SimArmNode",
+    "ros2_control": "robolearn.bench.emulators.ros2_control:Ros2ControlEmulator",
     "franka_ros2": "robolearn.bench.emulators.franka:FrankaEmulator",
     "ur_robot_driver": "robolearn.bench.emulators.ur:UrEmulator",
 }

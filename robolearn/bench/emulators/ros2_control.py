@@ -1,0 +1,143 @@
+"""Emulator of an arm on ros2_control, whatever its maker: joint_state_broadcaster and the controller of its contract.
+
+- `joint_states` come in the alphabetical order of their names, as a broadcaster may have them: they are read by name.
+- A contract whose command is a trajectory has its arm led by joint_trajectory_controller at 1 kHz
+  (`emulators.trajectory_controller`). The limit monitor judges its set-points in place of the messages: a late message
+  is a stop, whatever the messages said.
+- One whose command is a vector has a forward_command_controller, which hands every set-point on as it comes.
+- Openings on the contract's gripper topic are followed at once.
+
+A driver with more than that (status topics, actions, modes that refuse commands) has an emulator of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.observing.monitor import LimitMonitor
+from hardware.ros2 import messages
+from hardware.ros2.faults import Sample
+from hardware.ros2.sim_arm_node import SimArmNode
+from robolearn.bench.emulators.trajectory_controller import PERIOD_S, TrajectoryController, TrajectoryPoint
+from robots.stations import FLOATS, TRAJECTORY
+
+Array = NDArray[np.float64]
+
+
+class EmulatedController(Protocol):
+    """A controller that leads the arm between its commands."""
+
+    def take(self, message: Any, now: float) -> str:
+        """A command has come by `now` [s]; the reason why it is refused, or nothing."""
+        ...
+
+    def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
+        """One period of the controller, in which the arm is moved if a command has `begun` it."""
+        ...
+
+    def hold(self, q: Array) -> None:
+        """It is activated where the arm is."""
+        ...
+
+
+class EmulatedTrajectory:
+    """joint_trajectory_controller."""
+
+    def __init__(self, arm: Ros2ControlEmulator) -> None:
+        self._emulator = arm
+        arm.monitor = LimitMonitor.of(arm.contract.robot, PERIOD_S)
+        self._controller = TrajectoryController(arm.contract.joints, arm.arm()[0])
+        self._judged_from, self._count = time.monotonic(), 0  # samples of the controller since then
+
+    def take(self, message: Any, now: float) -> str:
+        points = [
+            TrajectoryPoint(
+                messages.seconds(p.time_from_start),
+                np.array(p.positions, dtype=np.float64),
+                np.array(p.velocities, dtype=np.float64) if len(p.velocities) else None,
+            )
+            for p in message.points
+        ]
+        begin = messages.seconds(message.header.stamp)
+        why = self._controller.accept(tuple(message.joint_names), points, begin, now)
+        return f"trajectory: {why}" if why else ""
+
+    def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
+        desired = self._controller.sample(now, q, v)
+        self._count += 1
+        self._emulator.monitor.command(desired, self._judged_from + self._count * PERIOD_S)
+        if begun:
+            self._emulator.world.command(desired)
+
+    def hold(self, q: Array) -> None:
+        self._controller.hold(q)
+
+
+class Ros2ControlEmulator(SimArmNode):
+    """The arm's driver and its controller. Args and parameters: see `SimArmNode`."""
+
+    commands = (FLOATS, TRAJECTORY)
+
+    def configure(self) -> None:
+        super().configure()
+        self._leads = self.controller()
+        self._arrived: deque[tuple[float, Any]] = deque()
+        self._sampled = self._ros_now()
+        self._begun = False  # a command has come since the last reset
+
+    def controller(self) -> EmulatedController | None:
+        """The controller of the contract's command; None where commands are handed on."""
+        return EmulatedTrajectory(self) if self.contract.command.type == TRAJECTORY else None
+
+    def _on_command(self, message: Any, info: Any) -> None:
+        if self._leads is None:
+            super()._on_command(message, info)
+        else:  # by when it came, not by when this process has time for it
+            self._arrived.append((1e-9 * info["received_timestamp"], message))
+
+    def _pass_time(self, seconds: float) -> None:
+        now = self._ros_now()
+        if now < self._sampled:  # the clock was set back
+            self._sampled = now
+        steps = 0 if self._leads is None else int((now - self._sampled) / PERIOD_S)
+        advance = seconds / max(steps, 1)
+        for _ in range(steps):
+            assert self._leads is not None
+            self._sampled += PERIOD_S
+            while self._arrived and self._arrived[0][0] <= self._sampled:
+                self._take(self._leads, self._arrived.popleft()[1])
+            self._leads.step(self._sampled, *self.arm(), begun=self._begun)
+            self.world.advance(advance)
+        if not steps:
+            self.world.advance(seconds)
+
+    def _take(self, leads: EmulatedController, message: Any) -> None:
+        if why := leads.take(message, self._sampled):
+            self._refuse(why)
+        else:
+            self._fresh, self._begun = False, True
+
+    def _restarted(self) -> None:
+        self._arrived.clear()
+        self._begun = False
+        if self._leads is not None:
+            self._leads.hold(self.arm()[0])
+
+    def arm(self) -> tuple[Array, Array]:
+        """(n,) positions and velocities of the arm."""
+        n = len(self.contract.joints)
+        _, q, v = self.world.joint_state()
+        return q[:n], v[:n]
+
+    def _ros_now(self) -> float:
+        return 1e-9 * self.get_clock().now().nanoseconds
+
+    def _publish_arm(self, sample: Sample) -> None:
+        names, q, v, at = sample
+        order = sorted(range(len(names)), key=lambda i: names[i])
+        super()._publish_arm((tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))

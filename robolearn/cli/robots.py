@@ -1,0 +1,173 @@
+"""``robolearn robots``: an arm of one's own, as a folder beside the checkout."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from robolearn.core import BadInput
+from robolearn.runs.command import Command, at_least
+
+if TYPE_CHECKING:
+    from robots.making.check import RuleFinding
+    from robots.spec import RobotSpec
+
+AT_REST_S = 1.0  # of joint states before the filter is armed
+LEAST_SUCCESS = 0.8  # of the scripted expert in `lift`
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewRobot(Command):
+    """Make a robot folder of a URDF or MJCF: model with gripper, servos and wrist camera, facts, contract.
+
+    ROBOLEARN_ROBOTS names the folder that robot folders lie in; from then on every --robot knows them.
+
+    Example: robolearn robots new kinova3 --mjcf kinova3/robot.xml --velocity 1.39 1.39 1.39 1.39 1.22 1.22 1.22
+    """
+
+    name: tyro.conf.Positional[str]
+    """Of the arm and its folder."""
+    urdf: Path | None = None
+    """The arm's URDF (without xacro)."""
+    mjcf: Path | None = None
+    """Or its MJCF."""
+    out: Path | None = None
+    """Folder in which the robot folder is made; by default ROBOLEARN_ROBOTS, or robots.own."""
+    joints: tuple[str, ...] = ()
+    """The arm's joints, base to tip; by default the longest chain of hinges in the model."""
+    tip: str = ""
+    """The body to mount the gripper on, its z axis away from the arm; by default the last one."""
+    velocity: tuple[float, ...] = ()
+    """Limits of the joints [rad/s], one for each or one for all; by default the URDF's."""
+    effort: tuple[float, ...] = ()
+    """Limits of the joints [Nm]; by default the model's."""
+    acceleration: tuple[float, ...] = ()
+    """Limits of the joints [rad/s²]."""
+    width: float = 0.085
+    """Opening of the gripper [m]."""
+    home_tcp: tuple[float, float, float] = (0.5, 0.0, 0.28)
+    """Place of the tcp at home, looking down [m]; the embedded tasks are laid out around it."""
+
+    def run(self) -> dict[str, Any]:
+        from robots.making.folder import RobotRequest, make_robot
+        from robots.own import VARIABLE
+
+        source = self.urdf or self.mjcf
+        if source is None or (self.urdf and self.mjcf):
+            raise BadInput("robots new", got="both" if source else "no model", expected="either --urdf or --mjcf")
+        top = self.out or Path(os.environ.get(VARIABLE) or "robots.own")
+        wanted = RobotRequest(source, self.name, self.joints, self.tip, self.velocity, self.effort, self.acceleration,
+                              self.width, self.home_tcp)  # fmt: skip
+        made = make_robot(wanted, top / self.name)
+        known = Path(os.environ.get(VARIABLE) or ".").absolute() == top.absolute() and VARIABLE in os.environ
+        return {"robot": self.name, "folder": str(made.folder), "joints": list(made.joints),
+                "assumed": list(made.assumed), "left_out": list(made.left_out),
+                "export": "" if known else f"export {VARIABLE}={top.absolute()}"}  # fmt: skip
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        console.print(f"robot       {result['folder']}: {len(result['joints'])} joints, {', '.join(result['joints'])}")
+        for line in result["left_out"]:
+            console.print(f"left out    {line}", soft_wrap=True)
+        for line in result["assumed"]:
+            console.print(f"assumed     {line}", soft_wrap=True)
+        console.print("What is assumed stands in robot.yaml: look it up or measure it, and change it there.")
+        if result["export"]:
+            console.print(f"next        {result['export']}", soft_wrap=True)
+        console.print(f"next        robolearn robots check {result['robot']}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckRobot(Command):
+    """Check a robot folder rule by rule: against MuJoCo, by its contract and the safety filter, and by the scripted
+    expert in `lift`. Ends with exit code 1 where a rule is broken."""
+
+    name: tyro.conf.Positional[str]
+    """The arm, or its folder."""
+    episodes: int = 20
+    """Episodes of the scripted expert."""
+
+    def run(self) -> dict[str, Any]:
+        from robots import ROBOTS
+        from robots.making.check import RuleFinding, check_model
+        from robots.own import own_folders, read_robot
+
+        at_least(0, episodes=self.episodes)
+        folder = own_folders().get(self.name) or Path(self.name)
+        if not folder.is_dir():
+            available = (*own_folders(), "<folder>")
+            raise BadInput("robot", got=self.name, expected="a robot folder", available=available)
+        robot, facts = read_robot(folder)
+        found = check_model(robot)
+        listed = ROBOTS.get(robot.name)
+        known = listed is not None and listed.mjcf.absolute() == robot.mjcf.absolute()
+        found.append(RuleFinding("ROBOLEARN_ROBOTS names the folder that it lies in", known, "yes" if known else
+                                 f"export ROBOLEARN_ROBOTS={folder.absolute().parent}"))  # fmt: skip
+        if known:
+            found.append(_contract_holds(robot))
+            if self.episodes:
+                found.append(_expert_lifts(robot.name, self.episodes))
+        return {"robot": robot.name, "folder": str(folder), "rules": [asdict(one) for one in found],
+                "assumed": list(facts.assumed)}  # fmt: skip
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return int(not all(one["ok"] for one in result["rules"]))
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        for one in result["rules"]:
+            mark = "[green]✓[/green]" if one["ok"] else "[red]✗[/red]"
+            text = one["rule"] if one["ok"] and one["found"] == "yes" else f"{one['rule']}: {one['found']}"
+            console.print(f"{mark} {text}", soft_wrap=True)
+        for line in result["assumed"]:
+            console.print(f"[yellow]–[/yellow] nobody has stated {line}", soft_wrap=True)
+
+
+def _contract_holds(robot: RobotSpec) -> RuleFinding:
+    """The finding about the contract: it is of this arm, and the safety filter would arm at home."""
+    from hardware.safety import SafetyFilter
+    from robolearn.core import RobolearnError
+    from robots.making.check import RuleFinding
+    from robots.stations import load_contract
+
+    rule = "its contract can be read, and the safety filter arms it at home"
+    try:
+        contract = load_contract(robot.name)
+        if contract.robot.name != robot.name:
+            return RuleFinding(rule, False, f"it is of {contract.robot.name}")
+        now, period = 0.0, 1.0 / contract.stream_hz
+        guard = SafetyFilter(contract.robot, contract.joints, contract.limits, period, clock=lambda: now)
+        while now < AT_REST_S:
+            now += period
+            guard.deadman(True)
+            guard.measured(contract.joints, robot.home)
+        guard.arm()
+    except RobolearnError as error:
+        return RuleFinding(rule, False, str(error))
+    return RuleFinding(rule, True, "yes")
+
+
+def _expert_lifts(name: str, episodes: int) -> RuleFinding:
+    """The finding of the scripted expert in `lift`."""
+    from contextlib import closing
+
+    import numpy as np
+
+    from robolearn.rollout import Engine, Episodes, TeleoperatorAgent, spread
+    from robots.making.check import RuleFinding
+    from sim.experts import make_expert
+    from sim.registry import WorldConfig
+
+    worlds = min(10, episodes)
+    with closing(WorldConfig("lift", robot=name).build(worlds)) as env:
+        expert = make_expert("lift", env.interface, worlds, "expert", 0)
+        engine = Engine(env)
+        engine.reset(0)
+        expert.reset(np.ones(worlds, dtype=bool))
+        turns = engine.turns(TeleoperatorAgent(expert), Episodes(spread(episodes, worlds)))
+        solved = sum(int((turn.solved & turn.worlds & turn.ended).sum()) for turn in turns)
+    found = f"{solved} of {episodes} episodes"
+    return RuleFinding("the scripted expert lifts the cube", solved >= LEAST_SUCCESS * episodes, found)

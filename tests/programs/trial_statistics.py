@@ -1,0 +1,91 @@
+"""Trials of simulated policies, looked at after every block and stopped as soon as a difference is claimed.
+
+    python tests/programs/trial_statistics.py
+
+Prints as JSON how often equal policies are called different in 2,000 trials, and how many blocks unequal ones take
+beside a fixed number at equal power. After `pip install --no-deps fieldtrial` another implementation judges: the power of
+the exact McNemar test, its p-values, and the blocks that a betting test takes on the same trials.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from robolearn.eval.comparison import compare_paired
+from robolearn.eval.intervals import Success
+from robolearn.eval.trials.design import fixed_blocks, mcnemar_power, planned
+from robolearn.eval.trials.sequential import difference_sequence, log_evidence, p_value
+
+TRIALS, ALPHA = 2000, 0.05
+DETECT = ((0.5, 0.8), (0.6, 0.8), (0.7, 0.9), (0.85, 0.95))
+
+
+def stops(signs: np.ndarray, concentration: int) -> tuple[int, bool]:
+    """Blocks until p ≤ α, at a look after each, and whether that was reached."""
+    evidence = log_evidence(np.cumsum(signs < 0), np.cumsum(signs > 0), concentration)
+    best = 0.0
+    for n, e in enumerate(evidence, start=1):
+        if e > best + 1e-9:  # p falls at new maxima only
+            best = float(e)
+            if best > 1.0 and p_value(signs[:n].tolist(), len(signs), concentration) <= ALPHA:
+                return n, True
+    return len(signs), False
+
+
+def trials(rates: tuple[float, float], blocks: int, concentration: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Signs (trials, blocks) of simulated trials, and the stop of each."""
+    a, b = np.random.default_rng(seed).random((2, TRIALS, blocks))
+    signs = (b < rates[1]).astype(int) - (a < rates[0]).astype(int)
+    return signs, np.array([stops(each, concentration) for each in signs])
+
+
+def main() -> int:
+    found: dict[str, Any] = {"false_positives": {}, "detect": {}}
+    for rate in (0.3, 0.6, 0.9):
+        _, stopped = trials((rate, rate), 155, 2, seed=1)
+        found["false_positives"][f"{rate:g}"] = Success.of(int(stopped[:, 1].sum()), TRIALS).to_json()
+    for rates in DETECT:
+        for power in (0.8, 0.9):
+            made = planned(rates, power, ALPHA)
+            signs, stopped = trials(rates, made.blocks, made.concentration, seed=2)
+            measured, mean = float(stopped[:, 1].mean()), float(stopped[:, 0].mean())
+            fixed = fixed_blocks(rates, measured, ALPHA)
+            error = float(stopped[:, 0].std()) / TRIALS**0.5
+            row = {"blocks": made.blocks, "power": measured, "mean_blocks": mean, "fixed_blocks": fixed,
+                   "saved": 1 - mean / fixed, "low": 1 - (mean + 1.96 * error) / fixed,
+                   "high": 1 - (mean - 1.96 * error) / fixed} if fixed else {}  # fmt: skip
+            found["detect"][f"{rates[0]:g} {rates[1]:g}, power {power:g}"] = row | others(rates, signs, made.blocks)
+    print(json.dumps(found, indent=2))
+    worst = max(one["low"] for one in found["false_positives"].values())
+    return int(worst > ALPHA)
+
+
+def others(rates: tuple[float, float], signs: np.ndarray, blocks: int) -> dict[str, Any]:
+    """Figures of the other implementation, where it is installed; ends the program where it contradicts ours."""
+    try:
+        from fieldtrial.stats.confseq import betting_cs, paired_anytime_test  # type: ignore[import-not-found]
+        from fieldtrial.stats.paired import mcnemar_exact  # type: ignore[import-not-found]
+        from fieldtrial.stats.power import mcnemar_power as theirs  # type: ignore[import-not-found]
+    except ImportError as error:
+        return {"not_judged": str(error)}
+    p_a, p_b = rates
+    power = theirs(p_a * (1 - p_b), p_b * (1 - p_a), blocks, alpha=ALPHA).power
+    assert abs(power - mcnemar_power(rates, blocks, ALPHA)) < 1e-9, (power, rates)
+    rejected, widths = [], []
+    for each in signs[:100]:
+        test = paired_anytime_test(each.astype(float), ALPHA)
+        rejected.append(test.rejected_at or blocks)
+        low, high = difference_sequence(int((each == 0).sum()), int((each < 0).sum()), int((each > 0).sum()))
+        interval = betting_cs((each + 1) / 2, ALPHA).interval()
+        widths.append((high - low) / (2 * (interval.high - interval.low)))
+        x, y = each < 0, each > 0  # any outcomes with these signs
+        assert abs(compare_paired(x, y).p_value - mcnemar_exact(int(x.sum()), int(y.sum())).pvalue) < 1e-9
+    return {"betting_mean_blocks": float(np.mean(rejected)), "interval_width_beside_betting": float(np.mean(widths))}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
