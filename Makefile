@@ -8,7 +8,7 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart docs test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal \
+.PHONY: help quickstart docs test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal test-trials \
   test-first-hour figures ros-index clean
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
 	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, and on an SO-101"
+	@echo "make test-trials  simulated trials by the thousand: false claims under optional stopping, blocks beside a fixed number"
 	@echo "make test-first-hour every command of the first page, a keyboard, a browser and some mistakes, in fifteen minutes"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
 	@echo "make figures      measures the figures of the pages that take at most twenty minutes; ARGS=--all the others, too"
@@ -106,7 +107,7 @@ test-rehearsal: .venv/.dev
 
 # Simulated trials by the thousand: false positives under optional stopping, blocks beside a fixed number. Three minutes.
 test-trials: .venv/.dev
-	$(BIN)/python -m pip install -q --no-deps fieldtrial==0.3.0
+	@.ci/install --no-deps fieldtrial==0.3.0
 	$(BIN)/python tests/programs/trial_statistics.py
 
 # README in hand. ARGS="--keep FOLDER" leaves the report, the pictures and the runs for a closer look.

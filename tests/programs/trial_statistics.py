@@ -3,8 +3,8 @@
     python tests/programs/trial_statistics.py
 
 Prints as JSON how often equal policies are called different in 2,000 trials, and how many blocks unequal ones take
-beside a fixed number at equal power. After `pip install --no-deps fieldtrial` another implementation judges: the power of
-the exact McNemar test, its p-values, and the blocks that a betting test takes on the same trials.
+beside a fixed number at equal power. After `pip install --no-deps fieldtrial` another implementation judges: the power
+of the exact McNemar test, its p-values, and the blocks that a betting test takes on the same trials.
 """
 
 from __future__ import annotations
