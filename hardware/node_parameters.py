@@ -166,7 +166,7 @@ class HilParameters(TeleopParameters):
     seconds: float = param(30.0, "longest episode [s]")
     out: str = param("", "the run folder; a run that is there already is gone on with")
     task: str = param("peg_insert_tight", "task of the simulated arm")
-    algo: str = param("proposals", "the algorithm: proposals, rlpd, dsrl, iql or cal_ql")
+    algo: str = param("proposals", "the algorithm: proposals, rlpd, dsrl, iql, cal_ql or ogpo")
 
 
 @dataclass(frozen=True, kw_only=True)

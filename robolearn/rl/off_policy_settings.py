@@ -279,6 +279,44 @@ class CalQlConfig(StudentConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class OgpoConfig(StudentConfig):
+    """Critics of replayed experience judge groups of fresh chunks, and the policy moves by PPO's clipped surrogate."""
+
+    title: ClassVar[str] = "OGPO"
+    page: ClassVar[str] = "robolearn.rl.algorithms.ogpo:Ogpo"
+
+    critics: int = 10
+    """Members of the critic ensemble, whose mean is read."""
+    tau: float = 0.05
+    """Share of the critics that moves into their targets with each update."""
+    imitate_lr: float = 4.5e-5
+    """Learning rate of the policy."""
+    states: int = 8
+    """States of a batch in which the policy is moved."""
+    group: int = 32
+    """Chunks that are drawn in each of them."""
+    sigma: float = 0.05
+    """Standard deviation of the noise in the sampler's last step."""
+    clip: float = 0.01
+    """ε of the clipped surrogate."""
+    epochs: int = 2
+    """Gradient steps on the same groups; with one no ratio is ever clipped."""
+    imitation: float = 1.0
+    """c: weight of the imitation of own successes and demonstrations."""
+    backup_proposals: int = 8
+    """Chunks that the target's maximum is taken over."""
+    trust_after: int = 1000
+    """Updates of the critics before they move the policy."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "states", "epochs", "backup_proposals")
+        check_least(self, 2, "group")
+        check_range(self, imitation=(0.0, math.inf), trust_after=(0, math.inf))
+        check_positive(self, "sigma", "clip")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplayConfig:
     """An off-policy algorithm on stored episodes, and in simulated worlds side by side, whose episodes all go into its
     replay."""

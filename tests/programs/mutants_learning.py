@@ -26,6 +26,7 @@ ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY = "robolearn/data/replay"
 RECORDED, RECORDS = f"{REPLAY}/recorded.py", ("tests/data/test_recorded.py",)
 IQL, CAL_QL = ("tests/rl/test_rl_iql.py",), ("tests/rl/test_rl_cal_ql.py",)
+OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
 GUIDED, GUIDES = "policies/wrappers/value_guided.py", ("tests/policies/test_value_guided.py",)
 REPLAY_RUNNER = ("tests/rl/test_replay_runner.py",)
 REPLAYED = ("tests/data/test_replay.py", "tests/data/test_replay_records.py")
@@ -47,6 +48,14 @@ MUTANTS: dict[str, Mutant] = {
     "replay-drawn-by-failure": Mutant(
         f"{REPLAY}/buffer.py", "(sharpness * above /", "(-sharpness * above /", ("tests/data/test_replay.py",)
     ),
+    "ogpo-judges-by-the-least-critic": Mutant(OGPO, "mean = values.mean(0)", "mean = values.amin(0)", OGPOS),
+    "ogpo-without-a-baseline": Mutant(OGPO, "mean - mean.mean(1, keepdim=True)", "mean", OGPOS),
+    "ogpo-target-of-the-mean-chunk": Mutant(OGPO, ".mean(0).amax(1)", ".mean(0).mean(1)", OGPOS),
+    "ogpo-target-by-the-live-critics": Mutant(OGPO, "target = self.critic.target\n", "target = self.critic.net\n", OGPOS),
+    "ogpo-goes-the-other-way": Mutant(OGPO, "loss + config.imitation", "-loss + config.imitation", OGPOS),
+    "ogpo-imitates-nothing": Mutant(OGPO, "+ config.imitation * copied", "+ 0.0 * copied", OGPOS),
+    "ogpo-trusts-critics-at-once": Mutant(OGPO, "if self.updates < self.settings.trust_after:", "if False:", OGPOS),
+    "ogpo-explores-without-noise": Mutant(OGPO, "chunk = chain[:, -1]", "chunk = chain[:, 0]", OGPOS),
     "cal-ql-without-calibration": Mutant(
         f"{ALGORITHMS}/cal_ql.py", "torch.maximum(proposed, to_go[:, None])", "proposed", CAL_QL
     ),

@@ -38,6 +38,13 @@ class AlwaysOne(Control):
         return np.ones(len(window))
 
 
+class Constant(Control):
+    """The same progress throughout, never done."""
+
+    def said(self, window: Window, prompt: str) -> np.ndarray:
+        return np.full(len(window), 0.5)
+
+
 class Clock(Control):
     """A frame counter: all that comes late is good."""
 

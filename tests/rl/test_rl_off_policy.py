@@ -25,6 +25,7 @@ from robolearn.rl.algorithms.cal_ql import CalQl
 from robolearn.rl.algorithms.dsrl import Dsrl
 from robolearn.rl.algorithms.iql import Iql
 from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.algorithms.ogpo import Ogpo
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.algorithms.rlpd import Rlpd
 from robolearn.rl.ensemble_critic import EnsembleCritic
@@ -33,6 +34,7 @@ from robolearn.rl.off_policy_settings import (
     DsrlConfig,
     IqlConfig,
     OffPolicyConfig,
+    OgpoConfig,
     ProposalsConfig,
     RlpdConfig,
 )
@@ -263,6 +265,7 @@ ALGORITHMS: dict[str, Callable[[int], OffPolicy]] = {
     "dsrl": lambda seed: Dsrl(base(), DsrlConfig(**SMALL), seed=seed),
     "iql": lambda seed: Iql(base(), IqlConfig(**SMALL, proposals=3), seed=seed),
     "cal_ql": lambda seed: CalQl(base(), CalQlConfig(**SMALL), seed=seed),
+    "ogpo": lambda seed: Ogpo(base(), OgpoConfig(**SMALL, trust_after=2), seed=seed),
 }
 
 

@@ -13,6 +13,7 @@ from robolearn.rl.off_policy_settings import (
     DsrlConfig,
     IqlConfig,
     OffPolicyConfig,
+    OgpoConfig,
     ProposalsConfig,
     ReplayConfig,
     RlpdConfig,
@@ -29,6 +30,7 @@ ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
     "dsrl": DsrlConfig,
     "iql": IqlConfig,
     "cal_ql": CalQlConfig,
+    "ogpo": OgpoConfig,
 }
 Family = TypeVar("Family", bound=AlgorithmConfig)
 

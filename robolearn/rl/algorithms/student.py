@@ -20,9 +20,9 @@ from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
-from robolearn.rl.off_policy_settings import CalQlConfig, IqlConfig, ProposalsConfig
+from robolearn.rl.off_policy_settings import CalQlConfig, IqlConfig, OgpoConfig, ProposalsConfig
 
-ImitatingConfig = CalQlConfig | IqlConfig | ProposalsConfig
+ImitatingConfig = CalQlConfig | IqlConfig | OgpoConfig | ProposalsConfig
 
 
 def best_of(base: ChunkPolicy, config: ImitatingConfig, tempo: float) -> BestOfNPolicy:
@@ -56,6 +56,10 @@ class Student:
 
     def imitate(self, batch: ReplayBatch, rows: Tensor, weight: Tensor | None = None) -> Tensor:
         """One gradient step on the windows `rows` (M,), with `weight` (M,); returns the loss."""
+        return self.step(self.loss(batch, rows, weight))
+
+    def loss(self, batch: ReplayBatch, rows: Tensor, weight: Tensor | None = None) -> Tensor:
+        """L_π of the windows `rows` (M,), with `weight` (M,)."""
         normal = self.proposer.normalizer
         seen = normal.observation({key: value[rows] for key, value in batch.observation.items()})
         action = normal.action(batch.plan[rows]).clamp(-1.0, 1.0)
@@ -64,7 +68,10 @@ class Student:
         counts = self.net.weight(action, ~batch.planned[rows])
         # L_π = Σ w m e / Σ w m
         counts = counts if weight is None else counts * weight[:, None]
-        loss = weighted_mean(self.net.errors(seen, action, draws, None), counts)
+        return weighted_mean(self.net.errors(seen, action, draws, None), counts)
+
+    def step(self, loss: Tensor) -> Tensor:
+        """One gradient step, after which the average follows; returns the loss."""
         self.adam.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
