@@ -17,6 +17,8 @@ from typing import Any
 import numba
 from numba.core import config
 
+from robolearn.io.paths import user_cache
+
 
 def compiled(**options: Any) -> Callable[[Callable], Any]:
     """`numba.njit` with `options`, without the interpreter's lock, and its result kept on disk."""
@@ -45,5 +47,5 @@ def _store(folder: Path, chosen: str) -> Path:
     elif os.access(folder, os.W_OK):
         root = folder / "__pycache__"
     else:
-        root = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "robolearn"
+        root = user_cache()
     return root / f"numba-{digest.hexdigest()[:16]}"

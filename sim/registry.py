@@ -18,6 +18,7 @@ from robolearn.core import BadInput, Env, Interface
 from robolearn.core.specs import is_image
 from robolearn.core.switches import available
 from robolearn.runs.command import words_of
+from sim.bridge.environment import WorldEnvironment
 from sim.shaping import SHAPING_GAMMA
 
 ROBOT = "panda"  # the arm where none is named
@@ -172,6 +173,11 @@ class Family:
 
     form: str  # how the names of its tasks look, for lists; empty for ours, which are listed one by one
     made_by: str  # ``"module:function"`` of (config, number of worlds), imported when worlds are built
+    listed_by: str = ""  # ``"module:function"`` that lists its tasks, empty where nobody can
+    demonstrator: str = ""  # who demonstrates its tasks to `collect`, empty for nobody
+    cameras: str = ""  # whose pictures there are
+    environment: WorldEnvironment | None = None  # what it needs in an interpreter of its own
+    far: str = ""  # its file in `sim.bridge.far`, after a dot
     simulates_arm: bool = False  # an arm of ours, with actions of ours
     has_progress: bool = False  # a measure of progress, which shapes the dense reward
     has_start_range: bool = False  # the range of starts can be narrowed
@@ -185,10 +191,21 @@ class Family:
         return resolve_name(self.made_by)(config, num_envs)
 
 
+def _elsewhere(form: str, packages: tuple[str, ...], megabytes: int, **facts: Any) -> Family:
+    """A family with an environment of its own, whose name begins its `form`."""
+    name = form.partition(":")[0]
+    environment = WorldEnvironment(name, packages, megabytes)
+    made_by = "sim.adapters.other_makers:make"
+    return Family(form, made_by, environment=environment, far=f".{name}", runs_elsewhere=True, **facts)
+
+
 FAMILIES: dict[str, Family] = {
     "": Family(
         "",
         "sim.embedded.build:make",
+        listed_by="sim.registry:task_names",
+        demonstrator="scripts, in 12 qualities",
+        cameras="front, side, wrist",
         simulates_arm=True,
         has_progress=True,
         has_start_range=True,
@@ -196,8 +213,15 @@ FAMILIES: dict[str, Family] = {
         has_stations=True,
         has_scene=True,
     ),
-    "robosuite": Family("robosuite:<Name>", "sim.adapters:make"),
-    "gym": Family("gym:<module>:<Id-v0>", "sim.adapters:make", runs_elsewhere=True),
+    "robosuite": Family("robosuite:<Name>", "sim.adapters:make", cameras="its own"),
+    "gym": Family("gym:<module>:<Id-v0>", "sim.adapters:make", cameras="render", runs_elsewhere=True),
+    "metaworld": _elsewhere(
+        "metaworld:<task>",
+        ("metaworld==3.1.1", "packaging"),  # gymnasium's MuJoCo envs import packaging and do not ask for it
+        360,
+        demonstrator="its own scripts",
+        cameras="its own",
+    ),
 }
 """The part before the colon of a task's name → its family."""
 

@@ -43,7 +43,7 @@ class Collect(Command):
         from robolearn.data.writing.writer import EpisodeWriter
         from robolearn.rollout.collect import collect
         from robolearn.runs import Progress
-        from sim.experts import make_expert, named_quality
+        from sim.experts import demonstrator, named_quality
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
@@ -55,25 +55,26 @@ class Collect(Command):
         share = quality.start_range if share is None else share
         world = replace(self.world, start_range=share) if self.world.family.has_start_range else self.world
         with closing(watched(world.build(worlds), self.view, "collecting", "The collecting is over.")) as env:
-            make_expert(task, env.interface, worlds, quality, self.seed)  # an unknown task writes nothing
+            demonstrator(task, env, self.quality, self.seed)  # a task without one writes nothing
             labels = bool(quality.failures)
             with EpisodeWriter(self.out, env.interface, resume=self.resume, failures=labels) as writer:
                 have = writer.episodes
                 # A resumed recording must not meet the starts and the mistakes of the first part again.
                 seed = self.seed * 1_000_003 + have
-                expert = make_expert(task, env.interface, worlds, quality, seed if have else self.seed)
+                expert = demonstrator(task, env, self.quality, seed if have else self.seed)
                 with Progress(f"collecting {task}", total=max(self.episodes - have, 0), unit="episodes",
                               quiet=self.json) as progress:  # fmt: skip
                     collect(env, expert, writer, max(self.episodes - have, 0), seed, progress=progress,
                             failure=expert.failure)  # fmt: skip
                 total, frames = writer.episodes, writer.frames
+            robot = env.interface.embodiment
         stored = Dataset.open(self.out)
         kinds = Counter(kind for kind in stored.failure if kind)
         return {
             "dataset": str(self.out),
             "task": task,
             "quality": self.quality,
-            "robot": self.world.arm,
+            "robot": robot,
             "start_range": share,
             "cameras": list(self.world.cameras),
             "episodes": total,

@@ -58,7 +58,7 @@ class GoalSource:
     def demonstrated(self, interface: Interface) -> EpisodeGoals:
         """The ends of the expert's demonstrations."""
         from robolearn.rollout.collect import goal_states
-        from sim.experts import make_expert
+        from sim.experts import demonstrator
 
         sources = {of_goal(key): interface.observation[key] for key in goals_of(interface)}
         pictures = {key: spec for key, spec in sources.items() if is_image(spec)}
@@ -67,7 +67,7 @@ class GoalSource:
         if pictures:
             world = replace(world, image_size=next(iter(pictures.values())).shape[0])
         with closing(world.build(len(self.each))) as env:
-            expert = make_expert(world.task, env.interface, len(self.each), EXPERT, self.seed)
+            expert = demonstrator(world.task, env, EXPERT, self.seed)
             check_goals(interface, env.interface, what=f"--goals {EXPERT} of {world.task}")
             ends, success = goal_states(env, expert, self.each, self.seed, tuple(sources))
         if success < 1.0:

@@ -65,6 +65,10 @@ def _bench(name: str, target: str, summary: str) -> Entry:
 ENTRIES: tuple[Entry, ...] = (
     Entry("quickstart", "robolearn.cli.quickstart:Quickstart", "All steps on one task, with a report", "Begin"),
     Entry("doctor", "robolearn.cli.doctor:Doctor", "Check this machine or a station", "Begin"),
+    Entry("worlds", "robolearn.cli.worlds:WorldsList", "List the worlds of other makers and ours", "Begin"),
+    Entry("worlds show", "robolearn.cli.worlds:WorldsShow", "Show a world: observations, actions, success", "Begin"),
+    Entry("worlds install", "robolearn.cli.worlds:WorldsInstall", "Install the environment of a world", "Begin"),
+    Entry("worlds remove", "robolearn.cli.worlds:WorldsRemove", "Remove the environment of a world", "Begin"),
     Entry("presets", "robolearn.cli.config_file:Presets", "List named presets", "Begin"),
     Entry("record", "robolearn.cli.record:Record", "Record teleoperated demonstrations", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Generate demonstrations with a scripted expert", "Learn"),

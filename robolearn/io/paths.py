@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
 from robolearn.core import BadInput
 from robolearn.core.errors import nearest
+
+
+def user_cache() -> Path:
+    """The folder of this user for what can be made again: ``~/.cache/robolearn``, or under XDG_CACHE_HOME."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "robolearn"
 
 
 def check_folder(path: Path, what: str) -> None:

@@ -34,6 +34,8 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
         for good, with the first step whose info holds a success.
       continuing: episodes end by the time limit alone.
       max_episode_steps: 0 where the length of an episode is unknown.
+      demonstrates: these worlds have an expert of their own, for `demonstrate`.
+      says: units, frames and success in words.
     """
 
     steps_together = False
@@ -49,6 +51,8 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
         self.max_episode_steps = facts.max_episode_steps
         self.reports_success = reports_success or facts.reports_success
         self.continuing = facts.continuing
+        self.demonstrates = facts.demonstrates
+        self.says = facts.says
         declare(self, self.interface)
         self._seed: int | None = None
         for note in facts.notes:
@@ -132,7 +136,7 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
         Raises:
           BadInput: these worlds have no expert.
         """
-        if not self._pool.facts.demonstrates:
+        if not self.demonstrates:
             raise BadInput(f"expert of {self.task}", got="none", expected="a world that has one")
         live = np.ones(self.num_envs, bool) if active is None else np.asarray(active, bool)
         with self._whole():

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from robolearn.core import BadInput, Interface
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Env, Interface, Observation
 from sim.embedded.task import Task
 from sim.experts.failures import FailingScript, FailingScriptFacts
 from sim.experts.operator import Patience, ScriptedOperator
 from sim.experts.waypoints import EACH, QUALITIES, Quality, ScriptedExpert
+
+EXPERT = "expert"  # the quality without faults
 
 
 def named_quality(name: str) -> Quality:
@@ -16,6 +22,37 @@ def named_quality(name: str) -> Quality:
     if name not in QUALITIES:
         raise BadInput("quality", got=name, available=QUALITIES)
     return QUALITIES[name]
+
+
+def demonstrator(task: str, env: Env, quality: str, seed: int) -> ScriptedExpert | WorldExpert:
+    """The demonstrator of `task` in the worlds `env`: a script of ours, or the worlds' own expert.
+
+    Raises:
+      BadInput: it has none, or not of this quality.
+    """
+    if not getattr(env, "demonstrates", False):
+        return make_expert(task, env.interface, env.num_envs, quality, seed)
+    if quality != EXPERT:
+        raise BadInput(f"quality of {task}, whose own expert demonstrates", got=quality, available=(EXPERT,))
+    return WorldExpert(env)
+
+
+class WorldExpert:
+    """The expert that a world of another maker brings, as a teleoperator; it aims by the world's own state."""
+
+    def __init__(self, env: Env) -> None:
+        self._env: Any = env
+
+    def reset(self, worlds: NDArray[np.bool_]) -> None:
+        """Nothing: it begins with the world's episode."""
+
+    def command(self, observation: Observation) -> NDArray[np.float32]:
+        """(N, Da) actions in the present states."""
+        return self._env.demonstrate()
+
+    def failure(self, world: int) -> str:
+        """No kind: it does not fail on purpose."""
+        return ""
 
 
 def make_expert(task: str, interface: Interface, num_envs: int, quality: Quality | str, seed: int) -> ScriptedExpert:
@@ -59,6 +96,8 @@ __all__ = [
     "Quality",
     "ScriptedExpert",
     "ScriptedOperator",
+    "WorldExpert",
+    "demonstrator",
     "make_expert",
     "make_operator",
     "named_quality",

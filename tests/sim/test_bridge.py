@@ -22,20 +22,13 @@ from sim.bridge import process
 
 HERE = Path(__file__).parent
 TASK = "gym:other_maker:Odd-v0"
-LENT = ("numpy", "numpy.libs", "gymnasium", "cloudpickle", "farama_notifications", "typing_extensions.py")
+sys.path.insert(0, str(HERE))
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter that has numpy and gymnasium, and nothing else of ours."""
-    folder = tmp_path_factory.mktemp("theirs")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
-    site = next((folder / "env/lib").glob("python*/site-packages"))
-    for name in LENT:
-        source = Path(np.__file__).parents[1] / name
-        if source.exists():
-            (site / name).symlink_to(source)
-    return str(folder / "env/bin/python")
+    return importlib.import_module("lent_python").make(tmp_path_factory.mktemp("theirs") / "env")
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +38,6 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_gives_what_gymnasium_gives_in_this_process(python: str) -> None:
     """The judge is Gymnasium's own env, stepped by hand with the actions in its own bounds."""
-    sys.path.insert(0, str(HERE))
     importlib.import_module("other_maker")
     from sim.bridge.far.world import start_seed
 

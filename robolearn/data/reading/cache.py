@@ -39,6 +39,7 @@ from robolearn.data.lerobot.remote import RemotePath, is_remote, remote_path
 from robolearn.data.video.packing import unpack
 from robolearn.data.video.readers import FrameReader
 from robolearn.io.locks import Lock, LockHeld
+from robolearn.io.paths import user_cache
 
 log = logging.getLogger(__name__)
 
@@ -57,27 +58,22 @@ def cache_folder(root: Path | RemotePath, choice: str | Path | bool | None = Non
       choice: a folder, ``"beside"``, ``"off"`` or False; None or True for the environment's.
     """
     if choice is None or choice is True:
-        choice = os.environ.get(VARIABLE) or usual_folder()
+        choice = os.environ.get(VARIABLE) or user_cache()
     if choice is False or choice == "off":
         return None
     if choice == "beside":
-        return usual_folder() if isinstance(root, RemotePath) else root / ".cache"
+        return user_cache() if isinstance(root, RemotePath) else root / ".cache"
     return Path(choice).expanduser()
-
-
-def usual_folder() -> Path:
-    """The default folder of a cache."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "robolearn"
 
 
 def place_of(path: str | Path, choice: str | Path | bool | None = None) -> Path | RemotePath:
     """The data set `path`, a folder or an address; what is read of an address is kept in the folder of `choice`, which
-    `cache_folder` explains, or where that is none or the set's own in `usual_folder`."""
+    `cache_folder` explains, or where that is none or the set's own in `user_cache`."""
     if not is_remote(path):
         return Path(path)
     given = choice if isinstance(choice, str | Path) else os.environ.get(VARIABLE)
     own = given in (None, "", "beside", "off")
-    return remote_path(str(path), usual_folder() if own else Path(str(given)).expanduser())
+    return remote_path(str(path), user_cache() if own else Path(str(given)).expanduser())
 
 
 def cached_frames(reader: FrameReader, folder: Path, progress: Progress | None = None) -> NDArray[np.uint8] | OnDemand:

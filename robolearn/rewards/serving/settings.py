@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Self
 
 from robolearn.core import BadInput, Interface, RewardModel
+from robolearn.io.paths import user_cache
 from robolearn.rewards.config import RewardConfig, options_of
 
 TOKEN_VARIABLE = "ROBOLEARN_REWARD_TOKEN"
@@ -17,7 +17,7 @@ TIMEOUT_S = 30.0
 
 def token_file() -> Path:
     """The token of this user's reward servers on this machine: only the user can read it."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "robolearn" / "reward.token"
+    return user_cache() / "reward.token"
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,8 @@ class Facts:
     reports_success: bool = False  # every step's info holds ``"success"``
     continuing: bool = False  # episodes end by the time limit alone, never by `terminated`
     demonstrates: bool = False  # it has an expert of its own: `AdapterEnv.demonstrate`
-    notes: tuple[str, ...] = ()  # what the env does not say and was assumed, or what was changed
+    notes: tuple[str, ...] = ()  # what the env does not say and was assumed, or what is changed
+    says: tuple[str, ...] = ()  # units, frames, success: what a maker's own page would say
 
     def to_json(self) -> str:
         """One JSON object."""
@@ -50,7 +51,7 @@ class Facts:
         """The inverse of `to_json`."""
         data = json.loads(text)
         specs = {key: Spec(tuple(s[0]), s[1], tuple(s[2])) for key, s in data["observation"].items()}
-        return Facts(**{**data, "observation": specs, "notes": tuple(data["notes"])})
+        return Facts(**{**data, "observation": specs, "notes": tuple(data["notes"]), "says": tuple(data["says"])})
 
 
 class AdapterEnv(gymnasium.Env):

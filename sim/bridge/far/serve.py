@@ -25,7 +25,7 @@ from .world import probe
 from .worlds import WorldFailure, Worlds
 
 HEADER = struct.Struct("<cqI")
-OPEN, MAP, BEGIN, NEXT, CHUNK, EXPERT, FRAME = b"o", b"m", b"b", b"n", b"c", b"x", b"f"  # requests
+LIST, OPEN, MAP, BEGIN, NEXT, CHUNK, EXPERT, FRAME = b"l", b"o", b"m", b"b", b"n", b"c", b"x", b"f"  # requests
 DONE, BAD_INPUT, FAILED = b"d", b"i", b"e"  # answers
 
 
@@ -95,6 +95,14 @@ def die_with(life: int) -> None:
         os._exit(1)
 
 
+def _named(text: str) -> Any:
+    """The function of this ``module:function``; a module that begins with a dot is one of this folder."""
+    module, _, name = text.partition(":")
+    if not module.startswith(".") and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    return getattr(import_module(module, __package__), name)
+
+
 def _described(error: BaseException) -> bytes:
     summary = describe(error).replace("\n", " ")
     return (summary + "\n" + "".join(traceback.format_exception(type(error), error, error.__traceback__))).encode()
@@ -113,6 +121,8 @@ class _Process:
 
     def answer(self, kind: bytes, number: int, payload: bytes) -> bytes:
         """Do what is asked for; returns the payload of the answer."""
+        if kind == LIST:
+            return json.dumps(_named(payload.decode())()).encode()
         if kind == OPEN:
             return self._open(json.loads(payload.decode()))
         if kind == MAP:
@@ -131,8 +141,7 @@ class _Process:
 
     def _open(self, work: dict[str, Any]) -> bytes:
         """Build the first env; its facts, with what a step of it showed."""
-        module, _, name = work["builder"].partition(":")
-        self._builder = getattr(import_module(module, __package__), name)
+        self._builder = _named(work["builder"])
         self._kwargs = work["kwargs"]
         self._first = self._builder(**self._kwargs)
         facts = self._first.facts

@@ -1,0 +1,113 @@
+"""MetaWorld's 50 tasks of a Sawyer arm: ``metaworld:<task>``, such as ``metaworld:peg-insert-side-v3``.
+
+Yu et al., "Meta-World", arXiv 1910.10897; package metaworld 3. The goal is seen, as the experts need it. Its classes
+with a seen goal keep the first start of their seed for all episodes: here each episode draws its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from metaworld.env_dict import ALL_V3_ENVIRONMENTS_GOAL_OBSERVABLE
+from metaworld.policies import ENV_POLICY_MAP
+from numpy.typing import NDArray
+
+from .camera_view import CameraView
+from .errors import BadInput
+from .facts import AdapterEnv, Facts, Features, Spec
+
+FRAME = ("corner2", 256)  # camera and edge [px] of videos
+SAYS = (
+    "an action moves the hand by up to 1 cm along x, y and z of the world, presses the fingers together (1) or apart",
+    "observed are hand and fingers (proprio), objects and goal (objects), each also as one step before; metres",
+    "success is its own and ends the episode with a reward of 1; its dense reward is left out",
+)
+
+
+def names() -> list[str]:
+    """The tasks."""
+    return sorted(ENV_POLICY_MAP)
+
+
+def build(task: str, cameras: Sequence[str] = (), image_size: int = 84) -> MetaWorldSingle:
+    """One world of ``metaworld:<task>``."""
+    name = task.partition(":")[2]
+    if name not in ENV_POLICY_MAP:
+        raise BadInput("metaworld task", got=name, available=names())
+    return MetaWorldSingle(name, task, tuple(cameras), image_size)
+
+
+class MetaWorldSingle(AdapterEnv):
+    """A MetaWorld env as an `AdapterEnv`; cameras by the names of its model."""
+
+    def __init__(self, name: str, task: str, cameras: tuple[str, ...], image_size: int) -> None:
+        self._env: Any = ALL_V3_ENVIRONMENTS_GOAL_OBSERVABLE[f"{name}-goal-observable"](seed=0)
+        self._env._freeze_rand_vec, self._env.seeded_rand_vec = False, True
+        self._expert = ENV_POLICY_MAP[name]()
+        self._task, self._cameras = task, cameras
+        self._view = CameraView(self._env.model, image_size, task, cameras) if cameras else None
+        self._film: CameraView | None = None
+        self._raw: NDArray[np.float64] = np.zeros(0)
+        hand, things = ("hand.x", "hand.y", "hand.z", "fingers"), [f"object.{i}" for i in range(14)]
+        before = [[f"before.{name}" for name in part] for part in (hand, things)]
+        specs = {
+            "proprio": Spec((8,), names=(*hand, *before[0])),
+            "objects": Spec((31,), names=(*things, *before[1], "goal.x", "goal.y", "goal.z")),
+            **{f"images.{camera}": Spec((image_size, image_size, 3), "uint8") for camera in cameras},
+        }
+        super().__init__(
+            Facts(
+                observation=specs,
+                action=4,
+                control_hz=float(1.0 / self._env.dt),
+                embodiment="sawyer",
+                task=task,
+                prompt=name.rsplit("-v", 1)[0].replace("-", " "),
+                max_episode_steps=int(self._env.max_path_length),
+                reports_success=True,
+                demonstrates=True,
+                says=SAYS,
+            )
+        )
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Features, dict]:
+        """As in Gymnasium; MetaWorld takes its seed apart."""
+        if seed is not None:
+            self._env.seed(seed)
+        self._raw, _ = self._env.reset()
+        return self._features(), {"success": False}
+
+    def step(self, action: NDArray[np.float32]) -> tuple[Features, float, bool, bool, dict]:
+        """`action` (4,) in [-1, 1]."""
+        self._raw, _, _, truncated, info = self._env.step(np.asarray(action, np.float32))
+        success = bool(info["success"])
+        return self._features(), float(success), success, bool(truncated) and not success, {"success": success}
+
+    def demonstrate(self) -> NDArray[np.float32]:
+        """The action of MetaWorld's own policy of the task, which aims by the numbers that are observed."""
+        return self._expert.get_action(self._raw)
+
+    def _features(self) -> Features:
+        raw = self._raw
+        features: Features = {
+            "proprio": np.concatenate([raw[:4], raw[18:22]]).astype(np.float32),
+            "objects": np.concatenate([raw[4:18], raw[22:39]]).astype(np.float32),
+        }
+        if self._view is not None:
+            for camera in self._cameras:
+                features[f"images.{camera}"] = self._view.picture(self._env.data, camera)
+        return features
+
+    def render(self) -> NDArray[np.uint8]:
+        """A picture for videos."""
+        self._film = self._film or CameraView(self._env.model, FRAME[1], self._task, FRAME[:1])
+        return self._film.picture(self._env.data, FRAME[0])
+
+    def close(self) -> None:
+        """Close the env and its contexts."""
+        for view in (self._view, self._film):
+            if view is not None:
+                view.close()
+        self._env.close()

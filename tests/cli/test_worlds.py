@@ -1,0 +1,139 @@
+"""``robolearn worlds``: what is listed, installed and removed; a family in an environment of its own, end to end."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from robolearn.cli.main import main
+from robolearn.core import BadInput
+from robolearn.data import Dataset
+from sim.bridge.environment import STAMP, WorldEnvironment
+from sim.experts import demonstrator
+from sim.registry import FAMILIES, Family, WorldConfig
+
+SIM = Path(__file__).parents[1] / "sim"
+sys.path.insert(0, str(SIM))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of environments, empty; the worlds of the stand-in lie in the current folder."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(SIM)
+    environment = WorldEnvironment("stand_in", ("stand-in==1.0",), 12)
+    made_by = "sim.adapters.other_makers:make"
+    family = Family("stand_in:<task>", made_by, environment=environment, far="far_stand_in", runs_elsewhere=True)
+    monkeypatch.setitem(FAMILIES, "stand_in", family)
+    return tmp_path / "cache/robolearn/worlds"
+
+
+def installed(cache: Path) -> None:
+    """The stand-in's environment, as `install` would leave it."""
+    importlib.import_module("lent_python").make(cache / "stand_in")
+    (cache / "stand_in" / STAMP).write_text(json.dumps({"packages": ["stand-in==1.0"]}))
+
+
+def test_all_families_are_listed_with_what_they_need(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["worlds", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["worlds"]}
+    assert set(rows) == {name or "robolearn" for name in FAMILIES}
+    assert rows["robolearn"]["state"] == "here" and rows["metaworld"]["state"] == "not installed"
+    assert rows["metaworld"]["packages"][0].startswith("metaworld==") and rows["metaworld"]["megabytes"] > 100
+    assert main(["worlds", "show", "robolearn"]) == 0
+    assert "lift, lift_to, pick_place" in capsys.readouterr().out
+
+
+def test_one_that_is_not_installed_names_the_command_that_mends_it(cache: Path, capsys) -> None:
+    line = "got no stand_in installed, expected its environment. Run: robolearn worlds install stand_in (12 MB)"
+    for command in (["worlds", "show", "stand_in:near"], ["collect", "--task", "stand_in:near", "--out", "x"]):
+        assert main(command) == 2
+        err = capsys.readouterr().err
+        assert line in err and err.count("\n") == 1
+    assert main(["worlds", "show", "stand_in"]) == 0
+    assert "listed once it is installed" in capsys.readouterr().out
+    assert main(["worlds", "remove", "stand_in"]) == 2
+    assert "world stand_in: got no environment" in capsys.readouterr().err
+    assert main(["worlds", "show", "metawrld"]) == 2
+    assert "did you mean metaworld?" in capsys.readouterr().err
+    assert main(["worlds", "install", "gym"]) == 2
+    assert "got gym, which needs none; available: metaworld" in capsys.readouterr().err
+    installed(cache)
+    (cache / "stand_in" / STAMP).write_text(json.dumps({"packages": ["stand-in==0.9"]}))
+    with pytest.raises(BadInput, match="no stand_in installed"):  # an older one is none
+        WorldConfig("stand_in:near").build(1)
+
+
+def test_an_installed_family_demonstrates_and_is_judged(cache: Path, tmp_path: Path, capsys) -> None:
+    installed(cache)
+    assert main(["worlds", "show", "stand_in"]) == 0
+    assert "2: near, wide" in capsys.readouterr().out
+    assert main(["worlds", "show", "stand_in:near"]) == 0
+    shown = capsys.readouterr().out
+    assert "by the point" in shown and "10 Hz" in shown and "at most 40 steps" in shown and "it moves" in shown
+    assert main(["worlds", "show", "stand_in:nar"]) == 2
+    assert "stand-in task: got nar; available: near, wide (did you mean near?)" in capsys.readouterr().err
+    out = str(tmp_path / "set")
+    flags = ["--task", "stand_in:near", "--episodes", "6", "--worlds", "3", "--out", out, "--sim-threads", "2"]
+    assert main(["collect", *flags]) == 2
+    assert "got mixed; available: expert" in capsys.readouterr().err
+    assert main(["collect", *flags, "--quality", "expert", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["robot"], result["episodes"], result["expert_success"]) == ("point", 6, 1.0)
+    stored = Dataset.open(out)
+    for i in range(6):
+        episode = stored.episode(i)
+        place = episode.observation["proprio"].astype(np.float64)
+        # The expert of the state that was observed, by hand: a slow first step, then straight on, clipped.
+        gain = np.where(np.arange(len(place)) == 0, 0.3, 5.0)[:, None]
+        expected = np.clip(gain * (np.array([0.5, 0.0]) - place) / 0.1, -1.0, 1.0)
+        np.testing.assert_allclose(episode.action, expected, atol=1e-5)
+        assert episode.reward[-1] == 1.0 and episode.reward[:-1].sum() == 0.0
+
+
+def test_a_world_without_an_expert_has_none() -> None:
+    env = WorldConfig("gym:gymnasium:Pendulum-v1").build(1)
+    with pytest.raises(BadInput, match="scripted expert for task"):
+        demonstrator("gym:gymnasium:Pendulum-v1", env, "expert", 0)
+    with pytest.raises(BadInput, match="expert of gym:gymnasium:Pendulum-v1: got none"):
+        env.demonstrate()  # type: ignore[attr-defined]
+    env.close()
+
+
+@pytest.mark.long
+def test_an_environment_is_made_with_pip_and_removed(cache: Path, tmp_path: Path, capsys, caplog, monkeypatch) -> None:
+    """A wheel made here, so that no network is needed: 'maker 2.0', one module."""
+    wheel = tmp_path / "maker-2.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("maker.py", "VERSION = 2\n")
+        file.writestr("maker-2.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: maker\nVersion: 2.0\n")
+        file.writestr("maker-2.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("maker-2.0.dist-info/RECORD", "")
+    made_by = "sim.adapters.other_makers:make"
+
+    def family(*packages: str, megabytes: int = 20) -> Family:
+        return Family("maker:<task>", made_by, environment=WorldEnvironment("maker", packages, megabytes), far="maker")
+
+    monkeypatch.setitem(FAMILIES, "maker", family(str(wheel)))
+    assert main(["worlds", "install", "maker", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert f"{wheel}: 20 MB in {cache / 'maker'}" in caplog.messages[0]  # said before
+    assert result["bytes"] > 5_000_000 and (cache / "maker/bin/python").exists()
+    assert next((cache / "maker/lib").glob("*/site-packages/maker.py")).read_text() == "VERSION = 2\n"
+    assert FAMILIES["maker"].environment.installed  # type: ignore[union-attr]
+    assert main(["worlds", "remove", "maker"]) == 0
+    assert not (cache / "maker").exists()
+
+    monkeypatch.setitem(FAMILIES, "maker", family(str(tmp_path / "none-1.0-py3-none-any.whl")))
+    assert main(["worlds", "install", "maker"]) == 1
+    assert "pip install" in (err := capsys.readouterr().err) and "ERROR" in err
+    assert not (cache / "maker").exists()
+    monkeypatch.setitem(FAMILIES, "maker", family("maker", megabytes=10**9))
+    assert main(["worlds", "install", "maker"]) == 2
+    assert "MB free, expected" in capsys.readouterr().err
