@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import tyro
 
 from robolearn.cli.choices import Station
+from robolearn.cli.station_command import StationCommand
 from robolearn.core import BadInput, RobolearnError
 from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
 from sim.registry import WorldConfig
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from robolearn.eval.trials.plan import TrialPlan
 
 Folder = tyro.conf.Positional[Path]
+STATION_FLAGS = ("yes", "domain", "logs", "enclaves", "realtime_priority")  # of `run`, for a deployment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +86,7 @@ class PlanTrial(Command):
             classifier=self.classifier, blocks=plan_of.blocks, concentration=plan_of.concentration, alpha=self.alpha,
             seed=self.seed, hashes=hashes,
         )  # fmt: skip
-        episodes_of(plan, yes=True).close()  # whatever does not fit is refused before the plan is written
+        episodes_of(plan, {}).close()  # whatever does not fit is refused before the plan is written
         plan.write(self.out)
         return {"trial": str(self.out), "plan": plan.sha256, "policies": {n: list(p) for n, p in named.items()},
                 "episodes": plan.episodes, "outcome": outcome, "detect": list(self.detect), "alpha": self.alpha,
@@ -126,7 +128,7 @@ class PlanTrial(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunTrial(Command):
+class RunTrial(StationCommand):
     """Run a trial, or go on with it: its next episodes in the order of the plan, without saying which policy acts. It
     ends by itself once the verdict is clear. After a kill the current episode is repeated."""
 
@@ -153,7 +155,8 @@ class RunTrial(Command):
             if before < last and not self._over(plan, records):
                 # The bar counts, and says nothing of success: the person is not to know how it stands.
                 bar = Progress("trial", total=plan.episodes, unit="episodes", quiet=self.json)
-                with contextlib.closing(episodes_of(plan, self.yes)) as runner, bar as progress:
+                station = {name: getattr(self, name) for name in STATION_FLAGS}
+                with contextlib.closing(episodes_of(plan, station)) as runner, bar as progress:
                     progress(before)
                     while records.next < last and not self._over(plan, records):
                         self._episode(plan, records, runner)
@@ -210,7 +213,8 @@ class CompareTrial(Command):
         found = analyse(plan, episodes, abandoned)
         result: dict[str, Any] = {"trial": str(self.trial), **found.to_json()}
         if out is not None:
-            result |= reported(lambda: write_trial(out, found, episodes, command_text("trial judge", self)))
+            commands = [f"robolearn trial run {self.trial}", command_text("trial judge", self)]
+            result |= reported(lambda: write_trial(out, found, episodes, commands))
         return result
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:

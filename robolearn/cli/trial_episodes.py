@@ -46,9 +46,9 @@ class TrialEpisodes(Protocol):
         ...
 
 
-def episodes_of(plan: TrialPlan, yes: bool) -> TrialEpisodes:
-    """The runner of the plan's episodes; `yes`: leave to move a real arm is given."""
-    return ArmEpisodes(plan, yes) if plan.arm else WorldEpisodes(plan)
+def episodes_of(plan: TrialPlan, station: Mapping[str, Any]) -> TrialEpisodes:
+    """The runner of the plan's episodes; `station`: flags of `robolearn deploy` that are not the plan's."""
+    return ArmEpisodes(plan, station) if plan.arm else WorldEpisodes(plan)
 
 
 def hash_policy(path: str) -> str:
@@ -173,7 +173,6 @@ class TrialOperator(TerminalOperator):
 
     def __init__(self, yes: bool) -> None:
         super().__init__(yes)
-        self.slot: TrialSlot | None = None
         self.helped = self._moved = False
 
     def confirm_motion(self, robot: str) -> bool:
@@ -199,18 +198,18 @@ class TrialOperator(TerminalOperator):
 class ArmEpisodes:
     """Episodes on an arm: nodes, safety filter and person as in `robolearn deploy`, anew for each episode."""
 
-    def __init__(self, plan: TrialPlan, yes: bool) -> None:
+    def __init__(self, plan: TrialPlan, station: Mapping[str, Any]) -> None:
         from policies.storage.loading import check_policy, needed_by
         from robots.stations import load_contract
 
         contract = load_contract(plan.arm)
-        self._plan, self._yes = plan, yes
+        self._plan, self._station = plan, station
         self._real = not (contract.simulated or plan.setting["rehearse"])
         for one in (one for each in plan.policies.values() for one in each):
             seen = contract.with_picture_sizes(needed_by(one.path).observation)
             what = f"policy {one.path} on {contract.name}"
             check_policy(one.path, seen.interface, what=what, simulated=not self._real)
-        self._operator = TrialOperator(yes)
+        self._operator = TrialOperator(bool(station.get("yes")))
 
     def run(self, slot: TrialSlot) -> Ended:
         from robolearn.cli.deploy import Deploy
@@ -219,10 +218,9 @@ class ArmEpisodes:
         from robolearn.deploy.session import SafetyStopped
 
         path = self._plan.policies[slot.policy][slot.checkpoint].path
-        command = Deploy(
-            policy=Path(path), robot=self._plan.arm, episodes=1, seed=slot.start, yes=self._yes, json=True,
-            **self._plan.setting,
-        )  # fmt: skip
+        logs = self._station.get("logs")
+        own = {**self._plan.setting, **self._station, "logs": logs and logs / f"episode-{slot.number + 1}"}
+        command = Deploy(policy=Path(path), robot=self._plan.arm, episodes=1, seed=slot.start, json=True, **own)
         try:
             result = command.run_beside(self._operator)
         except SafetyStopped as error:

@@ -102,6 +102,8 @@ def render(data: ReportData) -> str:
         headline=data.gain.sentence if data.gain else "",
         subtitle=data.subtitle,
         by_return=by_return,
+        success_interval=data.success_interval,
+        curves_heading=data.curves_heading,
         outcomes=[_outcome(o, _colour(i), by_return, scale) for i, o in enumerate(data.outcomes)],
         outcome_columns=("policy", *success_columns, *(("episodes",) if by_return else ()), "return"),
         ticks=[number(x) for x in np.linspace(*scale, 3)] if by_return else ["0%", "50%", "100%"],

@@ -68,7 +68,8 @@ class ReportData:
         their returns.
       gain: which part of the gain came from what; its sentence stands right below the title.
       verdicts: A versus B, for any pairs; e.g. ``gain.verdicts``.
-      curves: learning curves.
+      success_interval: the method of the intervals of success.
+      curves: learning curves, or what `curves_heading` says.
       wall_s: part → seconds [s]; a ``"total"`` above the sum of the parts shows as "other".
       wall_detail: heading → (part → seconds), e.g. ``{"Fine-tuning": {"simulation": …}}``.
       videos: put into the file.
@@ -83,7 +84,9 @@ class ReportData:
     outcomes: Sequence[Outcome] = ()
     gain: Gain | None = None
     verdicts: Sequence[Verdict] = ()
+    success_interval: str = "Clopper-Pearson"
     curves: Sequence[Curve] = ()
+    curves_heading: str = "Learning"
     wall_s: Mapping[str, float] = field(default_factory=dict)
     wall_detail: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     videos: Sequence[Video] = ()

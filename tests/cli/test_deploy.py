@@ -251,6 +251,7 @@ def test_a_stop_ends_a_deployment_and_its_episode_counts(deploy: Callable[..., R
     result = json.loads(out.splitlines()[-1])
     assert code == 1 and result["success"]["episodes"] == 1 and result["success"]["rate"] == 0.0, (code, out, err)
     assert result["ended"].startswith("episode 1: the safety filter stopped the arm: singularity"), result["ended"]
+    assert result["stopped"] is True
     assert err.splitlines()[-1] == f"robolearn: error: {result['ended']} (logs: {one.logs})" and not one.left
     assert result["violations"] == 0 and result["monitor"]["commands"] > 10, "braking is judged, too"
     assert json.loads((one.logs / "result.json").read_text()) == result

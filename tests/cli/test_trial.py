@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -17,10 +18,13 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from running import PROGRAM, ROOT
+from running import PROGRAM, ROOT, WAIT_S, Running
 from untrained import make_constant
 
+from hardware.ros2.process import wait_until
 from robolearn.cli.main import main
+from robolearn.cli.trial_episodes import TrialOperator
+from robolearn.core import RobolearnError
 from robolearn.eval.trials.plan import TrialPlan
 from sim.registry import make_env
 
@@ -161,3 +165,68 @@ def test_a_plan_that_cannot_be_kept_is_refused(
     assert run("trial", "plan", *words, "--out", tmp_path / "trial") == 2
     err = capsys.readouterr().err
     assert expected in err and err.count("\n") == 1 and not (tmp_path / "trial").exists()
+
+
+def test_a_classifier_judges_beside_the_task_or_in_its_place(
+    trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    (tmp_path / "models.py").write_text(
+        "import numpy as np\nfrom robolearn.core import Score\n\n\n"
+        "class AtTheEnd:\n"
+        "    def __init__(self, interface):\n        pass\n\n"
+        "    def score(self, windows, prompts):\n"
+        "        for w in windows:\n            assert all(len(v) == len(w) + 1 for v in w.observation.values())\n"
+        "        ends = [np.arange(len(w)) == len(w) - 1 for w in windows]\n"
+        "        return [Score(e.astype('f4'), e.astype('f4'), e, np.ones(len(e), 'f4')) for e in ends]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    policies = ("--policies", f"up={tmp_path / 'up'}", f"still={tmp_path / 'still'}", "--blocks", 2)
+    model = ("--classifier", "models:AtTheEnd")
+    for outcome, success in (("task", 0.0), ("classifier", 1.0)):
+        folder = tmp_path / outcome
+        assert run("trial", "plan", *policies, *model, "--outcome", outcome, "--out", folder) == 0
+        assert run("trial", "run", folder) == 0
+        capsys.readouterr()
+        assert run("trial", "judge", folder, "--json") == 0
+        found = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert {one["success"]["rate"] for one in found["policies"].values()} == {success}
+        assert all(row["judged"] == {"task": False, "classifier": True} for row in lines(folder))
+        assert found["agreement"] == {"both": 0, "only": 0, "classifier": 4, "neither": 0, "kappa": 0.0}
+    assert run("trial", "plan", *policies, "--outcome", "classifier", "--out", tmp_path / "none") == 2
+
+
+def test_the_person_answers_by_a_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    operator = TrialOperator(yes=True)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("?\ny\nn\nI\n"))
+    assert operator.confirm_success() is True and not operator.helped
+    assert operator.confirm_success() is False and not operator.helped
+    assert operator.confirm_success() is False and operator.helped
+    assert capsys.readouterr().err.count("Did it succeed?") == 4
+    with pytest.raises(RobolearnError, match="not judged"):
+        operator.confirm_success()
+
+
+@pytest.mark.long
+@pytest.mark.realtime
+def test_stops_of_the_filter_and_dead_nodes_are_outcomes_on_the_arm(tmp_path: Path):
+    """One policy stretches the arm until the filter stops it; the node of the third episode is killed."""
+    interface: Any = make_env("lift", 1, threads=1).interface  # type: ignore[attr-defined]
+    for name, dz in (("away", -1.0), ("still", 0.0)):
+        make_constant(tmp_path / name, interface, dz=dz)
+    policies = ("--policies", f"away={tmp_path / 'away'}", f"still={tmp_path / 'still'}")
+    assert run("trial", "plan", *policies, "--arm", "sim", "--blocks", 2, "--out", tmp_path / "trial") == 0
+    plan, domain = TrialPlan.read(tmp_path / "trial"), int(os.environ["ROS_DOMAIN_ID"]) + 3
+    assert {"contract", "filter"} <= plan.hashes.keys()
+    first = Running(tmp_path / "logs", "trial", "run", tmp_path / "trial", "--episodes", 2, domain=domain)
+    code, _, err = first.end()
+    assert code == 0, err
+    outcomes = {row["policy"]: row for row in lines(tmp_path / "trial")}
+    assert outcomes["away"]["outcome"] == "stopped" and "singularity" in outcomes["away"]["reason"]
+    assert outcomes["still"]["outcome"] == "failure" and outcomes["still"]["judged"] == {"task": False}
+    second = Running(tmp_path / "logs", "trial", "run", tmp_path / "trial", "--episodes", 1, domain=domain)
+    log = tmp_path / "logs" / "episode-3" / "safety.log"
+    wait_until(lambda: log.exists() and "armed" in log.read_text(), WAIT_S, "an armed arm")
+    os.kill(second.pid("policy"), signal.SIGKILL)
+    code, _, err = second.end()
+    row = lines(tmp_path / "trial")[2]
+    assert (code, row["outcome"]) == (0, "died") and "the policy node was killed by SIGKILL" in row["reason"], err

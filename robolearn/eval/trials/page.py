@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from robolearn.eval.intervals import bootstrap_mean
 from robolearn.eval.plots import Curve, Series
 from robolearn.eval.report import REPORT, write_report
 from robolearn.eval.report_data import Outcome, ReportData
@@ -17,13 +18,14 @@ from robolearn.eval.trials.records import OUTCOMES, TrialEpisode, whole_blocks
 from robolearn.eval.trials.sequential import log_evidence, rate_sequence
 
 
-def write_trial(folder: Path, found: TrialAnalysis, episodes: Sequence[TrialEpisode], command: str) -> Path:
+def write_trial(folder: Path, found: TrialAnalysis, episodes: Sequence[TrialEpisode], commands: Sequence[str]) -> Path:
     """Write the page into `folder`; returns its path."""
     plan = found.plan
-    outcomes = [
-        Outcome(name, success, note=", ".join(f"{n} {kind}" for kind, n in found.outcomes[name].items()))
-        for name, success in found.success.items()
-    ]
+    outcomes = []
+    for name, each in whole_blocks(plan, episodes).items():
+        seconds = [one.seconds for one in each if one.success]
+        kinds = ", ".join(f"{n} {kind}" for kind, n in found.outcomes[name].items())
+        outcomes.append(Outcome(name, found.success[name], seconds, bootstrap_mean(seconds), note=kinds))
     hashes = {name: value[:16] for name, value in plan.all_hashes.items()}
     data = ReportData(
         title=f"Trial of {len(outcomes)} policies",
@@ -31,8 +33,10 @@ def write_trial(folder: Path, found: TrialAnalysis, episodes: Sequence[TrialEpis
         f"in random order; {found.ended or 'it goes on'}.",
         outcomes=outcomes,
         verdicts=found.verdicts,
+        success_interval="confidence sequences, which hold at any look,",
         curves=[_evidence(found, episodes), _rates(found, episodes)],
-        commands=[command],
+        curves_heading="Block by block",
+        commands=commands,
         settings={
             "plan": plan.sha256,
             "arm": plan.arm or "simulated worlds",
@@ -80,6 +84,8 @@ def _rates(found: TrialAnalysis, episodes: Sequence[TrialEpisode]) -> Curve:
 def _notes(found: TrialAnalysis) -> list[str]:
     kinds = sorted({kind for each in found.outcomes.values() for kind in each}, key=list(OUTCOMES).index)
     notes = ["Outcomes: " + "; ".join(f"{kind}: {OUTCOMES[kind]}" for kind in kinds) + "."]
+    notes.append("p makes use of the plan's last block. The intervals do not: they hold for any number of blocks, are "
+                 "wider, and may include 0 where a difference is claimed.")  # fmt: skip
     notes += [
         f"{name}: trainings differ by a standard deviation of {split.seed_sd:.1%}, episodes of one training by "
         f"{split.episode_sd:.1%}. The verdicts are about these trainings; of the method the mean over "
