@@ -19,7 +19,7 @@ from robots.making.source import path_to, read_source
 from robots.own import FACTS, MODEL, STATION
 from robots.spec import Triple
 
-VELOCITY, ACCELERATION, JERK = 1.0, 5.0, 100.0  # where nobody states them [rad/s, rad/s², rad/s³]
+VELOCITY, ACCELERATION, JERK = 1.0, 5.0, 500.0  # where nobody states them [rad/s, rad/s², rad/s³]
 FINGER_SPEED, GRASP_FORCE = 0.05, 40.0  # of the gripper that is mounted [m/s, N]
 
 
@@ -190,7 +190,7 @@ gripper:
 limits:
   velocity_share: 0.5
   acceleration_share: 0.5
-  jerk_share: 0.5
+  jerk_share: 0.1 # a trajectory controller that interpolates at 1 kHz has five times the jerk of its set-points
   workspace: # of the tcp, in the base frame [m]: measure the table's
     lower: [0.25, -0.40, 0.01]
     upper: [0.75, 0.40, 0.65]

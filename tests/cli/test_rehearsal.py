@@ -12,6 +12,7 @@ import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -30,7 +31,9 @@ from hardware.ros2.process import Background, wait_until
 from hardware.safety import SafetyFilter
 from robolearn.bench.emulators.rehearsal import rehearsal
 from robolearn.core import BadInput
-from robots import RobotSpec
+from robots import ROBOTS, RobotSpec
+from robots.making.folder import RobotRequest, make_robot
+from robots.own import read_robot
 from robots.stations import CONTRACTS, load_contract
 from sim.tasks import TASKS
 
@@ -117,6 +120,60 @@ def test_an_episode_on_the_double_of_ur_robot_driver_each_node_in_its_enclave(tm
     result = json.loads(out.splitlines()[-1])
     assert result["violations"] == 0 and result["monitor"]["commands"] > 200, result["monitor"]
     assert result["success"]["episodes"] == 1 and result["episode_s"][0] > 1.4
+
+
+FORWARD = """command:
+  topic: forward_position_controller/commands
+  type: std_msgs/msg/Float64MultiArray
+"""
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize("command", ["trajectory", "forward"])
+def test_an_episode_of_an_arm_of_ones_own_on_the_double_of_ros2_control(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An arm that a folder beside the checkout holds; its joint states come by name and are where the commands lead."""
+    import robosuite
+
+    mjcf = Path(robosuite.__file__).parent / "models" / "assets" / "robots" / "xarm7" / "robot.xml"
+    made = make_robot(RobotRequest(mjcf, "xarm7"), tmp_path / "arms" / "xarm7")
+    monkeypatch.setenv("ROBOLEARN_ROBOTS", str(tmp_path / "arms"))
+    monkeypatch.setitem(ROBOTS, "xarm7", read_robot(made.folder)[0])
+    if command == "forward":
+        file = made.folder / "station.yaml"
+        text, count = re.subn(r"^command:\n(  .*\n)+", FORWARD, file.read_text(), flags=re.MULTILINE)
+        assert count == 1
+        file.write_text(text)
+    with rehearsal("xarm7") as robot:
+        contract = load_contract(robot).with_objects(TASKS["lift"]().observation_names)
+    SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)  # its machine code
+    policy = make_policy(tmp_path / "policy", contract.interface)
+    words = ("deploy", "--rehearse", "--robot", "xarm7", "--policy", policy, "--episodes", 1, "--seconds", 3)
+    told: list[np.ndarray] = []
+    arm: list[np.ndarray] = []
+    names: set[tuple[str, ...]] = set()
+    with Background(DOMAIN + 3) as ros:
+        node = ros.add(Node("observer", context=ros.context))
+
+        def commanded(message: Any) -> None:
+            told.append(np.array(message.points[-1].positions if command == "trajectory" else message.data))
+
+        def measured(message: Any) -> None:
+            names.add(tuple(message.name))
+            arm.append(messages.pick(message, contract.joints))
+
+        kind = messages.message_type(contract.command.type)
+        node.create_subscription(kind, contract.command.topic, commanded, qos.stream(lease_s=None, depth=200))
+        node.create_subscription(messages.JointState, contract.joint_states.topic, measured, qos.sensor(50))
+        running = Running(tmp_path / "logs", *words, domain=DOMAIN + 3)
+        code, out, err = running.end()
+    assert code == 0, err + running.log()
+    result = json.loads(out.splitlines()[-1])
+    assert result["violations"] == 0 and result["monitor"]["commands"] > 400, result["monitor"]
+    assert names == {tuple(sorted((*contract.joints, "gripper_joint")))}
+    assert np.ptp(told, axis=0).max() > 0.05, "it was moved"
+    assert np.abs(arm[-1] - told[-1]).max() < 0.02
 
 
 POSES = """command:

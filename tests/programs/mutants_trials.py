@@ -1,0 +1,91 @@
+"""Mutation check of trials and of arms of one's own: one line is wrong, and a test fails."""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+SEQUENTIAL, STATISTICS = "robolearn/eval/trials/sequential.py", ("tests/eval/test_trials_statistics.py",)
+DESIGN, SEEDS = "robolearn/eval/trials/design.py", "robolearn/eval/trials/seeds.py"
+PLAN, RECORDS = "robolearn/eval/trials/plan.py", "robolearn/eval/trials/records.py"
+EPISODES, COMMAND = "robolearn/cli/trial_episodes.py", "robolearn/cli/trial.py"
+TRIAL = "tests/cli/test_trial.py"
+CHANGED = (f"{TRIAL}::test_what_has_changed_is_refused",)
+RESUMED = (f"{TRIAL}::test_a_killed_trial_goes_on_as_if_nothing_had_been",)
+BLOCKS = (f"{TRIAL}::test_a_plan_is_interleaved_in_blocks_with_one_start_each",)
+MODEL, CHECK, SOURCE, OWN = (f"robots/making/{name}.py" for name in ("model", "check", "source", "folder"))
+ARMS = "tests/robots/test_own_robots.py"
+URDF = (f"{ARMS}::test_a_urdf_becomes_an_arm_with_its_limits_and_its_kinematics",)
+MJCF = (f"{ARMS}::test_an_mjcf_with_meshes_becomes_an_arm_whose_links_are_those_of_the_source",)
+RULES = (f"{ARMS}::test_each_rule_of_the_model_is_named_where_it_is_broken",)
+
+MUTANTS: dict[str, Mutant] = {
+    "trial-p-of-the-newest-look": Mutant(
+        SEQUENTIAL,
+        "largest = float(so_far.max(initial=0.0))",
+        "largest = float(so_far[-1])",
+        (f"{STATISTICS[0]}::test_the_p_value_of_three_wins_is_worked_out_by_hand",),
+    ),
+    "trial-one-sided": Mutant(
+        SEQUENTIAL, "walk[low:left].sum() + walk[right + 1 : high + 2].sum()", "walk[low:left].sum()", STATISTICS
+    ),
+    "trial-never-absorbed": Mutant(SEQUENTIAL, "        low, high = left, right\n", "        high += 1\n", STATISTICS),
+    "trial-lead-that-changed-sides": Mutant(
+        SEQUENTIAL,
+        "if (won[-1] - lost[-1]) * (won[at] - lost[at]) <= 0:",
+        "if False:",
+        (f"{STATISTICS[0]}::test_a_lead_that_has_changed_sides_is_no_claim",),
+    ),
+    "trial-bets-on-one-side": Mutant(SEQUENTIAL, "least, most = -1 / (1 - difference)", "least, most = 0", STATISTICS),
+    "trial-rate-looked-at-once": Mutant(SEQUENTIAL, "math.lgamma(k + 1) + math.lgamma(n - k + 1)", "0.0", STATISTICS),
+    "trial-level-too-low": Mutant(DESIGN, ".sum() <= alpha", ".sum() <= 2 * alpha", STATISTICS),
+    "trial-power-of-all-blocks": Mutant(
+        DESIGN, "stats.binom.pmf(np.arange(blocks + 1), blocks, decisive) @ np.cumsum(first)", "first.sum()", STATISTICS
+    ),
+    "trial-seeds-not-weighted": Mutant(SEEDS, "(total - float((n**2).sum()) / total) / (k - 1)", "1.0", STATISTICS),
+    "trial-always-in-one-order": Mutant(
+        PLAN,
+        ".permutation(sorted(self.policies))",
+        ".choice(sorted(self.policies), len(self.policies), replace=False, shuffle=False)",
+        BLOCKS,
+    ),
+    "trial-starts-of-each-episode": Mutant(PLAN, "(self.seed + block) % 2**32", "(self.seed + number) % 2**32", BLOCKS),
+    "trial-plan-unread-hash": Mutant(PLAN, "if found.sha256 != stated:", "if False:", CHANGED),
+    "trial-weights-unseen": Mutant(COMMAND, "{**own, **hashes_of(plan.arm, plan.classifier)}", "{}", CHANGED),
+    "trial-names-alone-hashed": Mutant("robolearn/io/hashes.py", "sha256_file(folder / name)))", '"")))', CHANGED),
+    "trial-order-unseen": Mutant(RECORDS, "if got != wanted or", "if", CHANGED),
+    "trial-torn-line-kept": Mutant(RECORDS, ".truncate(whole)", ".read(0)", RESUMED),
+    "trial-restarts-at-the-first": Mutant(RECORDS, "return len(self.done)", "return 0", RESUMED),
+    "trial-timeout-is-a-success": Mutant(
+        EPISODES,
+        '"success" if success else "timeout" if truncated',
+        '"success" if success or truncated',
+        (f"{TRIAL}::test_the_verdict_names_what_was_compared",),
+    ),
+    "trial-end-unseen-by-the-classifier": Mutant(
+        EPISODES,
+        "            seen.append({key: np.array(value[0]) for key, value in last.items()})\n",
+        "",
+        (f"{TRIAL}::test_a_classifier_judges_beside_the_task_or_in_its_place",),
+    ),
+    "trial-help-is-a-success": Mutant(
+        EPISODES,
+        'return answer == "y"',
+        'return answer in "yi"',
+        (f"{TRIAL}::test_the_person_answers_by_a_key",),
+    ),
+    "own-velocity-of-nobody": Mutant(
+        SOURCE, '((velocity, "velocity"), (effort, "effort"))', '((effort, "effort"),)', URDF
+    ),
+    "own-flange-unturned": Mutant(OWN, "at = np.array(body.pos) + turned", "at = np.array(body.pos) + at", URDF),
+    "own-tcp-elsewhere": Mutant(MODEL, 'name="tcp", pos=[0, 0, TCP]', 'name="tcp", pos=[0, 0.01, TCP]', MJCF),
+    "own-weight-uncarried": Mutant(MODEL, "body.gravcomp = 1.0", "body.gravcomp = 0.0", MJCF),
+    "own-servos-weak": Mutant(MODEL, "m * OMEGA**2, 2 *", "m, 2 *", MJCF),
+    "own-check-of-weight-blind": Mutant(CHECK, "if left[worst] > UNCARRIED", "if left[worst] > 1e3 *", RULES),
+    "own-check-of-shapes-blind": Mutant(CHECK, "    if bare:\n", "    if False:\n", RULES),
+    "own-check-of-home-blind": Mutant(CHECK, "> DOWN_RAD:", "> 4.0:", RULES),
+}
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("trials and arms of one's own", MUTANTS))
