@@ -113,6 +113,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("trial run", "robolearn.cli.trial:RunTrial", "Run a trial, blind and interleaved", "Measure"),
     Entry("trial judge", "robolearn.cli.trial:CompareTrial", "Verdict of a trial, at any time", "Measure"),
     _bench("sim", "sim:BenchmarkSim", "Simulation throughput"),
+    _bench("worlds", "worlds:BenchmarkWorlds", "Speed of worlds in processes"),
     _bench("hil", "hil:BenchmarkHil", "Gain by a human in the loop"),
     _bench("hil-updates", "hil_updates:BenchmarkHilUpdates", "Learner throughput, beside LeRobot"),
     _bench("policy", "policy:BenchmarkPolicy", "Inference latency"),
