@@ -224,6 +224,9 @@ class DatasetImport(Command):
     gripper_unit: Literal["", "percent", "share", "metres", "jaw"] = ""
     """Of the gripper among joint positions in degrees or radians: percent or share (1) of open, metres of opening, or
     jaw, the angle of a turning jaw. By default percent where it is called gripper.pos, as LeRobot's; else required."""
+    scale: Literal["extremes", "quantiles"] = "extremes"
+    """Of actions beyond [-1, 1] that have no unit: by the least and the greatest, or by the quantiles q01 and q99,
+    which one wrong frame does not move; what is beyond them is cut."""
     map: tuple[str, ...] = ()
     """robomimic and npz: NAME=FEATURE for arrays that become a feature, in place of the usual ones, such as
     obs/ee_pos=proprio obs/ee_ori=proprio: those of one feature are put side by side. action is a feature, too."""
@@ -259,7 +262,18 @@ class DatasetImport(Command):
         if name is None:
             available = [key for key, form in FORMATS.items() if form.read]
             raise BadInput("--format", got=f"{self.path}, which is of none of the formats", available=available)
-        same = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "tolerance_s", "robot", "filter")
+        same = (
+            "task",
+            "hz",
+            "embodiment",
+            "action_kind",
+            "unit",
+            "gripper_unit",
+            "tolerance_s",
+            "robot",
+            "filter",
+            "scale",
+        )
         given = {name: getattr(self, name) for name in (*same, "skip_bad")}
         named = [(array, feature) for array, _, feature in (one.partition("=") for one in self.map)]
         if lame := [one for one, (array, feature) in zip(self.map, named, strict=True) if not (array and feature)]:

@@ -26,6 +26,7 @@ class ReadOptions:
       cameras: the cameras to take; None takes all, an empty tuple none.
       success: whether episodes succeeded whose success is not recorded, whatever their rewards are.
       tolerance_s: how far from its frame a picture of a video may be shown [s].
+      scale: of actions beyond [-1, 1]: by their extremes, or by their quantiles q01 and q99, beyond which they are cut.
       robot: the robot contract that says what the topics of a bag mean, by name or as a file.
       episodes: number of episodes in the file → those to take; None takes all.
       skip_bad: episodes that cannot be read or stored are left out, and named.
@@ -42,6 +43,7 @@ class ReadOptions:
     cameras: tuple[str, ...] | None = None
     success: bool | None = None
     tolerance_s: float = TOLERANCE_S
+    scale: str = "extremes"
     robot: str = ""
     episodes: Callable[[int], Sequence[int]] | None = None
     skip_bad: bool = False

@@ -12,7 +12,7 @@ from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.clock import clock_faults, runs
 from robolearn.data.lerobot.features import FRAME, INTERFACE_KEY, NUMBERS, STAMP, key_of, stamp_name
-from robolearn.data.lerobot.statistics import describe
+from robolearn.data.lerobot.statistics import describe, outliers
 from robolearn.data.reading.loading import read_weights
 from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances, frames_text
 from robolearn.data.writing.steps import ACTION_TOLERANCE, unfinished_steps
@@ -166,6 +166,25 @@ def bounded(data: Opened, limits: Tolerances) -> Iterator[Defect]:
             yield Defect("action range", what, rows.file, rows.index, first)
 
 
+def outlying(data: Opened, limits: Tolerances) -> Iterator[Defect]:
+    """No frame that alone sets the scale of what policies are normalised by."""
+    for name in data.info["features"]:
+        if name != "action" and not name.startswith("observation."):
+            continue
+        parts = [(rows, values.reshape(len(values), -1)) for rows, values in _column(data, name)]
+        if not parts or len({values.shape[1] for _, values in parts}) > 1:
+            continue
+        frames = np.concatenate([values for _, values in parts])
+        if frames.dtype.kind != "f" or not np.isfinite(frames).all():
+            continue
+        ends = np.cumsum([len(values) for _, values in parts])
+        for row, component in outliers(frames):
+            part = int(np.searchsorted(ends, row, side="right"))
+            frame = row - int(ends[part] - len(parts[part][1]))
+            what = f"{name}: component {component} is {frames[row, component]:.6g}, far beyond all others"
+            yield Defect("outlier", what, parts[part][0].file, parts[part][0].index, frame)
+
+
 PERIODS = 3  # a stamp may stand still or jump by this many control periods, if that is more than `gap_s`
 
 
@@ -305,4 +324,18 @@ def _pixels(name: str, part: Mapping[str, Any]) -> Iterator[Defect]:
             yield Defect("stats", f"{name}: {key} is not in [0, 1]", FILE)
 
 
-CHECKS = (counts, order, tasks, duplicates, unfinished, weights, finite, bounded, grid, sources, whole, by_episode)
+CHECKS = (
+    counts,
+    order,
+    tasks,
+    duplicates,
+    unfinished,
+    weights,
+    finite,
+    bounded,
+    outlying,
+    grid,
+    sources,
+    whole,
+    by_episode,
+)

@@ -28,20 +28,11 @@ from robolearn.data.convert.account import Account
 from robolearn.data.convert.joint_units import TOLERANCE, Scale, joint_scale
 from robolearn.data.convert.options import ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, drafts, interface_with_images
+from robolearn.data.lerobot.statistics import outliers
 from robolearn.data.reading.reader import Dataset
 
-COMMON = (
-    "task",
-    "hz",
-    "embodiment",
-    "action_kind",
-    "unit",
-    "gripper_unit",
-    "cameras",
-    "success",
-    "episodes",
-    "skip_bad",
-)
+_FACTS = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "scale", "success")
+COMMON = (*_FACTS, "cameras", "episodes", "skip_bad")
 """The fields of `ReadOptions` that most formats have a use for."""
 
 
@@ -96,15 +87,16 @@ FILE_UNIT = "action_unit"
 """In the `Interface.extra` of an exported file: the units of its joint positions."""
 
 
-def _scale_for(extremes: Sequence[tuple[NDArray, NDArray]], interface: Interface, options: ReadOptions) -> Scale | None:
-    """The scale of actions with the `extremes` of each episode ((Da,), (Da,)), None where all are in [-1, 1] already.
+def _scale_for(actions: NDArray, interface: Interface, options: ReadOptions) -> Scale | None:
+    """The scale of all `actions` (N, Da) of a set, None where they are in [-1, 1] already.
 
     Raises:
       BadInput: joint positions whose unit nothing says, or that are not in it.
     """
     size = interface.action.size
-    low = np.min([least for least, _ in extremes], axis=0) if extremes else np.zeros(size)
-    high = np.max([most for _, most in extremes], axis=0) if extremes else np.zeros(size)
+    low, high = np.zeros(size), np.zeros(size)
+    if len(actions):
+        low, high = actions.min(axis=0).astype(np.float64), actions.max(axis=0).astype(np.float64)
     if interface.action_kind == "joint_position":
         stated = interface.extra.get(FILE_UNIT)
         stated = stated if isinstance(stated, dict) else {}
@@ -117,7 +109,19 @@ def _scale_for(extremes: Sequence[tuple[NDArray, NDArray]], interface: Interface
     if options.unit or options.gripper_unit:
         got = f"{options.unit or options.gripper_unit} of actions of kind {interface.action_kind!r}"
         raise BadInput("--unit", got=got, expected="--action-kind joint_position")
-    return None if low.min() >= -1 - TOLERANCE and high.max() <= 1 + TOLERANCE else Scale(low, high)
+    if low.min() >= -1 - TOLERANCE and high.max() <= 1 + TOLERANCE:
+        return None
+    if options.scale == "quantiles":
+        q01, q99 = np.quantile(actions.astype(np.float64), (0.01, 0.99), axis=0)
+        moves = q99 > q01  # otherwise only the ends say how far it goes
+        low, high = np.where(moves, q01, low), np.where(moves, q99, high)
+        cut = ((actions < low) | (actions > high)).any(axis=1).sum()
+        note = (
+            f"the actions were not in [-1, 1] ({actions.min():.4g} to {actions.max():.4g}): each component is scaled "
+            f"by its quantiles q01 and q99; {cut} of {len(actions)} reach further and are cut"
+        )
+        return Scale(low, high, notes=[note])
+    return Scale(low, high)
 
 
 def scale_of(interface: Interface) -> Scale | None:
@@ -186,18 +190,25 @@ def imported(found: ForeignSet, options: ReadOptions) -> EpisodeSource:
         account.left_out.append("outcomes: nothing says which episodes succeeded: none is marked as a success, nor as "
                                 "a failure; --outcome says it")  # fmt: skip
 
-    def extremes(index: int) -> tuple[NDArray, NDArray]:
-        action, name = found.action(index), found.names[index]
-        if not len(action):
+    def action(index: int) -> NDArray:
+        values, name = found.action(index), found.names[index]
+        if not len(values):
             raise BadInput(name, got="no frames", expected="at least one")
-        if not np.isfinite(action).all():
-            frame, component = (int(i) for i in np.argwhere(~np.isfinite(action))[0])
+        if not np.isfinite(values).all():
+            frame, component = (int(i) for i in np.argwhere(~np.isfinite(values))[0])
             where = f"{name}: action at frame {frame}, component {component}"
-            raise BadInput(where, got=action[frame, component], expected="a finite number")
-        return action.min(axis=0).astype(np.float64), action.max(axis=0).astype(np.float64)
+            raise BadInput(where, got=values[frame, component], expected="a finite number")
+        return values
 
-    spans = dict(sound(extremes, chosen, account.left_out, options))
-    interface, scale = found.interface, _scale_for(list(spans.values()), found.interface, options)
+    taken = dict(sound(action, chosen, account.left_out, options))
+    lengths = [len(values) for values in taken.values()]
+    actions = np.concatenate([*taken.values(), np.zeros((0, found.interface.action.size), np.float32)])
+    taken = dict.fromkeys(taken)
+    if len(actions) and (still := np.flatnonzero(np.ptp(actions, axis=0) == 0)).size:
+        names = found.interface.action.names
+        said = ", ".join(names[c] if names else str(c) for c in still)
+        account.changed.append(f"these components of the action never change: {said}")
+    interface, scale = found.interface, _scale_for(actions, found.interface, options)
     if scale is not None:
         extra = {key: value for key, value in interface.extra.items() if key != FILE_UNIT}
         interface = replace(interface, extra={**extra, ACTION_SCALE: scale.to_json()})
@@ -207,12 +218,20 @@ def imported(found: ForeignSet, options: ReadOptions) -> EpisodeSource:
             "original units back"
         ]
 
+    ends = np.cumsum(lengths)
+    for row, component in outliers(actions) if len(actions) else ():
+        part = int(np.searchsorted(ends, row, side="right"))
+        where = f"{found.names[list(taken)[part]]}: action at frame {row - ends[part] + lengths[part]}"
+        sets = ": it sets the scale, by which --scale quantiles does not go" if scale and not scale.notes else ""
+        value = actions[row, component]
+        account.changed.append(f"{where}, component {component} is {value:.6g}, far beyond all others{sets}")
+
     def drafts() -> Iterator[EpisodeDraft]:
-        for _, draft in sound(found.draft, spans, account.left_out, options):
+        for _, draft in sound(found.draft, taken, account.left_out, options):
             yield _with_action(draft, scale.apply(draft.episode.action)) if scale else draft
 
     return EpisodeSource(
-        interface, drafts(), len(spans), tuple(found.stamps), account, found.outcomes, skips=options.skip_bad
+        interface, drafts(), len(taken), tuple(found.stamps), account, found.outcomes, skips=options.skip_bad
     )
 
 
