@@ -105,6 +105,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("operate", "robolearn.cli.station:Operate", "Arm, stop and reset a running deployment", "Deploy"),
     Entry("driver", "robolearn.cli.station:Driver", "Run the ROS 2 driver of a servo arm", "Deploy"),
     Entry("calibrate", "robolearn.cli.calibrate:Calibrate", "Hand-eye and lens calibration of a camera", "Deploy"),
+    Entry("identify", "robolearn.cli.identify:Identify", "Identify the dynamics of an arm", "Deploy"),
     Entry("permissions", "robolearn.cli.station:PermissionsCommand", "Write the SROS2 policy of a station", "Deploy"),
     Entry("robots new", "robolearn.cli.robots:NewRobot", "Make a robot of a URDF or MJCF", "Deploy"),
     Entry("robots check", "robolearn.cli.robots:CheckRobot", "Check a robot of one's own", "Deploy"),

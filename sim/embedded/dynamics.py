@@ -7,6 +7,7 @@ compensated stays that of the model: a body without mass of its own carries it a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import mujoco
 import numpy as np
@@ -103,11 +104,12 @@ class ArmDynamics:
     def draw(self, worlds: NDArray[np.int64], episodes: list[Episode]) -> None:
         """Draw the dynamics of `worlds` (M,) in `episodes` (M) and write them into their models."""
         for w, key in zip(worlds, episodes, strict=True):
-            self._write(int(w), self.config.draw(self.robot, key))
+            self.write(int(w), self.config.draw(self.robot, key))
             errors = np.random.default_rng([4, *key])
             self._errors[w] = errors.standard_normal(self._errors.shape[1:], dtype=np.float32)
 
-    def _write(self, w: int, values: dict[str, Array]) -> None:
+    def write(self, w: int, values: Mapping[str, Array]) -> None:
+        """Give world `w` these values of its parameters; what is missing is nominal. `set_const` is the caller's."""
         m, f, n = self.model, self._fields, self._n
 
         def value(name: str) -> Array:
@@ -161,7 +163,7 @@ class ArmDynamics:
         """
         m, steps = arms.shape[:2]
         x = np.concatenate([arms, np.broadcast_to(finger[:, None, None], (m, steps, 1))], axis=2)
-        jitter = self._jitter[rows] * self._errors[rows, np.minimum(elapsed, self._steps), self._n]
+        jitter = self._jitter[rows] * self._errors[rows, elapsed % (self._steps + 1), self._n]
         delay = np.clip(self.delay[rows] + jitter, 0.0, self._depth - 1.0)
         transmit(x, self._line, delay, self._play, self._last, rows)
         x[..., : self._n] -= self.offset[rows, None]
@@ -175,7 +177,7 @@ class ArmDynamics:
     def measured(self, rows: NDArray[np.int64], elapsed: NDArray[np.int64]) -> tuple[Array, Array]:
         """(M, n) joints and (M,) fingers as measured in the worlds `rows` (M,)."""
         found = self._late(rows)
-        noise = self._noise[rows, None] * self._errors[rows, np.minimum(elapsed, self._steps), : self._n]
+        noise = self._noise[rows, None] * self._errors[rows, elapsed % (self._steps + 1), : self._n]
         return found[:, : self._n] + noise, found[:, self._n]
 
     def sensed(self, rng: np.random.Generator) -> Array:

@@ -53,14 +53,7 @@ def build_model(
     spec = mujoco.MjSpec.from_file(str(robot.mjcf))
     prepare(spec, robot, dynamics)
     _collide(spec, robot)
-    spec.option.timestep = task.timestep
-    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    spec.option.impratio = 3.0  # friction is stiffer than the normal force: grasped things do not creep
-    spec.option.iterations = 100
-    spec.option.ls_iterations = 50
-    # A diverging world must be seen and reported, not silently put back to its default pose.
-    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+    set_solver(spec, task.timestep)
     _furnish(spec, layout_of(robot))
     if patterns:
         add_patterns(spec)
@@ -79,6 +72,18 @@ def build_model(
     )
     task.build(spec)
     return spec.compile()
+
+
+def set_solver(spec: mujoco.MjSpec, timestep: float) -> None:
+    """Options of the physics of every world, with steps of `timestep` [s]."""
+    spec.option.timestep = timestep
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    spec.option.impratio = 3.0  # friction is stiffer than the normal force: grasped things do not creep
+    spec.option.iterations = 100
+    spec.option.ls_iterations = 50
+    # A diverging world must be seen and reported, not silently put back to its default pose.
+    spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
 
 
 def _collide(spec: mujoco.MjSpec, robot: RobotSpec) -> None:

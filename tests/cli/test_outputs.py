@@ -35,6 +35,8 @@ INPUTS = {
     "trial",
     "urdf",
     "mjcf",
+    "log",
+    "before",
 }
 INPUTS |= {"what"}  # of hub push
 
@@ -51,6 +53,7 @@ COMMANDS = [
     ("hil", "run", "--policy", "none", "--out", NOWHERE),
     ("hil", "certs", "--out", NOWHERE),
     ("calibrate", "--board", f"{NOWHERE}.pdf"),
+    ("identify", "--out", NOWHERE),
     ("permissions", "--robot", "fr3", "--out", NOWHERE),
     ("dataset", "quality", "none", "--out", f"{NOWHERE}.html"),
     ("dataset", "view", "none", "--save", f"{NOWHERE}.rrd"),

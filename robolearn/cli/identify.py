@@ -1,0 +1,182 @@
+"""``robolearn identify``: the dynamics of an arm from its motion, as a file that worlds draw arms from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tyro
+
+from robolearn.cli.choices import Dynamics, Station
+from robolearn.core import BadInput
+from robolearn.runs.command import Command, check_seed, command_text, reported
+
+if TYPE_CHECKING:
+    from robots.motion_log import MotionLog
+    from robots.stations import Contract
+    from sim.identification.fit import Fit
+
+LONGEST_S = 600.0
+DRIFT = 3.0  # deviations of a difference that are a change
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identify(Command):
+    """Fit masses, gains, damping, friction, backlash and delay of an arm to its motion, with 95% intervals.
+
+    The simulated arm moves for --seconds, every set-point through the safety filter; of a real one give a --log. The
+    last part of the motion is held out and judges the result, which is a file for --dynamics: its distributions are
+    the posterior of the fit.
+    """
+
+    robot: Station = "sim"
+    """The robot contract, by name or as a file of your own."""
+    log: Path | None = None
+    """A motion that was recorded before (.npz): robot, period [s], commanded and measured (T, n) [rad]."""
+    dynamics: Dynamics = "none"
+    """Dynamics that the simulated arm has, hidden from the fit: a level or a file."""
+    seconds: float = 60.0
+    """Length of the motion of the simulated arm [s], ways between its pieces aside."""
+    held_out: float = 0.25
+    """Share of the motion, its end, that judges the result."""
+    before: Path | None = None
+    """An earlier result of this arm: what has changed since is listed."""
+    seed: int = 0
+    """Of the motion, and of the simulated arm."""
+    threads: tyro.conf.Suppress[int] = 0
+    out: Path
+    """Folder for dynamics.json, motion.npz and report.html."""
+
+    def run(self) -> dict[str, Any]:
+        from robots.dynamics import load_dynamics
+        from robots.stations import load_contract
+
+        check_seed(self.seed)
+        if not 10.0 <= self.seconds <= LONGEST_S:
+            raise BadInput("--seconds", got=self.seconds, expected=f"10 to {LONGEST_S:g}")
+        if not 0.1 <= self.held_out <= 0.5:
+            raise BadInput("--held-out", got=self.held_out, expected="0.1 to 0.5")
+        contract = load_contract(self.robot)
+        earlier = None if self.before is None else load_dynamics(str(self.before))
+        if earlier is not None:
+            earlier.check(contract.robot)
+        begun = time.perf_counter()
+        motion = self._motion(contract)
+        moved = time.perf_counter()
+        fitted, held = motion.part(0.0, 1.0 - self.held_out), motion.part(1.0 - self.held_out, 1.0)
+        fit, pages, errors = self._fit(contract, fitted, held)
+        result = self._result(contract, fit, errors, (fitted.seconds, held.seconds), earlier)
+        result["wall_s"] = {"motion": moved - begun, "fit": time.perf_counter() - moved}
+        result |= self._write(motion, fit, result, pages)
+        result["wall_s"]["total"] = time.perf_counter() - begun
+        return result
+
+    def _motion(self, contract: Contract) -> MotionLog:
+        from robots.dynamics import load_dynamics
+        from robots.motion_log import load_log
+
+        dynamics = load_dynamics(self.dynamics)
+        if self.log is not None:
+            if self.dynamics != "none":
+                raise BadInput("--dynamics", got=f"{self.dynamics} with --log", expected="one of them")
+            return load_log(self.log, contract.robot)
+        if not contract.simulated:
+            raise BadInput(f"contract {contract.name}", got="a real arm", expected="--log FILE of its motion")
+        dynamics.check(contract.robot)
+        from hardware.calibration.motion import drive
+        from robolearn.runs import Progress
+        from robots.excitation import excitation
+        from sim.embedded.task import fits
+        from sim.realtime import RealtimeWorld
+        from sim.registry import task_names
+
+        task = next(name for name in task_names() if fits(contract.robot, name))
+        world = RealtimeWorld(task, self.seed, robot=contract.robot, dynamics=self.dynamics)
+        targets = excitation(contract.robot, self.seconds, 1.0 / contract.stream_hz, self.seed)
+        with Progress("moving the arm", total=len(targets), unit="set-points", quiet=self.json) as progress:
+            return drive(world, contract, targets, lambda done: progress(min(done, len(targets))))
+
+    def _fit(self, contract: Contract, fitted: MotionLog, held: MotionLog) -> tuple[Fit, Any, tuple[float, float]]:
+        from robolearn.core.machine import available_cpus
+        from robolearn.eval.dynamics_page import HeldOut
+        from robolearn.runs import Progress
+        from sim.identification.fit import EVALUATIONS, ROUNDS, SKIP_S, Identifier
+
+        identifier = Identifier(contract.robot, fitted.period, self.threads or available_cpus())
+        with Progress("fitting", total=ROUNDS * EVALUATIONS, unit="Jacobians", show=("error_mrad",),
+                      quiet=self.json) as progress:  # fmt: skip
+            fit = identifier.fit(fitted, lambda done, error: progress(done, {"error_mrad": 1e3 * error}))
+        skip = round(SKIP_S / held.period)
+        predicted = [identifier.predict(held, values)[skip:] for values in ({}, fit.values())]
+        errors = (1e3 * identifier.error(held, {}), 1e3 * identifier.error(held, fit.values()))
+        return fit, HeldOut(held.period, held.measured[skip:], *predicted), errors
+
+    def _result(
+        self, contract: Contract, fit: Fit, errors: tuple[float, float], seconds: tuple[float, float], earlier: Any
+    ) -> dict[str, Any]:
+        from sim.identification.fit import BEYOND
+
+        unknown = set(fit.unidentified)
+        intervals = fit.intervals()
+        return {
+            "robot": contract.robot.name,
+            "motion_s": {"fit": seconds[0], "held_out": seconds[1]},
+            "parameters": {
+                name: {"value": value, "low": low, "high": high, "identified": name not in unknown}
+                for name, (value, low, high) in intervals.items()
+            },
+            "not_identified": list(fit.unidentified),
+            "not_shown_by_motion": BEYOND,
+            "held_out": {"nominal_mrad": errors[0], "identified_mrad": errors[1], "ratio": errors[1] / errors[0]},
+            "residual_mrad": 1e3 * fit.residual,
+            "noise_mrad": 1e3 * fit.noise,
+            "drift": [] if earlier is None else drift(earlier, fit.config("now")),
+        }
+
+    def _write(self, motion: MotionLog, fit: Fit, result: dict[str, Any], held: Any) -> dict[str, Any]:
+        from robolearn.eval.dynamics_page import write_dynamics_page
+        from robots.dynamics import PARAMETERS
+        from robots.dynamics_file import write_dynamics
+
+        self.out.mkdir(parents=True, exist_ok=True)
+        path, log = self.out / "dynamics.json", self.log
+        write_dynamics(path, fit.config(str(path)), source="robolearn identify")
+        if log is None:
+            log = motion.save(self.out / "motion.npz")
+        command = command_text("identify", replace(self, log=log, dynamics="none"))
+        units = {name: (parameter.unit, parameter.nominal) for name, parameter in PARAMETERS.items()}
+        written = {"dynamics": str(path), "log": str(log)}
+        return written | reported(lambda: write_dynamics_page(self.out / "report.html", result, held, units, command))
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        r, held, delay = result, result["held_out"], result["parameters"]["command_delay.0"]
+        console.print(f"held out    {held['identified_mrad']:.3f} mrad, {held['ratio']:.1%} of the model's "
+                      f"{held['nominal_mrad']:.3f} mrad")  # fmt: skip
+        console.print(f"delay       {1e3 * delay['value']:.1f} ms ({1e3 * delay['low']:.1f}–{1e3 * delay['high']:.1f})")
+        known = len(r["parameters"]) - len(r["not_identified"])
+        rest = f"; not by this motion: {', '.join(r['not_identified'])}" if r["not_identified"] else ""
+        console.print(f"identified  {known} of {len(r['parameters'])} parameters{rest}")
+        console.print(f"not shown   by any motion in free space: {', '.join(r['not_shown_by_motion'])}")
+        if self.before is not None:
+            found = [f"{d['name']} {d['before']:.4g} → {d['now']:.4g}" for d in r["drift"]]
+            console.print(f"changed     {', '.join(found) or 'nothing'}")
+        console.print(f"dynamics    {r['dynamics']}: robolearn finetune … --dynamics {r['dynamics']}")
+        console.print(f"report      {r['report'] or r['report_error']}")
+
+
+def drift(before: Any, now: Any) -> list[dict[str, Any]]:
+    """Parameters of two identifications that differ by more than `DRIFT` deviations of the difference."""
+    found = []
+    for name, new in now.spreads.items():
+        old = before.spreads.get(name)
+        if old is None or old.kind != "normal" or len(old.a) != len(new.a):
+            continue
+        for i, (a, b) in enumerate(zip(old.a, new.a, strict=True)):
+            sds = [spread.b[i if len(spread.b) > 1 else 0] for spread in (old, new)]
+            sd = (sds[0] ** 2 + sds[1] ** 2) ** 0.5
+            if sd > 0.0 and abs(b - a) > DRIFT * sd:
+                found.append({"name": f"{name}.{i}", "before": a, "now": b, "sigmas": (b - a) / sd})
+    return found

@@ -1,0 +1,1 @@
+"""Identification of an arm's dynamics from its motion: rollouts of its model, least squares, intervals."""

@@ -1,0 +1,98 @@
+"""``robolearn identify``: bad input in a line, the filter between motion and arm, and the way to a dynamics file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hardware.calibration.motion import drive
+from robolearn.cli.identify import drift
+from robolearn.cli.main import main
+from robolearn.core import RobolearnError
+from robots import PANDA
+from robots.dynamics import DynamicsConfig, Spread, load_dynamics
+from robots.dynamics_file import write_dynamics
+from robots.motion_log import MotionLog
+from robots.stations import load_contract
+from sim.realtime import RealtimeWorld
+
+REST = np.tile(PANDA.home, (2000, 1))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--robot", "fr3"], "contract fr3: got a real arm, expected --log FILE of its motion"),
+        (["--log", "none.npz"], "--log: got none.npz, which is not there"),
+        (["--log", "fr3.npz"], "got the arm fr3, expected panda"),
+        (["--log", "short.npz"], "expected at least 5 s"),
+        (["--log", "nan.npz"], "measured of shape (2000, 7), not finite"),
+        (["--log", "half.npz"], "got no commanded, expected arrays robot, period, commanded, measured"),
+        (["--log", "text.npz"], "expected an .npz"),
+        (["--log", "rest.npz", "--dynamics", "mild"], "got mild with --log, expected one of them"),
+        (["--dynamics", "fr3.json"], "got of the arm fr3, expected of panda"),
+        (["--before", "fr3.json"], "got of the arm fr3, expected of panda"),
+        (["--seconds", "3"], "--seconds: got 3.0, expected 10 to 600"),
+        (["--held-out", "0.9"], "--held-out: got 0.9, expected 0.1 to 0.5"),
+    ],
+)
+def test_bad_input_is_a_line(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    MotionLog("panda", 0.005, REST, REST).save(Path("rest.npz"))
+    MotionLog("fr3", 0.005, REST, REST).save(Path("fr3.npz"))
+    MotionLog("panda", 0.005, REST[:20], REST[:20]).save(Path("short.npz"))
+    MotionLog("panda", 0.005, REST, np.full_like(REST, np.nan)).save(Path("nan.npz"))
+    np.savez("half.npz", robot="panda", period=0.005, measured=REST)
+    Path("text.npz").write_text("no archive")
+    write_dynamics(Path("fr3.json"), DynamicsConfig("x", {"gain": Spread("normal", (1.0,), (0.0,))}, "fr3"))
+    assert main(["identify", *words, "--out", "out"]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") <= 2
+    assert not Path("out").exists()
+
+
+def test_the_filter_is_between_the_motion_and_the_arm() -> None:
+    """A motion out of the joint's box is clamped to it; one that jumps is stopped, and the reason told."""
+    contract = load_contract("sim")
+    beyond = REST[:400].copy()
+    beyond[:, 6] += np.linspace(0.0, 2.3, 400)  # 3.09 rad, beyond 2.8973
+    log = drive(RealtimeWorld("lift", 0), contract, beyond)
+    assert contract.limits.upper[6] - 0.01 < log.commanded[:, 6].max() <= contract.limits.upper[6]
+    speed = np.abs(np.diff(log.commanded, axis=0)).max(0) / log.period
+    assert (speed <= contract.limits.velocity * (1 + 1e-9)).all()
+    jump = REST[:400].copy()
+    jump[200:, 0] += 1.0
+    with pytest.raises(RobolearnError, match=r"the safety filter stopped the motion after \d+\.\d s: \w+"):
+        drive(RealtimeWorld("lift", 0), contract, jump)
+
+
+def test_what_has_changed_since_is_listed() -> None:
+    """By hand: 0.1 apart with deviations of 0.01 and 0.02 is 4.5 deviations; 0.05 is 2.2."""
+    before = DynamicsConfig("a", {"gain": Spread("normal", (1.0, 1.0), (0.01, 0.01))})
+    now = DynamicsConfig("b", {"gain": Spread("normal", (1.1, 1.05), (0.02, 0.02))})
+    found = drift(before, now)
+    assert [d["name"] for d in found] == ["gain.0"]
+    assert found[0]["sigmas"] == pytest.approx(0.1 / 0.0005**0.5)
+
+
+@pytest.mark.long
+def test_a_hidden_arm_is_found_and_the_result_is_a_dynamics_file(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    hidden = tmp_path / "hidden.yaml"
+    hidden.write_text("parameters: {gain: 0.85, damping: 1.3, command_delay: 0.04, joint_noise: 0.0002}\n")
+    out = tmp_path / "found"
+    length = ["--seconds", "16", "--held-out", "0.45"]
+    assert main(["identify", "--dynamics", str(hidden), *length, "--out", str(out), "--json"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["held_out"]["ratio"] < 0.1
+    assert result["parameters"]["command_delay.0"]["value"] == pytest.approx(0.04, abs=0.001)
+    inside = [result["parameters"][f"gain.{i}"] for i in range(7)]
+    assert sum(p["low"] <= 0.85 <= p["high"] for p in inside) >= 5
+    config = load_dynamics(result["dynamics"])
+    assert config.robot == "panda" and set(config.spreads) > {"gain", "link_mass", "joint_noise"}
+    assert str(hidden) not in (out / "report.html").read_text()
+    RealtimeWorld("lift", 0, dynamics=result["dynamics"])
