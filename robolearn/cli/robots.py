@@ -48,8 +48,11 @@ class NewRobot(Command):
     """Limits of the joints [Nm]; by default the model's."""
     acceleration: tuple[float, ...] = ()
     """Limits of the joints [rad/s²]."""
+    tcp_site: str = ""
+    """A site or body of the model between its own two sliding fingers, which are kept: z away from the arm, y along
+    their slide. By default a gripper of ours is mounted on --tip."""
     width: float = 0.085
-    """Opening of the gripper [m]."""
+    """Opening of the gripper of ours [m]."""
     home_tcp: tuple[float, float, float] = (0.5, 0.0, 0.28)
     """Place of the tcp at home, looking down [m]; the embedded tasks are laid out around it."""
 
@@ -62,7 +65,7 @@ class NewRobot(Command):
             raise BadInput("robots new", got="both" if source else "no model", expected="either --urdf or --mjcf")
         top = self.out or Path(os.environ.get(VARIABLE) or "robots.own")
         wanted = RobotRequest(source, self.name, self.joints, self.tip, self.velocity, self.effort, self.acceleration,
-                              self.width, self.home_tcp)  # fmt: skip
+                              self.tcp_site, self.width, self.home_tcp)  # fmt: skip
         made = make_robot(wanted, top / self.name)
         known = Path(os.environ.get(VARIABLE) or ".").absolute() == top.absolute() and VARIABLE in os.environ
         return {"robot": self.name, "folder": str(made.folder), "joints": list(made.joints),

@@ -14,7 +14,16 @@ from robolearn.core.errors import BadInput
 from robolearn.io.atomic import write_text
 from robots.chain import Chain
 from robots.making.home import TCP_AT_HOME, find_home
-from robots.making.model import TCP, add_servos, mount_gripper, prepare_joints, strip, write_model
+from robots.making.model import (
+    TCP,
+    add_servos,
+    keep_gripper,
+    mount_gripper,
+    own_gripper,
+    prepare_joints,
+    strip,
+    write_model,
+)
 from robots.making.source import path_to, read_source
 from robots.own import FACTS, MODEL, STATION
 from robots.spec import Triple
@@ -32,7 +41,8 @@ class RobotRequest:
       name: of the arm and its folder.
       joints, tip: see `read_source`.
       velocity, effort, acceleration: of each joint, in place of what the file states; one value counts for all.
-      width: opening of the gripper [m].
+      tcp_site: a site or body of the model between its own two fingers, which are kept; empty: a gripper is mounted.
+      width: opening of the gripper that is mounted [m].
       home_tcp: where the tcp is at home [m].
     """
 
@@ -43,6 +53,7 @@ class RobotRequest:
     velocity: tuple[float, ...] = ()
     effort: tuple[float, ...] = ()
     acceleration: tuple[float, ...] = ()
+    tcp_site: str = ""
     width: float = 0.085
     home_tcp: Triple = TCP_AT_HOME
 
@@ -82,18 +93,25 @@ def make_robot(wanted: RobotRequest, folder: Path) -> MadeRobot:
     effort = _limit("effort", wanted.effort, source.joints, source.effort, None, "Nm", assumed)
     acceleration = _limit("acceleration", wanted.acceleration, source.joints, {}, ACCELERATION, "rad/s²", assumed)
     assumed.append(f"jerk: {JERK:g} rad/s³ of every joint")
-    left_out = strip(source)
+    fingers, width, site = ("", ""), wanted.width, wanted.tcp_site or "tcp"
+    if wanted.tcp_site:
+        fingers, width = own_gripper(source, site)
+    left_out = strip(source, fingers if wanted.tcp_site else (), site)
     free = prepare_joints(source)
     if free:
         assumed.append(f"range: ±360° of {', '.join(free)}, which have none in the source")
-    assumed.append(f"gripper: a parallel one, {1e3 * wanted.width:g} mm, its tcp {TCP:g} m before {source.tip}")
-    fingers = mount_gripper(source, wanted.name, wanted.width)
+    if wanted.tcp_site:
+        keep_gripper(source, fingers, site)
+        assumed.append(f"gripper: {FINGER_SPEED:g} m/s of a finger, {GRASP_FORCE:g} N")
+    else:
+        fingers = mount_gripper(source, wanted.name, width)
+        assumed.append(f"gripper: a parallel one, {1e3 * width:g} mm, its tcp {TCP:g} m before {source.tip}")
     flange = _flange(source.spec.body(source.tip), source.spec.joint(source.joints[-1]).parent)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".robot-", dir=folder.parent) as place:
         made = Path(place) / folder.name
         path = write_model(source, made)
-        chain = Chain.from_mjcf(path, source.joints, "tcp")
+        chain = Chain.from_mjcf(path, source.joints, site)
         home = find_home(mujoco.MjModel.from_xml_path(str(path)), chain, source.joints, wanted.home_tcp)
         add_servos(source, dict(zip(source.joints, effort, strict=True)), fingers, home)
         write_model(source, made)
@@ -105,8 +123,9 @@ def make_robot(wanted: RobotRequest, folder: Path) -> MadeRobot:
             "acceleration": acceleration,
             "jerk": [JERK] * len(velocity),
             "effort": effort,
+            "tcp_site": site,
             "flange": flange,
-            "gripper": {"joints": list(fingers), "max_width": wanted.width, "max_speed": FINGER_SPEED,
+            "gripper": {"joints": list(fingers), "max_width": width, "max_speed": FINGER_SPEED,
                         "max_force": GRASP_FORCE},
             "source": f"{wanted.source.name}, by robolearn robots new",
             "assumed": assumed,

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
 from robots.chain import Array, Chain
@@ -20,9 +21,10 @@ from robots.spec import Triple
 
 TCP_AT_HOME: Triple = (0.50, 0.0, 0.28)  # of all arms that the embedded tasks are laid out for [m]
 DOWN = np.diag([1.0, -1.0, -1.0])  # the tcp's z axis points to the table, its x axis away from the base
-STARTS, ROUNDS = 400, 12
+STARTS, ROUNDS, MOST = 400, 12, 100
 NEAR_M, NEAR_RAD = 5e-4, 2e-3
 CLEARANCE = 0.01  # [m]
+POSTURES = 20  # in which two geoms may be apart
 
 
 def find_home(
@@ -54,7 +56,7 @@ def find_home(
     singular = np.linalg.svd(chain.jacobian(q), compute_uv=False)[:, -1]
     score = margin + singular / 0.1 - np.abs(q).mean(axis=1)
     data = mujoco.MjData(model)
-    for best in np.argsort(-score):
+    for best in np.argsort(-score)[:MOST]:
         if is_clear(model, data, joints, q[best]):
             return np.round(q[best], 6)
     got = f"none of {len(q)} postures there"
@@ -65,18 +67,42 @@ def find_home(
 
 def is_clear(model: mujoco.MjModel, data: mujoco.MjData, joints: tuple[str, ...], q: Array) -> bool:
     """True where at `q` (n,) no link is below the table (z = 0), nor near one that is not its neighbour."""
-    bodies = [int(model.joint(name).bodyid[0]) for name in joints]
-    for name, value in zip(joints, q, strict=True):
-        data.qpos[model.joint(name).qposadr[0]] = value
-    mujoco.mj_forward(model, data)
-    link = np.zeros(model.nbody, dtype=int)  # of each body the number of the arm's joints below it
-    for body in range(1, model.nbody):
-        link[body] = link[model.body_parentid[body]] + (body in bodies)
-    of_geom = link[model.geom_bodyid]
-    for geom in np.flatnonzero(of_geom >= 2):
+    link, pairs = _links(model, joints), _pairs(model, joints)
+    _place(model, data, joints, q)
+    for geom in np.flatnonzero(link >= 2):
         rotation, half = data.geom_xmat[geom].reshape(3, 3), model.geom_aabb[geom, 3:]
         centre = data.geom_xpos[geom] + rotation @ model.geom_aabb[geom, :3]
         if centre[2] - np.abs(rotation[2]) @ half < CLEARANCE:
             return False
-    pairs = [(a, b) for a in range(model.ngeom) for b in range(a) if abs(int(of_geom[a]) - int(of_geom[b])) >= 2]
-    return all(mujoco.mj_geomDistance(model, data, a, b, CLEARANCE, None) >= CLEARANCE for a, b in pairs)
+    return not any(_near(model, data, pair) for pair in pairs)
+
+
+def _links(model: mujoco.MjModel, joints: tuple[str, ...]) -> NDArray[np.int64]:
+    """(ngeom,) the number of the arm's joints below each geom."""
+    bodies = [int(model.joint(name).bodyid[0]) for name in joints]
+    link = np.zeros(model.nbody, dtype=np.int64)
+    for body in range(1, model.nbody):
+        link[body] = link[model.body_parentid[body]] + (body in bodies)
+    return link[model.geom_bodyid]
+
+
+def _pairs(model: mujoco.MjModel, joints: tuple[str, ...]) -> list[tuple[int, int]]:
+    """Pairs of geoms two links apart or more that can be apart: shapes of a wrist often overlap wherever it is."""
+    link, data, rng = _links(model, joints), mujoco.MjData(model), np.random.default_rng(0)
+    pairs = [(a, b) for a in range(model.ngeom) for b in range(a) if abs(int(link[a]) - int(link[b])) >= 2]
+    low, high = (np.array([model.joint(name).range[end] for name in joints]) for end in (0, 1))
+    apart: set[tuple[int, int]] = set()
+    for _ in range(POSTURES):
+        _place(model, data, joints, rng.uniform(low, high))
+        apart |= {pair for pair in pairs if pair not in apart and not _near(model, data, pair)}
+    return sorted(apart)
+
+
+def _near(model: mujoco.MjModel, data: mujoco.MjData, pair: tuple[int, int]) -> bool:
+    return mujoco.mj_geomDistance(model, data, *pair, CLEARANCE, None) < CLEARANCE
+
+
+def _place(model: mujoco.MjModel, data: mujoco.MjData, joints: tuple[str, ...], q: Array) -> None:
+    for name, value in zip(joints, q, strict=True):
+        data.qpos[model.joint(name).qposadr[0]] = value
+    mujoco.mj_forward(model, data)

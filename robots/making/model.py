@@ -1,4 +1,4 @@
-"""The model of a robot folder: the arm of a source, a parallel gripper on its tip, servos, a wrist camera, a tcp.
+"""The model of a robot folder: the arm of a source, its two fingers or a gripper of ours, servos, wrist camera, tcp.
 
 Every joint has a position servo that answers as a mass on a spring of ω = 80 rad/s with ζ = 0.7:
 
@@ -29,12 +29,15 @@ FULL_TURN = 2.0 * math.pi  # range of a joint that has none [rad]
 TCP = 0.15  # before the tip [m]
 PADS = {"condim": 4, "friction": [0.5, 0.01, 0.0001], "solref": [0.01, 1.0], "solimp": [0.95, 0.99, 0.001, 0.5, 2.0]}
 _BOX, _CYLINDER = mujoco.mjtGeom.mjGEOM_BOX, mujoco.mjtGeom.mjGEOM_CYLINDER
+CAMERA = [0.075, 0.0, 0.02]  # the wrist camera, in the frame of the tip [m]
+CAMERA_QUAT = np.array([0.12209, 0.696487, 0.696487, 0.12209])  # it looks at what the fingers hold
 DARK = [0.16, 0.17, 0.19, 1.0]
 
 
-def strip(source: SourceModel) -> list[str]:
-    """Leave nothing of the source but the arm's links and their joints; what was left out, in words."""
-    spec, out = source.spec, []
+def strip(source: SourceModel, fingers: tuple[str, ...] = (), site: str = "") -> list[str]:
+    """Leave nothing of the source but the arm's links and joints, and those of the `fingers` with the `site` between
+    them; what was left out, in words."""
+    spec, out, joints = source.spec, [], (*source.joints, *fingers)
     for kind in (
         "actuators",
         "sensors",
@@ -48,15 +51,16 @@ def strip(source: SourceModel) -> list[str]:
         "sites",
     ):
         for one in list(getattr(spec, kind)):
-            spec.delete(one)
-    arm = {spec.joint(name).parent.name for name in source.joints}
+            if kind != "sites" or one.name != site:
+                spec.delete(one)
+    arm = {spec.joint(name).parent.name for name in joints}
     kept = {body.name for name in arm for body in path_to(spec.body(name))}
     kept |= {body.name for body in path_to(spec.body(source.tip))}
     while odd := [b for b in spec.bodies[1:] if b.name not in kept and not _fixed_to(b, kept)]:
         out.append(f"body {odd[0].name} and what hangs on it")
         spec.delete(odd[0])
     for joint in list(spec.joints):
-        if joint.name not in source.joints:
+        if joint.name not in joints:
             out.append(f"joint {joint.name}, which is fixed at 0")
             spec.delete(joint)
     for body in spec.bodies[1:]:
@@ -96,7 +100,7 @@ def mount_gripper(source: SourceModel, name: str, width: float) -> tuple[str, st
                   group=2)  # fmt: skip
     hand.add_geom(name=f"{name}_palm", type=_BOX, pos=[0, 0, 0.052], size=[0.024, 0.042, 0.040], rgba=DARK, group=2)
     hand.add_site(name="tcp", pos=[0, 0, TCP], size=[0.004] * 3, group=4)
-    hand.add_camera(name="wrist", pos=[0.075, 0, 0.02], xyaxes=[0, 1, 0, 0.94, 0, 0.34], fovy=70)
+    hand.add_camera(name="wrist", pos=CAMERA, quat=CAMERA_QUAT, fovy=70)
     fingers = []
     for side, sign in (("left", 1), ("right", -1)):
         finger = hand.add_body(name=f"{name}_finger_{side}", pos=[0, 0, 0.092])
@@ -108,6 +112,46 @@ def mount_gripper(source: SourceModel, name: str, width: float) -> tuple[str, st
                         rgba=DARK, group=2, **PADS)  # fmt: skip
         fingers.append(finger.name)
     return fingers[0], fingers[1]
+
+
+def own_gripper(source: SourceModel, site: str) -> tuple[tuple[str, str], float]:
+    """The source's own gripper: joints of its fingers, opening [m]; `site`, which may be a body, is its tcp.
+
+    Raises:
+      BadInput: there is no such site on the arm, or not two slides from 0 to the same place behind the last joint.
+    """
+    spec = source.spec
+    last = spec.joint(source.joints[-1]).parent.name
+    if spec.site(site) is None and (body := spec.body(site)) is not None:
+        body.add_site(name=site)
+    found = spec.site(site)
+    if found is None or last not in {body.name for body in path_to(found.parent)}:
+        available = [one.name for one in spec.sites if last in {body.name for body in path_to(one.parent)}]
+        raise BadInput("--tcp-site", got=site, expected="a site or body behind the last joint", available=available)
+    slides = [
+        joint for joint in spec.joints
+        if joint.type == mujoco.mjtJoint.mjJNT_SLIDE and last in {body.name for body in path_to(joint.parent)}
+    ]  # fmt: skip
+    ranges = {(round(float(joint.range[0]), 6), round(float(joint.range[1]), 6)) for joint in slides}
+    if len(slides) != 2 or len(ranges) != 1 or next(iter(ranges))[0] != 0.0:
+        got = (
+            ", ".join(f"{joint.name} from {joint.range[0]:g} to {joint.range[1]:g} m" for joint in slides) or "no slide"
+        )
+        raise BadInput("--tcp-site: the model's gripper", got=got, expected="two slides from 0 to the same place",
+                       hint="Without --tcp-site a gripper of ours is mounted on --tip")  # fmt: skip
+    return (slides[0].name, slides[1].name), 2.0 * next(iter(ranges))[1]
+
+
+def keep_gripper(source: SourceModel, fingers: tuple[str, str], site: str) -> None:
+    """Let the pads of the model's own gripper hold; mount a wrist camera, as far from its tcp as from that of ours."""
+    for name in fingers:
+        for geom in source.spec.joint(name).parent.geoms:
+            geom.condim = PADS["condim"]
+    tcp = source.spec.site(site)
+    turned, quat = np.empty(3), np.empty(4)
+    mujoco.mju_rotVecQuat(turned, np.array(CAMERA) - [0, 0, TCP], np.array(tcp.quat))
+    mujoco.mju_mulQuat(quat, np.array(tcp.quat), CAMERA_QUAT)
+    tcp.parent.add_camera(name="wrist", pos=np.array(tcp.pos) + turned, quat=quat, fovy=70)
 
 
 def _weigh(body: mujoco.MjsBody, mass: float, centre: list[float], inertia: list[float]) -> None:

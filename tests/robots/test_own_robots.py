@@ -17,6 +17,7 @@ import yaml
 from scipy.spatial.transform import Rotation
 
 from robolearn.core import BadInput
+from robots import PANDA, UR5E, RobotSpec
 from robots.making.check import check_model
 from robots.making.folder import MadeRobot, RobotRequest, make_robot
 from robots.making.model import TCP
@@ -202,6 +203,8 @@ def test_what_cannot_become_an_arm_is_refused(kinova: Path, tmp_path: Path):
         (RobotRequest(kinova, "a", velocity=(1.0, 2.0)), "1 or 7 values above 0"),
         (RobotRequest(kinova, "a", home_tcp=(1.5, 0.0, 0.3)), "mm away at best"),
         (RobotRequest(kinova, "a", width=0.5), "0.01 to 0.2 m"),
+        (RobotRequest(kinova, "a", tcp_site="right_hand"), "got no slide, expected two slides from 0"),
+        (RobotRequest(kinova, "a", tcp_site="right_center"), "expected a site or body behind the last joint"),
     ]
     for wanted, expected in cases:
         with pytest.raises(BadInput, match=re.escape(expected)):
@@ -219,6 +222,25 @@ def test_a_gripper_of_the_source_is_left_out_and_said_so(tmp_path: Path):
     joints = tuple(name for name, *_ in JOINTS)
     made = make_robot(RobotRequest(tmp_path / "arm.urdf", "sixer", joints, "tool0"), tmp_path / "sixer")
     assert made.left_out == ("body knuckle and what hangs on it",) and made.joints == joints
+
+
+@pytest.mark.parametrize("shipped", [PANDA, UR5E], ids=lambda robot: robot.name)
+def test_two_fingers_of_the_source_are_kept_with_their_tcp(shipped: RobotSpec, tmp_path: Path):
+    wanted = RobotRequest(shipped.mjcf, "own", tcp_site=shipped.tcp_site)
+    made = make_robot(wanted, tmp_path / "own")
+    robot, _ = read_robot(made.folder)
+    assert (robot.joints, robot.gripper.joints) == (shipped.joints, shipped.gripper.joints)
+    assert robot.gripper.max_width == pytest.approx(shipped.gripper.max_width) and robot.effort == shipped.effort
+    q = np.random.default_rng(0).uniform(shipped.lower, shipped.upper, (30, len(shipped.joints)))
+    for own, known in zip(robot.chain.forward(q), shipped.chain.forward(q), strict=True):
+        np.testing.assert_allclose(own, known, atol=5e-6)
+    assert [one.found for one in check_model(robot) if not one.ok] == []
+    model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    camera, tcp = data.camera("wrist"), data.site("tcp")
+    seen = (tcp.xpos - camera.xpos) @ camera.xmat.reshape(3, 3)  # MuJoCo's cameras look along −z
+    assert -0.25 < seen[2] < -0.05 and abs(seen[0]) < 0.01
 
 
 def test_another_process_knows_the_arms_of_a_folder(folder: Path):
