@@ -17,7 +17,7 @@ import numpy as np
 
 from robolearn.eval.comparison import compare_paired
 from robolearn.eval.intervals import Success
-from robolearn.eval.trials.design import fixed_blocks, mcnemar_power, planned
+from robolearn.eval.trials.design import design, fixed_blocks, log_level, mcnemar_power, planned
 from robolearn.eval.trials.sequential import difference_sequence, log_evidence, p_value
 
 TRIALS, ALPHA = 2000, 0.05
@@ -43,11 +43,23 @@ def trials(rates: tuple[float, float], blocks: int, concentration: int, seed: in
     return signs, np.array([stops(each, concentration) for each in signs])
 
 
+def reached(rate: float, blocks: int, concentration: int) -> dict[str, float | int]:
+    """Share of 100,000 trials of equal policies whose evidence reaches the level of α, which is where p ≤ α."""
+    level, count = log_level(blocks, ALPHA, concentration), 0
+    for seed in range(50):
+        a, b = np.random.default_rng([seed, 7]).random((2, TRIALS, blocks)) < rate
+        evidence = log_evidence(np.cumsum(a & ~b, axis=1), np.cumsum(b & ~a, axis=1), concentration)
+        count += int((evidence >= level - 1e-9).any(axis=1).sum())
+    return Success.of(count, 50 * TRIALS).to_json()
+
+
 def main() -> int:
     found: dict[str, Any] = {"false_positives": {}, "detect": {}}
     for rate in (0.3, 0.6, 0.9):
         _, stopped = trials((rate, rate), 155, 2, seed=1)
-        found["false_positives"][f"{rate:g}"] = Success.of(int(stopped[:, 1].sum()), TRIALS).to_json()
+        exact = design((rate, rate), 155, 2, ALPHA).power
+        row = Success.of(int(stopped[:, 1].sum()), TRIALS).to_json()
+        found["false_positives"][f"{rate:g}"] = {**row, "exact": exact, "of_many": reached(rate, 155, 2)}
     for rates in DETECT:
         for power in (0.8, 0.9):
             made = planned(rates, power, ALPHA)
