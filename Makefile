@@ -92,6 +92,7 @@ test-mutants: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_vla.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_rewards.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_dynamics.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_borders.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_trials.py
 
 # ARGS="--kills 20 --seed 7" for fewer; --keep FOLDER leaves the sets for a closer look.

@@ -1,0 +1,51 @@
+"""Mutation check of what comes in from other people's files: one line of it is wrong, a test that is named here fails."""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+DATA = "robolearn/data"
+FORMATS, BAGS = f"{DATA}/convert/formats", f"{DATA}/convert/bags"
+HDF5, REPORTS, OUTLIERS = (
+    ("tests/data/tools/test_foreign_hdf5.py",),
+    ("tests/reports/test_data_that_comes_in.py",),
+    ("tests/data/tools/test_outliers.py",),
+)
+BAG = ("tests/cli/test_bags.py",)
+
+MUTANTS: dict[str, Mutant] = {
+    "pictures-stay-upside-down": Mutant(f"{FORMATS}/robomimic.py", "pictures[:, ::-1]) if self", "pictures) if self", REPORTS),
+    "pictures-are-turned-by-half": Mutant(f"{FORMATS}/robomimic.py", "pictures[:, ::-1]) if self", "pictures[:, ::-1, ::-1]) if self", REPORTS),
+    "the-last-row-is-no-final": Mutant(f"{FORMATS}/robomimic.py", "{key: values[length]} if extra", "{key: values[length - 1]} if extra", HDF5),
+    "quaternions-of-isaac-as-robosuites": Mutant(f"{FORMATS}/hdf5_layouts.py", 'quaternion="wxyz"', 'quaternion="xyzw"', HDF5),
+    "unknown-names-come-in-empty": Mutant(f"{FORMATS}/robomimic.py", "    if not arrays.specs:\n", "    if False:\n", HDF5),
+    "a-filter-takes-all": Mutant(f"{FORMATS}/robomimic.py", 'if not key or name.removeprefix("data/") in masks[key]', "if True", HDF5),
+    "dense-rewards-are-successes": Mutant(f"{FORMATS}/config.py", "        if len(values) > 2:\n            return None", "        if len(values) > 2:\n            return 1e-9", HDF5),
+    "zero-is-no-success": Mutant(f"{FORMATS}/config.py", "len(values) == 2 and 0 in values", "len(values) == 2 and min(values) == 0", HDF5),
+    "rewards-go-before-the-person": Mutant(f"{FORMATS}/config.py", "options.success is not None or solved is None", "solved is None", HDF5),
+    "options-without-a-use-are-dropped": Mutant(f"{FORMATS}/__init__.py", "        FORMATS[name].check(options)\n", "", HDF5),
+    "bad-episodes-vanish": Mutant(f"{DATA}/convert/options.py", "            left_out.append(str(error))\n", "", HDF5),
+    "bad-in-writing-vanish": Mutant(f"{DATA}/convert/source.py", '                source.account.left_out.append(f"{name}: {error}")\n', "", HDF5),
+    "left-out-arrays-are-not-named": Mutant(f"{FORMATS}/arrays.py", '        account.left_out.append(f"{name} ({found[name]}){why}")\n', "", HDF5),
+    "mapped-beside-the-usual": Mutant(f"{FORMATS}/arrays.py", "if feature not in by_user and name", "if name", HDF5),
+    "training-asks-no-clock": Mutant(f"{DATA}/reading/loading.py", 'if "timestamp" in frames else ()', "if False else ()", REPORTS),
+    "import-asks-no-clock": Mutant(f"{FORMATS}/lerobot_v30.py", "in clock_faults(stamped, fps, options.tolerance_s):", "in ():", REPORTS),
+    "nan-is-on-the-grid": Mutant(f"{DATA}/lerobot/clock.py", "~(np.abs(stamps - expected) <= allowed)", "(np.abs(stamps - expected) > allowed)", REPORTS),
+    "lines-end-anywhere": Mutant(f"{FORMATS}/lerobot_v21.py", 'text.split("\\n")', "text.splitlines()", REPORTS),
+    "quantiles-stay-bounds": Mutant(f"{DATA}/writing/locked_dataset.py", "                    stats = self._described()\n", "                    stats = split(self._stats, self._sizes)\n", REPORTS),
+    "the-outlier-is-of-the-next-episode": Mutant(f"{DATA}/validate/tables.py", 'np.searchsorted(ends, row, side="right")', "np.searchsorted(ends, row) + 1", OUTLIERS),
+    "quantiles-hide-the-outlier": Mutant(f"{DATA}/lerobot/statistics.py", 'frames, np.float64).reshape(len(frames), -1)\n    low = np.quantile(values, 0.01, axis=0, method="higher")', 'frames, np.float64).reshape(len(frames), -1)\n    low = np.quantile(values, 0.01, axis=0)', OUTLIERS),
+    "a-clock-may-step-back": Mutant(f"{BAGS}/series.py", "np.nonzero(np.diff(stamps) < -round(1e9 * BACK_S))", "np.nonzero(np.diff(stamps) < -round(1e15 * BACK_S))", BAG),
+    "one-schema-spoils-a-bag": Mutant(f"{BAGS}/recording.py", "        storage_mcap.get_msgdef = definition\n", "", BAG),
+    "one-definition-spoils-a-bag": Mutant(f"{BAGS}/recording.py", "        except Exception as error:  # in the library's own words or in Python's\n            reasons", "        except ZeroDivisionError as error:\n            reasons", BAG),
+    "a-hub-names-any-file": Mutant("robolearn/cli/hub/remote.py", "            _check_place(file.rfilename, repo)\n", "            pass\n", ("tests/cli/test_hub.py",)),
+    "a-refused-actor-cuts-the-log": Mutant("robolearn/hil/outbox.py", "        check_actor(actor)\n", "        check_actor(actor)\n        TransitionLog(folder, actor, schema).close()\n", ("tests/hil/test_hil_station.py",)),
+    "damage-is-a-torn-end": Mutant("robolearn/io/append_only.py", "if (lost := _whole_within(rest)) is not None:", "if (lost := None) is not None:", ("tests/io/test_append_only.py",)),
+    "components-may-be-turned": Mutant("robolearn/core/specs.py", "        hint = f\"{moved[0]!r} is another component there\"\n", "        return\n        hint = f\"{moved[0]!r}\"\n", ("tests/core/test_specs.py",)),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("what comes in", MUTANTS))
