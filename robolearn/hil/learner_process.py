@@ -148,7 +148,7 @@ def _stored(own: LearnerRun, base: Any, demos: Dataset | None) -> dict[str, Any]
         "policy": str(own.policy),
         "sha256": policy_hash(base),
         "interface": base.interface.to_json(),
-        "demos": None if demos is None else {"path": str(own.demos), "frames": demos.frames},
+        "demos": None if demos is None else {"path": str(own.demos), "sha256": demos.content()},
         **{key: plain(value) for key, value in vars(own.shared).items()},
         "env_steps": own.env_steps,
         "episodes": own.episodes,

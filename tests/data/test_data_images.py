@@ -379,3 +379,28 @@ def test_weights_of_a_set(root):
     dataset = Dataset.open(root)
     with pytest.raises(BadInput, match=r"robolearn_weights\.json: got 3 weights, expected one for each of 4"):
         _ = dataset.weights
+
+
+def test_a_rate_that_is_no_small_fraction_can_be_read_to_its_end(tmp_path: Path) -> None:
+    """30.0003 Hz stored as 30: frame 301 would be 0.1 ms away from its time."""
+    interface = Interface({"images.front": ArraySpec((SIZE, SIZE, 3), "uint8")}, ArraySpec((1,)), 1 / 0.033333)
+    with EpisodeWriter(tmp_path / "set", interface, video=VideoConfig(codec="libx264")) as writer:
+        for t in range(400):
+            writer.add({"images.front": np.full((SIZE, SIZE, 3), 40 + t // 2, np.uint8)}, [0.0])
+        writer.end(success=True, task="look")
+    shown = Dataset.open(tmp_path / "set", cache=False).images("front")
+    assert [round(float(shown[t].mean())) for t in (0, 301, 399)] == pytest.approx([40, 190, 239], abs=3)
+
+
+def test_moved_boundaries_are_another_content(root: Path, tmp_path: Path) -> None:
+    plain = Interface({"proprio": ArraySpec((2,))}, ArraySpec((2,)), 20.0)
+    rows = np.stack([np.arange(6.0), np.zeros(6)], 1)
+    contents = []
+    for name, lengths in (("a", (2, 4)), ("b", (4, 2)), ("c", (2, 4))):
+        with EpisodeWriter(tmp_path / name, plain, task="reach") as writer:
+            for t, row in enumerate(rows):
+                writer.add({"proprio": row}, row / 10)
+                if t in (lengths[0] - 1, 5):
+                    writer.end(success=True)
+        contents.append(Dataset.open(tmp_path / name).content())
+    assert contents[0] == contents[2] != contents[1]

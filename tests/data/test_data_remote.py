@@ -86,6 +86,17 @@ def test_a_set_on_a_server_is_the_one_in_the_folder(served: Served, tmp_path: Pa
     assert all(request.split()[-1].startswith("bytes=") for request in served.gets())
 
 
+def test_names_with_signs_of_addresses(served: Served, tmp_path: Path) -> None:
+    key = "images.a#b?c%20d"
+    with EpisodeWriter(
+        served.local.parent / "odd", Interface({key: ArraySpec((64, 64, 3), "uint8")}, ArraySpec((1,)), 10.0)
+    ) as one:
+        one.add({key: np.full((64, 64, 3), 90, np.uint8)}, [0.0])
+        one.end(success=True, task="look")
+    there = Dataset.open(served.url.replace("a%20set", "odd"), cache=False)
+    assert abs(there.episode(0).observation[key].mean() - 90) < 4
+
+
 def test_what_was_read_is_not_asked_for_again(served: Served, tmp_path: Path):
     Dataset.open(served.url).build_cache()
     assert sum(".mp4" in request for request in served.gets()) == 3

@@ -332,3 +332,10 @@ def test_a_name_that_would_not_come_back_is_refused(tmp_path: Path, key: str, sp
     with pytest.raises(BadInput, match=rf"observation '{key}': got a name that no reader gives back, {expected}"):
         EpisodeWriter(tmp_path / "set", Interface({key: spec}, ArraySpec((2,)), 10.0))
     assert not (tmp_path / "set" / "meta").exists()
+
+
+@pytest.mark.parametrize("camera", ["rows", "x.tmp"])
+def test_a_camera_with_the_name_of_a_file_of_ours_is_refused(tmp_path: Path, camera: str) -> None:
+    interface = Interface({f"images.{camera}": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((2,)), 10.0)
+    with pytest.raises(BadInput, match=f"got a camera called '{camera}', expected another name"):
+        EpisodeWriter(tmp_path / "set", interface)

@@ -44,6 +44,10 @@ MUTANTS: dict[str, Mutant] = {
     "a-refused-actor-cuts-the-log": Mutant("robolearn/hil/outbox.py", "        check_actor(actor)\n", "        check_actor(actor)\n        TransitionLog(folder, actor, schema).close()\n", ("tests/hil/test_hil_station.py",)),
     "damage-is-a-torn-end": Mutant("robolearn/io/append_only.py", "if (lost := _whole_within(rest)) is not None:", "if (lost := None) is not None:", ("tests/io/test_append_only.py",)),
     "components-may-be-turned": Mutant("robolearn/core/specs.py", "        hint = f\"{moved[0]!r} is another component there\"\n", "        return\n        hint = f\"{moved[0]!r}\"\n", ("tests/core/test_specs.py",)),
+    "every-rate-is-a-small-fraction": Mutant(f"{DATA}/video/encoder.py", "return small if abs(", "return small if True or abs(", ("tests/data/test_data_images.py",)),
+    "boundaries-are-no-content": Mutant(f"{DATA}/reading/reader.py", "sha256(self.action, self.lengths,", "sha256(self.action,", ("tests/data/test_data_images.py",)),
+    "patterns-lead-anywhere": Mutant(f"{DATA}/lerobot/layout.py", 'or ".." in path.split("/"):', "or False:", ("tests/data/tools/test_strangers_info.py",)),
+    "names-are-addresses": Mutant(f"{DATA}/lerobot/remote.py", "{quote(name)}", "{name}", ("tests/data/test_data_remote.py",)),
 }  # fmt: skip
 
 

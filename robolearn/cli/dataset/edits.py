@@ -310,6 +310,7 @@ class DatasetExport(Command):
     def run(self) -> dict[str, Any]:
         from robolearn.data.convert.formats import writer
         from robolearn.data.convert.source import check_new, open_numbers
+        from robolearn.data.lerobot.features import observed
         from robolearn.runs import Progress
 
         check_new(self.out)
@@ -323,7 +324,8 @@ class DatasetExport(Command):
                 raise RobolearnError(f"{self.out} cannot be written ({error.strerror or error})") from error
         size = {"episodes": dataset.episodes, "frames": dataset.frames}
         took = {"wall_s": {"total": time.perf_counter() - begun}}
-        return {"dataset": str(self.out), "format": self.format, **size, **took}
+        left_out = list(observed(dataset.features)[1])
+        return {"dataset": str(self.out), "format": self.format, **size, "left_out": left_out, **took}
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         show_stored(result, console)

@@ -144,6 +144,9 @@ def features_of(
         if back != key:
             raise BadInput(f"observation {key!r}", got="a name that no reader gives back", expected=back)
         if is_image(spec):
+            if camera_name(key) == "rows" or key.endswith(".tmp"):
+                expected = "another name: `rows` and what ends with .tmp are files of a recording"
+                raise BadInput(f"observation {key!r}", got=f"a camera called {camera_name(key)!r}", expected=expected)
             if spec.shape[2] != 3:
                 raise BadInput(f"observation {key!r}", got=f"shape {spec.shape}", expected="(height, width, 3)")
             feature = {"dtype": "video", "shape": list(spec.shape), "names": ["height", "width", "channels"]}

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -164,11 +166,14 @@ V2 = ("episode_chunk", "episode_index", "video_key")
 V3 = ("chunk_index", "file_index", "video_key")
 
 
+MOST = 10**12  # episodes, frames or tasks of a set
+
+
 def check_info(info: Mapping[str, Any], what: str) -> None:
     """Raise `BadInput`, with the key, where a value is of a kind that no reader understands. All keys are there."""
     for key in ("total_episodes", "total_frames", "total_tasks"):
-        if not isinstance(info[key], int) or info[key] < 0:
-            raise BadInput(f"{what}: {key}", got=info[key], expected="a number")
+        if not isinstance(info[key], int) or not 0 <= info[key] <= MOST:
+            raise BadInput(f"{what}: {key}", got=info[key], expected=f"a number from 0 to {MOST:,}")
     fps, size = info["fps"], info.get("chunks_size")
     if not isinstance(fps, int | float) or not 0 < fps < math.inf:
         raise BadInput(f"{what}: fps", got=fps, expected="a positive number")
@@ -217,9 +222,18 @@ def _check_feature(name: str, feature: Mapping[str, Any], what: str) -> None:
 
 
 def check_patterns(info: Mapping[str, Any], what: str, names: Sequence[str]) -> None:
-    """Raise `BadInput` where the pattern of a path holds something else than `names`."""
+    """Raise `BadInput` where the pattern of a path holds something else than `names`, or leads out of the set."""
     for key in ("data_path", "video_path"):
+        pattern = str(info.get(key) or "")
         try:
-            str(info.get(key) or "").format(**{name: "x" if name == "video_key" else 0 for name in names})
+            wide = [
+                spec
+                for _, _, spec, _ in string.Formatter().parse(pattern)
+                if not re.fullmatch(r"(0?\d\d?d)?", spec or "")
+            ]
+            path = "" if wide else pattern.format(**{name: "x" if name == "video_key" else 0 for name in names})
         except (AttributeError, KeyError, IndexError, TypeError, ValueError):
-            raise BadInput(f"{what}: {key}", got=info[key], expected=f"a pattern of {', '.join(names)}") from None
+            wide, path = [pattern], ""
+        if wide or path.startswith("/") or re.search(r"[\\:\0]", path) or ".." in path.split("/"):
+            expected = f"a pattern of {', '.join(names)} within the set"
+            raise BadInput(f"{what}: {key}", got=info[key], expected=expected)

@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.installation import install_command
@@ -164,7 +164,7 @@ class RemotePath:
     server: _Server = field(repr=False, compare=False)
 
     def __truediv__(self, name: str) -> RemotePath:
-        return RemotePath(f"{self.address}/{name}", self.server)
+        return RemotePath(f"{self.address}/{quote(name)}", self.server)
 
     def __str__(self) -> str:
         return self.address

@@ -287,10 +287,10 @@ class Dataset:
             self.images(key, report)
 
     def content(self) -> str:
-        """A digest of all vectors and of what the images are decoded from: the same for the same data."""
+        """A digest of all vectors, where episodes begin and end, and what images are decoded from."""
         vectors = (self.observation[key] for key in sorted(self.observation))
         images = (self.readers[key].identity(e) for key in sorted(self.readers) for e in range(self.episodes))
-        return sha256(self.action, *vectors, *images)
+        return sha256(self.action, self.lengths, *vectors, *images)
 
     def episode(self, index: int) -> Episode:
         """Episode `index`; its arrays are views of the data set's. Images are decoded when they are looked at."""

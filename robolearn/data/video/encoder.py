@@ -103,8 +103,13 @@ def open_stream(container: Any, spec: ArraySpec, hz: float, config: VideoConfig)
 
 
 def frame_rate(hz: float) -> Fraction:
-    """`hz` as the ratio that a container stores."""
-    return Fraction(hz).limit_denominator(1001)
+    """`hz` as the ratio that a container stores: a small one where that is the rate, as 30000/1001 is.
+
+    Otherwise one that drifts by less than a microsecond an hour; with a small one, frame 301 of 1/0.033333 Hz would be
+    further from its time than a reader takes.
+    """
+    small = Fraction(hz).limit_denominator(1001)
+    return small if abs(small - Fraction(hz)) <= 1e-9 * hz else Fraction(hz).limit_denominator(100_000)
 
 
 def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -> dict[str, Any]:
