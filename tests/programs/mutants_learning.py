@@ -55,7 +55,9 @@ MUTANTS: dict[str, Mutant] = {
     "ogpo-goes-the-other-way": Mutant(OGPO, "loss + config.imitation", "-loss + config.imitation", OGPOS),
     "ogpo-imitates-nothing": Mutant(OGPO, "+ config.imitation * copied", "+ 0.0 * copied", OGPOS),
     "ogpo-trusts-critics-at-once": Mutant(OGPO, "if self.updates < self.settings.trust_after:", "if False:", OGPOS),
-    "ogpo-explores-without-noise": Mutant(OGPO, "chunk = chain[:, -1]", "chunk = chain[:, 0]", OGPOS),
+    "ogpo-explores-without-noise": Mutant(OGPO, "noise.sigma_max, self.generator", "0.0, self.generator", OGPOS),
+    "ogpo-explores-with-what-actors-lack": Mutant(OGPO, "net, noise = self.policy.proposer.net", "net, noise = self.student.net", OGPOS),
+    "ogpo-judges-its-starting-noise": Mutant(OGPO, "chain[:, -1].unflatten", "chain[:, 0].unflatten", OGPOS),
     "cal-ql-without-calibration": Mutant(
         f"{ALGORITHMS}/cal_ql.py", "torch.maximum(proposed, to_go[:, None])", "proposed", CAL_QL
     ),

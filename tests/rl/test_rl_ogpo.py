@@ -109,6 +109,18 @@ def test_what_explores_has_the_noise_and_stays_in_the_world_s_range() -> None:
     assert float(loud.explore(seen).abs().max()) == 1.0
 
 
+def test_an_actor_explores_with_what_its_learner_sends() -> None:
+    learner, actor = ogpo(imitate_lr=1e-2), ogpo()
+    for _ in range(5):
+        learner.update(windows(16))
+    actor.load_acting(learner.acting())
+    seen = {"proprio": torch.randn(6, 2, generator=torch.Generator().manual_seed(3))}
+    before = learner.explore(seen)
+    learner.generator.manual_seed(4), actor.generator.manual_seed(4)
+    torch.testing.assert_close(actor.explore(seen), learner.explore(seen), atol=0.0, rtol=0.0)
+    assert not torch.equal(before, learner.explore(seen))
+
+
 def test_settings_that_make_no_sense() -> None:
     for wrong in ({"group": 1}, {"sigma": 0.0}, {"clip": 0.0}, {"epochs": 0}, {"imitation": -1.0}, {"states": 0}):
         with pytest.raises(BadInput):

@@ -21,6 +21,7 @@ from policies.networks.ensemble import evaluate
 from policies.policy import ChunkPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.actors import DenoisingActor, NoiseConfig
+from robolearn.rl.actors.denoising import explore
 from robolearn.rl.algorithms.student import Imitating
 from robolearn.rl.off_policy_settings import OgpoConfig
 from robolearn.rl.returns import clipped_surrogate, standardise
@@ -44,14 +45,14 @@ class Ogpo(Imitating):
         self.actor.noise.requires_grad_(False)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
+        # Of the average, which actors of a learner have, too.
+        net, noise = self.policy.proposer.net, self.actor.noise.config
         seen = self.policy.proposer.normalizer.observation(observation)
-        with torch.no_grad():
-            return self._executed(self.actor.sample(seen, self.generator))
+        return self._executed(explore(net, noise, seen, net.initial_noise_std, noise.sigma_max, self.generator))
 
-    def _executed(self, chain: Tensor) -> Tensor:
-        """(B, M + 1, Tp · Da) chains → (B, H · Da) chunks in the world's units."""
-        chunk = chain[:, -1].unflatten(1, self.student.net.noise_shape).clamp(-1.0, 1.0)
-        return self.policy.proposer.normalizer.action_back(chunk).clamp(-1.0, 1.0)[:, : self.chunk].flatten(1)
+    def _executed(self, chunk: Tensor) -> Tensor:
+        """(B, Tp, Da) normalised → (B, H · Da) in the world's units."""
+        return self.policy.proposer.normalizer.action_back(chunk.clamp(-1.0, 1.0))[:, : self.chunk].flatten(1)
 
     def next_value(self, observation: dict[str, Tensor]) -> Tensor:
         features = self.policy.encode(observation)
@@ -77,8 +78,8 @@ class Ogpo(Imitating):
         with torch.no_grad():
             chain = self.actor.sample(seen, self.generator)
             old = self.actor.evaluate(seen, chain).joint()
-            chunks = self._executed(chain).unflatten(0, (len(states), group))
-            advantage = group_advantages(self.policy.values(features[states], chunks))
+            chunks = self._executed(chain[:, -1].unflatten(1, self.student.net.noise_shape))
+            advantage = group_advantages(self.policy.values(features[states], chunks.unflatten(0, (-1, group))))
         scaled = standardise(advantage.flatten())
         for _ in range(config.epochs):
             loss = clipped_surrogate(self.actor.evaluate(seen, chain).joint() - old, scaled, config.clip)
