@@ -20,7 +20,7 @@ from sim.embedded.task import Array, Task
 from sim.embedded.visual_randomisation import Appearance, VisualRandomisation
 
 FRAME_SIZE = (360, 480)  # of `Cameras.frame` [px]
-ELEVATION, MARGIN = -25.0, 1.3  # of a view for people [degrees], [-]
+ELEVATION, MARGIN = -25.0, 1.4  # of a view for people [degrees], [-]
 IMAGE_SIZE = 84  # edge of what a policy sees, by default [px]
 MOST_PROCESSES = 8
 PAYS_FROM = 16  # worlds: fewer are drawn as fast by this process, and begin sooner
@@ -42,7 +42,7 @@ def overview(model: mujoco.MjModel, data: mujoco.MjData) -> mujoco.MjvCamera:
     low, high = data.geom_xpos[shown].min(axis=0), data.geom_xpos[shown].max(axis=0)
     camera, centre = mujoco.MjvCamera(), 0.5 * (low + high)
     ahead = centre - data.cam_xpos[model.camera("front").id]
-    camera.lookat = centre - [0.0, 0.0, 0.1 * (high - low)[2]]  # and what lies before the arm
+    camera.lookat = centre - [0.0, 0.0, 0.2 * (high - low)[2]]  # and what lies before the arm
     camera.distance = MARGIN * 0.5 * np.linalg.norm(high - low) / math.sin(math.radians(0.5 * model.vis.global_.fovy))
     camera.azimuth = math.degrees(math.atan2(ahead[1], ahead[0]))
     camera.elevation = ELEVATION
