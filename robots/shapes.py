@@ -5,7 +5,8 @@ A piece is the convex hull of a few points, grown by a radius. Every geom lies w
     sphere, capsule   exactly: one point or two
     box               its corners, moved in by m on every side and grown by √3 m
     cylinder          two twelve-sided disks, moved in by m and grown by √2 m
-    mesh, ellipsoid   the box around it
+    mesh              the polytope of 26 planes that touch it, along its axes and the diagonals between them
+    ellipsoid         the box around it
 
 All geoms count, those without collisions too: they are what the arm looks like. Joints that are not of the chain
 (fingers, a jaw) may stand anywhere in their range, so their geoms are swept over it: where the gripper is, is known
@@ -30,6 +31,7 @@ Array = NDArray[np.float64]
 
 ROUNDING = 0.002  # [m] m above
 SIDES = 12  # of a cylinder's disks
+FLAT, SAME = 5e-4, 2e-4  # [m] a mesh is made thicker by the first; corners nearer than the second are one
 _HINGE, _SLIDE = int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)
 SWEEP = 9  # positions of a finger or jaw over its range
 
@@ -96,9 +98,34 @@ def _rounded(model: mujoco.MjModel, geom: int, kind: int, file: str) -> tuple[Ar
         return np.concatenate(ends), math.sqrt(2.0) * m
     if kind == mujoco.mjtGeom.mjGEOM_HFIELD:
         raise BadInput(f"geom of {file}", got="a height field", expected="bodies that move")
+    if kind == mujoco.mjtGeom.mjGEOM_MESH:
+        return _polytope(mesh_vertices(model, geom)), ROUNDING
     centre, half = model.geom_aabb[geom, :3], model.geom_aabb[geom, 3:]
     points, radius = _box(half)
     return points + centre, radius
+
+
+def mesh_vertices(model: mujoco.MjModel, geom: int) -> Array:
+    """(m, 3) vertices of a mesh, in the frame of its geom [m]."""
+    i = int(model.geom_dataid[geom])
+    start = int(model.mesh_vertadr[i])
+    return np.array(model.mesh_vert[start : start + int(model.mesh_vertnum[i])], dtype=np.float64)
+
+
+def _polytope(vertices: Array) -> Array:
+    """Corners of {x : n·x ≤ max_v n·v for n in the 26 directions}, which holds all vertices."""
+    from scipy.spatial import HalfspaceIntersection  # as below
+
+    grid = np.array([[x, y, z] for x in (-1, 0, 1) for y in (-1, 0, 1) for z in (-1, 0, 1) if x or y or z], float)
+    normals = grid / np.linalg.norm(grid, axis=1, keepdims=True)
+    # A hair outside the mesh, so that a flat one has an inside, too.
+    offsets = (vertices @ normals.T).max(axis=0) + FLAT
+    found = HalfspaceIntersection(np.column_stack([normals, -offsets]), vertices.mean(axis=0), qhull_options="QJ")
+    kept: list[Array] = []
+    for point in found.intersections:
+        if all(np.linalg.norm(point - other) > SAME for other in kept):
+            kept.append(point)
+    return np.array(kept)
 
 
 def _box(half: Array) -> tuple[Array, float]:
@@ -184,9 +211,8 @@ def shape_of(model: mujoco.MjModel, geom: int) -> Shape:
     if kind != mujoco.mjtGeom.mjGEOM_MESH:
         return Shape(name, _KINDS[kind], half, geom_rgba(model, geom))
     i = int(model.geom_dataid[geom])
-    vertices = slice(int(model.mesh_vertadr[i]), int(model.mesh_vertadr[i] + model.mesh_vertnum[i]))
     faces = slice(int(model.mesh_faceadr[i]), int(model.mesh_faceadr[i] + model.mesh_facenum[i]))
-    points: NDArray[np.float32] = np.array(model.mesh_vert[vertices], np.float32)
+    points: NDArray[np.float32] = mesh_vertices(model, geom).astype(np.float32)
     return Shape(name, "mesh", half, geom_rgba(model, geom), points, np.array(model.mesh_face[faces], np.uint32))
 
 

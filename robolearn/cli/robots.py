@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from robots.making.check import RuleFinding
     from robots.spec import RobotSpec
 
-AT_REST_S = 1.0  # of joint states before the filter is armed
+AT_REST_S = 0.4  # of joint states before the filter is armed
 LEAST_SUCCESS = 0.8  # of the scripted expert in `lift`
 
 
@@ -130,24 +130,30 @@ class CheckRobot(Command):
 
 
 def _contract_holds(robot: RobotSpec) -> RuleFinding:
-    """The finding about the contract: it is of this arm, and the safety filter would arm at home."""
+    """The finding about the contract: it is of this arm, and the safety filter arms it at home and around."""
+    import numpy as np
+
     from hardware.safety import SafetyFilter
     from robolearn.core import RobolearnError
-    from robots.making.check import RuleFinding
+    from robots.making.check import RuleFinding, postures_around
     from robots.stations import load_contract
 
-    rule = "its contract can be read, and the safety filter arms it at home"
+    rule = "its contract can be read, and the safety filter arms it at home and in its workspace around"
     try:
         contract = load_contract(robot.name)
         if contract.robot.name != robot.name:
             return RuleFinding(rule, False, f"it is of {contract.robot.name}")
-        now, period = 0.0, 1.0 / contract.stream_hz
-        guard = SafetyFilter(contract.robot, contract.joints, contract.limits, period, clock=lambda: now)
-        while now < AT_REST_S:
-            now += period
-            guard.deadman(True)
-            guard.measured(contract.joints, robot.home)
-        guard.arm()
+        q, tcp = postures_around(robot)
+        if (box := contract.limits.workspace) is not None:
+            q = q[((tcp >= box[0]) & (tcp <= box[1])).all(axis=1)]
+        for posture in (np.array(robot.home), *q):
+            now, period = 0.0, 1.0 / contract.stream_hz
+            guard = SafetyFilter(contract.robot, contract.joints, contract.limits, period, clock=lambda: now)  # noqa: B023
+            while now < AT_REST_S:
+                now += period
+                guard.deadman(True)
+                guard.measured(contract.joints, posture)
+            guard.arm()
     except RobolearnError as error:
         return RuleFinding(rule, False, str(error))
     return RuleFinding(rule, True, "yes")

@@ -168,14 +168,16 @@ class TrialOperator(TerminalOperator):
     """The person beside a real arm, who is not told which policy acts.
 
     Attributes:
+      start: the start of the next episode, in words.
       helped: the last episode was judged as one in which the person helped.
     """
 
     def __init__(self, yes: bool) -> None:
         super().__init__(yes)
-        self.helped = self._moved = False
+        self.start, self.helped, self._moved = "", False, False
 
     def confirm_motion(self, robot: str) -> bool:
+        print(self.start, file=sys.stderr, flush=True)
         if not self._moved:
             self._moved = super().confirm_motion(robot)
             return self._moved
@@ -193,6 +195,13 @@ class TrialOperator(TerminalOperator):
                 return answer == "y"
             if not line:
                 raise RobolearnError("the episode was not judged: the terminal is closed")
+
+
+def start_of(plan: TrialPlan, slot: TrialSlot) -> str:
+    """The start of an episode, for the person who puts things in their places."""
+    first = slot.number % len(plan.policies) == 0
+    where = "a new start: place things anew, and remember where" if first else "the same start as the one before"
+    return f"Episode {slot.number + 1} of at most {plan.episodes}, block {slot.block + 1}: {where}."
 
 
 class ArmEpisodes:
@@ -218,6 +227,7 @@ class ArmEpisodes:
         from robolearn.deploy.session import SafetyStopped
 
         path = self._plan.policies[slot.policy][slot.checkpoint].path
+        self._operator.start = start_of(self._plan, slot)
         logs = self._station.get("logs")
         own = {**self._plan.setting, **self._station, "logs": logs and logs / f"episode-{slot.number + 1}"}
         command = Deploy(policy=Path(path), robot=self._plan.arm, episodes=1, seed=slot.start, json=True, **own)

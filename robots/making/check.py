@@ -200,16 +200,22 @@ def _geoms_below(model: mujoco.MjModel, body: int, robot: RobotSpec) -> bool:
 
 
 def _reach(robot: RobotSpec, model: mujoco.MjModel, data: mujoco.MjData) -> Iterator[str]:
+    q, goals = postures_around(robot)
+    short = np.linalg.norm(robot.chain.forward(q)[0] - goals, axis=1)
+    if (short > REACHED_M).any():
+        worst = goals[int(short.argmax())]
+        yield f"the tcp comes no nearer than {1e3 * short.max():.0f} mm to ({', '.join(f'{x:.2f}' for x in worst)}) m"
+
+
+def postures_around(robot: RobotSpec) -> tuple[np.ndarray, np.ndarray]:
+    """(m, n) postures [rad] that bring the tcp to places around home, and these (m, 3) [m]."""
     home = np.array(robot.home)
     p, r = robot.chain.forward(home[None])
     goals = p + AROUND
     q = np.tile(home, (len(goals), 1))
     for _ in range(20):
         q = solve(robot.chain, q, goals, np.tile(r, (len(goals), 1, 1)), rest=home, config=robot.ik)
-    short = np.linalg.norm(robot.chain.forward(q)[0] - goals, axis=1)
-    if (short > REACHED_M).any():
-        worst = goals[int(short.argmax())]
-        yield f"the tcp comes no nearer than {1e3 * short.max():.0f} mm to ({', '.join(f'{x:.2f}' for x in worst)}) m"
+    return q, goals
 
 
 def _place(

@@ -41,7 +41,7 @@ def test_an_arm_is_made_checked_and_lifts_a_cube(tmp_path: Path, capsys: pytest.
     contract.write_text(contract.read_text().replace("lower: [0.25, -0.40, 0.01]", "lower: [0.60, -0.40, 0.01]"))
     code, rules = check(top, "--episodes", 0)
     assert code == 1 and [rule for rule, ok in rules.items() if not ok] == [
-        "its contract can be read, and the safety filter arms it at home"
+        "its contract can be read, and the safety filter arms it at home and in its workspace around"
     ]
     assert main(["robots", "check", str(top / "kinova3"), "--episodes", "0"]) == 1  # this process does not know it
     assert "export ROBOLEARN_ROBOTS=" in capsys.readouterr().out

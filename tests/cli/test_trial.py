@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from untrained import make_constant
 
 from hardware.ros2.process import wait_until
 from robolearn.cli.main import main
-from robolearn.cli.trial_episodes import TrialOperator
+from robolearn.cli.trial_episodes import TrialOperator, start_of
 from robolearn.core import RobolearnError
 from robolearn.eval.trials.plan import TrialPlan
 from sim.registry import make_env
@@ -204,6 +205,22 @@ def test_the_person_answers_by_a_key(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert capsys.readouterr().err.count("Did it succeed?") == 4
     with pytest.raises(RobolearnError, match="not judged"):
         operator.confirm_success()
+
+
+def test_the_person_is_told_the_start_and_never_the_policy(
+    trial: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    plan, operator = TrialPlan.read(trial), TrialOperator(yes=False)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
+    capsys.readouterr()
+    for number in (3, 4, 5, 6):
+        operator.start = start_of(plan, plan.slot(number))
+        assert operator.confirm_motion("fr3") is True
+    err = capsys.readouterr().err
+    assert re.findall(r"Episode (\d+) of at most 12, block (\d+): (?:a|the) (new|same) start", err) == [
+        ("4", "2", "new"), ("5", "2", "same"), ("6", "2", "same"), ("7", "3", "new")
+    ]  # fmt: skip
+    assert not any(name in re.findall(r"\w+", err) for name in plan.policies)
 
 
 @pytest.mark.long

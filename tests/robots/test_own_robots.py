@@ -14,6 +14,7 @@ import mujoco
 import numpy as np
 import pytest
 import yaml
+from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 from robolearn.core import BadInput
@@ -222,6 +223,31 @@ def test_a_gripper_of_the_source_is_left_out_and_said_so(tmp_path: Path):
     joints = tuple(name for name, *_ in JOINTS)
     made = make_robot(RobotRequest(tmp_path / "arm.urdf", "sixer", joints, "tool0"), tmp_path / "sixer")
     assert made.left_out == ("body knuckle and what hangs on it",) and made.joints == joints
+
+
+def test_shapes_for_the_filter_hold_every_vertex_of_a_mesh_and_little_else(made: MadeRobot):
+    """Judged by the hulls of scipy: of the shape, of the mesh, and of the box around it."""
+    robot, _ = read_robot(made.folder)
+    model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    shares = []
+    for geom, piece in zip(range(model.ngeom), robot.pieces, strict=True):
+        if model.geom_type[geom] != mujoco.mjtGeom.mjGEOM_MESH:
+            continue
+        assert piece.body == model.body(model.geom_bodyid[geom]).name
+        i = model.geom_dataid[geom]
+        vertices = model.mesh_vert[model.mesh_vertadr[i] :][: model.mesh_vertnum[i]].astype(float)
+        world = vertices @ data.geom_xmat[geom].reshape(3, 3).T + data.geom_xpos[geom]
+        link = model.joint(robot.joints[piece.link - 1]).bodyid[0] if piece.link else 0
+        shape = piece.points @ data.xmat[link].reshape(3, 3).T + data.xpos[link]
+        hull = ConvexHull(shape)
+        outside = (world @ hull.equations[:, :3].T + hull.equations[:, 3]).max()
+        assert outside <= 1e-6, "without the radius already"
+        box = np.prod(2 * model.geom_aabb[geom, 3:])
+        shares.append((hull.volume / ConvexHull(vertices).volume, hull.volume / box))
+    assert len(shares) == 8 and max(own for own, _ in shares) < 1.6
+    assert np.mean([box for _, box in shares]) < 0.9
 
 
 @pytest.mark.parametrize("shipped", [PANDA, UR5E], ids=lambda robot: robot.name)
