@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from policies.storage.backends import BackendName, InferencePrecision
 from policies.wrappers.goals import GoalChoice
 from robolearn.cli.choices import Device
+from robolearn.cli.paired import run_paired, show_paired
 from robolearn.cli.view import WorkView
 from robolearn.core import BadInput
 from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
@@ -33,6 +34,10 @@ class Evaluate(Command):
     replay a recorded episode."""
     against: Path | None = None
     """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
+    paired_with: tuple[Path, ...] = ()
+    """Folders of `deploy --logs`, of --policy and of other policies: their episodes once more in simulation, from the
+    same starts, and --episodes more. The result: real rates with simulation's help, correlation and rank violations of
+    four or more policies, and whether this simulator predicts this arm."""
     world: WorldConfig = field(default_factory=WorldConfig)
     episodes: int = 200
     """Number of episodes, of each policy."""
@@ -89,6 +94,8 @@ class Evaluate(Command):
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
+        if self.paired_with:
+            return run_paired(self)
         check_watched(self.view, self.world)
         if self.out is not None:
             check_report_folder(self.out)
@@ -146,6 +153,9 @@ class Evaluate(Command):
         return result
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
+        if "paired" in result:
+            show_paired(result, console)
+            return
         rows = [row for row in (result, result.get("against")) if row]
         success = all(row["success"] is not None for row in rows)
         heads = ("success", "cycle time of successes, s") if success else ("mean return",)

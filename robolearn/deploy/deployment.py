@@ -292,6 +292,8 @@ def _result(
             "commands": int(number(report.get("commands")) or 0),
             "skipped_ticks": int(number(report.get("skipped_ticks")) or 0),
         },
+        "seed": deployment.policy.seed,
+        "succeeded": [r.success for r in results],
         "episode_s": [round(r.seconds, 2) for r in results],
     }
 

@@ -61,7 +61,11 @@ def test_the_filter_is_between_the_motion_and_the_arm() -> None:
     contract = load_contract("sim")
     beyond = REST[:400].copy()
     beyond[:, 6] += np.linspace(0.0, 2.3, 400)  # 3.09 rad, beyond 2.8973
-    log = drive(RealtimeWorld("lift", 0), contract, beyond)
+    world, reached = RealtimeWorld("lift", 0), []
+    command = world.command
+    world.command = lambda q, width=None: (reached.append(q), command(q, width))  # type: ignore[assignment]
+    log = drive(world, contract, beyond)
+    np.testing.assert_array_equal(reached, log.commanded)
     assert contract.limits.upper[6] - 0.01 < log.commanded[:, 6].max() <= contract.limits.upper[6]
     speed = np.abs(np.diff(log.commanded, axis=0)).max(0) / log.period
     assert (speed <= contract.limits.velocity * (1 + 1e-9)).all()

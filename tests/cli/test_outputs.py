@@ -37,6 +37,7 @@ INPUTS = {
     "mjcf",
     "log",
     "before",
+    "paired_with",
 }
 INPUTS |= {"what"}  # of hub push
 

@@ -307,7 +307,7 @@ def test_a_stop_takes_nothing_away_from_the_episodes_before(monkeypatch, tmp_pat
     assert result["success"]["episodes"] == 3 and result["success"]["rate"] == pytest.approx(2 / 3)
     assert result["success"]["low"] == pytest.approx(0.0943, abs=1e-3), "Clopper and Pearson's of 2 of 3"
     assert result["latency_ms"]["p50"] == 9.5 and result["filter"]["commands"] == 7 and len(result["episode_s"]) == 3
-    assert result["filter"]["refusals"] == {"obstacle": 2}
+    assert result["filter"]["refusals"] == {"obstacle": 2} and result["succeeded"] == [True, True, False]
     assert json.loads((tmp_path / "result.json").read_text()) == json.loads(json.dumps(result)), "written, too"
 
 

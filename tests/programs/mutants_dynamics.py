@@ -8,6 +8,8 @@ from mutation import Mutant, kill_replacements
 
 ARM, DRAWS, LATE = "sim/embedded/dynamics.py", "robots/dynamics.py", "robots/transmission.py"
 WORLD, FILES = ("tests/sim/test_world_dynamics.py",), ("tests/robots/test_dynamics.py",)
+PAIRED, PAIRS = "robolearn/eval/paired.py", ("tests/eval/test_paired.py",)
+FOUND = ("tests/sim/test_identification.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "payload-is-carried": Mutant(ARM, "CARRIER + value(\"payload\")[0]", "CARRIER", WORLD),
@@ -36,6 +38,20 @@ MUTANTS: dict[str, Mutant] = {
     "world-drawn-in-each-episode": Mutant(
         DRAWS, '"world": [2, seed, start]', '"world": [2, seed, start, episode]', FILES
     ),
+    "ranks-of-simulation-count": Mutant(
+        PAIRED, "(np.abs(r[:, None] - r) * violated)", "(np.abs(s[:, None] - s) * violated)", PAIRS
+    ),
+    "pairs-that-agree-are-proof": Mutant(PAIRED, "np.append(left, [1.0, -weight]).var", "left.var", PAIRS),
+    "pairs-of-constant-outcomes-are-sure": Mutant(PAIRED, "if np.ptp(y) == 0.0 or", "if", PAIRS),
+    "motion-around-the-filter": Mutant(
+        "hardware/calibration/motion.py", "arm.command(command.positions)", "arm.command(target)",
+        ("tests/cli/test_identify.py::test_the_filter_is_between_the_motion_and_the_arm",),
+    ),
+    "delay-is-not-fitted": Mutant(
+        "sim/identification/model.py", "np.broadcast_to(way, (len(rows), *way.shape))", "np.roll(np.broadcast_to("
+        "way, (len(rows), *way.shape)), 2, axis=1)", FOUND,
+    ),
+    "rest-identifies": Mutant("sim/identification/fit.py", "if sd > KEPT * own)", "if sd > 2.0 * own)", FOUND),
 }  # fmt: skip
 
 
