@@ -8,7 +8,7 @@ ARGS ?=
 OUT ?=
 export PYTHON
 
-.PHONY: help quickstart docs test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-rehearsal test-trials \
+.PHONY: help quickstart docs test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-rehearsal test-trials \
   test-first-hour figures ros-index clean
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make test-trials  simulated trials by the thousand: false claims under optional stopping, blocks beside a fixed number"
 	@echo "make test-first-hour every command of the first page, a keyboard, a browser and some mistakes, in fifteen minutes"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
+	@echo "make test-worlds  installs the worlds of other makers (1 GB), and learns in each from its own experts"
 	@echo "make figures      measures the figures of the pages that take at most twenty minutes; ARGS=--all the others, too"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
 	@echo "make lint         ruff, pyright, import-linter"
@@ -79,6 +80,10 @@ ros-index: .venv/.base
 test-record: .venv/.dev
 	out=$$(mktemp -d) && $(BIN)/python tests/programs/record_people.py all --out "$$out" $(ARGS); code=$$?; rm -rf "$$out"; exit $$code
 
+# Wants the network. ARGS="--tasks metaworld:reach-v3" for some.
+test-worlds: .venv/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/worlds.py $(ARGS)
+
 # For some of them: .venv/bin/python tests/programs/mutants.py output jump
 test-mutants: .venv/.dev
 	$(BIN)/python tests/programs/mutants.py
@@ -94,6 +99,7 @@ test-mutants: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_dynamics.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_borders.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_trials.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_worlds.py
 
 # ARGS="--kills 20 --seed 7" for fewer; --keep FOLDER leaves the sets for a closer look.
 test-crash: .venv/.dev

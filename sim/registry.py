@@ -222,6 +222,10 @@ FAMILIES: dict[str, Family] = {
         demonstrator="its own scripts",
         cameras="its own",
     ),
+    "ogbench": _elsewhere(
+        "ogbench:<task>", ("ogbench==1.2.2",), 540, demonstrator="its own oracles", cameras="front, front_pixels"
+    ),
+    "pusht": _elsewhere("pusht:state", ("gym-pusht==0.1.8",), 350, cameras="render"),
 }
 """The part before the colon of a task's name → its family."""
 

@@ -123,7 +123,8 @@ class WorldsShow(Command):
             console.print(f"{'tasks':14}{f'{len(tasks)}: ' + ', '.join(tasks) if tasks else listed}")
             return
         interface, limit = result["interface"], result["max_episode_steps"]
-        console.print(f"task          {result['task']}: {result['prompt']}, by the {interface['embodiment']}")
+        arm = "" if interface["embodiment"] == "none" else f", by the {interface['embodiment']}"
+        console.print(f"task          {result['task']}: {result['prompt']}{arm}")
         for key, spec in interface["observation"].items():
             few = f": {', '.join(spec['names'])}" if spec["names"] else ""
             console.print(f"observed      {key} {tuple(spec['shape'])}{few}")
@@ -136,7 +137,7 @@ class WorldsShow(Command):
         )
         console.print(f"demonstrator  {'yes' if result['demonstrator'] else 'none'}")
         for line in result["says"]:
-            console.print(f"              {line}")
+            console.print(f"              {line}", markup=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,12 @@ one; 1 otherwise.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from mixed_demonstrators import mix
+from run_command import robolearn
 
 
 def main() -> int:
@@ -31,7 +30,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             data = Path(folder) / "mixed"
             mix(data, task, args.each, args.seed)
-            proof = _robolearn(
+            proof = robolearn(
                 "dataset", "quality", data, "--prove", task, "--prove-steps", args.steps,
                 "--prove-episodes", args.episodes, "--seed", args.seed,
             )["proof"]  # fmt: skip
@@ -44,14 +43,6 @@ def main() -> int:
             losses += [task] if verdict["better"] == verdict["a"] else []
     print(f"better on {sorted(set(wins)) or 'none'}, worse on {sorted(set(losses)) or 'none'}")
     return 0 if wins and not losses else 1
-
-
-def _robolearn(*arguments: object) -> dict:
-    """The result of a command, run as a user runs it."""
-    code = "import sys; from robolearn.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, *map(str, arguments), "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":

@@ -80,6 +80,15 @@ def test_nothing_of_ours_is_in_the_other_interpreter_nor_needed(python: str) -> 
     assert (version, found) == (sys.version_info[1], 0)
 
 
+def test_our_paths_do_not_reach_it(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A workstation's PYTHONPATH has packages of another Python."""
+    monkeypatch.setenv("PYTHONPATH", str(HERE.parents[1]))
+    monkeypatch.setenv("PYTHONHOME", str(HERE))
+    env = make_gym("gym:other_maker:Interpreter-v0", 1, python=python)
+    assert env.reset(seed=0)[0]["proprio"][0, 1] == 0
+    env.close()
+
+
 FAULTS = {
     "dies": r"world 1 of gym:other_maker:Odd-v0: its worker process ended with exit code 7; its last words: "
     '"out of patience"',

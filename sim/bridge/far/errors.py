@@ -19,7 +19,8 @@ except ImportError:
         """The user asked for something that cannot be done; the near side words it."""
 
         def __init__(self, what: str, **parts: Any) -> None:
-            super().__init__(what)
+            said = ", ".join(f"{key} {value}" for key, value in parts.items() if key in ("got", "expected"))
+            super().__init__(f"{what}: {said}" if said else what)
             self.parts = {"what": what, **parts}
 
 

@@ -14,11 +14,11 @@ from metaworld.env_dict import ALL_V3_ENVIRONMENTS_GOAL_OBSERVABLE
 from metaworld.policies import ENV_POLICY_MAP
 from numpy.typing import NDArray
 
-from .camera_view import CameraView
 from .errors import BadInput
 from .facts import AdapterEnv, Facts, Features, Spec
+from .model_cameras import ModelCameras
 
-FRAME = ("corner2", 256)  # camera and edge [px] of videos
+FILM = "corner2"  # camera of videos
 SAYS = (
     "an action moves the hand by up to 1 cm along x, y and z of the world, presses the fingers together (1) or apart",
     "observed are hand and fingers (proprio), objects and goal (objects), each also as one step before; metres",
@@ -46,16 +46,14 @@ class MetaWorldSingle(AdapterEnv):
         self._env: Any = ALL_V3_ENVIRONMENTS_GOAL_OBSERVABLE[f"{name}-goal-observable"](seed=0)
         self._env._freeze_rand_vec, self._env.seeded_rand_vec = False, True
         self._expert = ENV_POLICY_MAP[name]()
-        self._task, self._cameras = task, cameras
-        self._view = CameraView(self._env.model, image_size, task, cameras) if cameras else None
-        self._film: CameraView | None = None
+        self._cameras = ModelCameras(self._env, task, cameras, image_size, FILM)
         self._raw: NDArray[np.float64] = np.zeros(0)
         hand, things = ("hand.x", "hand.y", "hand.z", "fingers"), [f"object.{i}" for i in range(14)]
         before = [[f"before.{name}" for name in part] for part in (hand, things)]
         specs = {
             "proprio": Spec((8,), names=(*hand, *before[0])),
             "objects": Spec((31,), names=(*things, *before[1], "goal.x", "goal.y", "goal.z")),
-            **{f"images.{camera}": Spec((image_size, image_size, 3), "uint8") for camera in cameras},
+            **self._cameras.specs,
         }
         super().__init__(
             Facts(
@@ -95,19 +93,13 @@ class MetaWorldSingle(AdapterEnv):
             "proprio": np.concatenate([raw[:4], raw[18:22]]).astype(np.float32),
             "objects": np.concatenate([raw[4:18], raw[22:39]]).astype(np.float32),
         }
-        if self._view is not None:
-            for camera in self._cameras:
-                features[f"images.{camera}"] = self._view.picture(self._env.data, camera)
-        return features
+        return {**features, **self._cameras.pictures()}
 
     def render(self) -> NDArray[np.uint8]:
         """A picture for videos."""
-        self._film = self._film or CameraView(self._env.model, FRAME[1], self._task, FRAME[:1])
-        return self._film.picture(self._env.data, FRAME[0])
+        return self._cameras.film()
 
     def close(self) -> None:
-        """Close the env and its contexts."""
-        for view in (self._view, self._film):
-            if view is not None:
-                view.close()
+        """Close the env and its cameras."""
+        self._cameras.close()
         self._env.close()

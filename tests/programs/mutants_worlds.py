@@ -1,0 +1,47 @@
+"""Mutation check of worlds in processes and environments of their own: one line is wrong, a test that is named here fails."""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+FAR, BRIDGE = "sim/bridge/far", "sim/bridge"
+TESTS = "tests/sim/test_bridge.py"
+SAME = (f"{TESTS}::test_it_gives_what_gymnasium_gives_in_this_process",)
+FAULT = (f"{TESTS}::test_a_fault_while_it_steps_is_named",)
+MADE = (f"{TESTS}::test_a_fault_while_it_is_made_is_named",)
+HANG = (f"{TESTS}::test_a_hang_ends_and_is_named",)
+DEATH = (f"{TESTS}::test_it_dies_with_its_parent",)
+SAID = (f"{TESTS}::test_what_it_prints_and_a_slow_start_are_said_once",)
+NONE = (f"{TESTS}::test_what_is_no_interpreter_is_refused",)
+FAMILY = ("tests/cli/test_worlds.py::test_an_installed_family_demonstrates_and_is_judged",)
+ABSENT = ("tests/cli/test_worlds.py::test_one_that_is_not_installed_names_the_command_that_mends_it",)
+CHUNKS = ("tests/sim/test_adapters_chunks.py",)
+VECTOR = ("tests/sim/test_adapters_vector.py",)
+
+MUTANTS: dict[str, Mutant] = {
+    "worlds-outlive-their-parent": Mutant(f"{FAR}/serve.py", " | os.O_ASYNC)", ")", DEATH),
+    "a-share-begins-a-row-late": Mutant(f"{FAR}/facts.py", "rows = slice(first, first + count)", "rows = slice(first + 1, first + count + 1)", SAME),
+    "worlds-are-numbered-in-their-process": Mutant(f"{FAR}/serve.py", "Worlds([self._first, *others], first)", "Worlds([self._first, *others], 0)", FAULT + VECTOR),
+    "a-long-chunk-forgets-what-is-seen": Mutant(f"{BRIDGE}/pools.py", "                self.block.observation[key][:] = value\n\n    def reset(self, *, begin: bool) -> None:\n        self._do", "                pass\n\n    def reset(self, *, begin: bool) -> None:\n        self._do", SAME),
+    "rest-is-work": Mutant(f"{FAR}/worlds.py", "np.flatnonzero(block.active)", "range(len(block.active))", SAME + VECTOR),
+    "the-next-start-is-the-last-observation": Mutant("sim/adapters/vector.py", "value[ended] = block.final[key][ended]", "pass", SAME),
+    "rewards-of-the-chunk-before": Mutant("sim/adapters/vector.py", "np.arange(steps) < executed[:, None]", "np.arange(steps) >= 0", VECTOR),
+    "a-hang-is-waited-for": Mutant(f"{BRIDGE}/process.py", "limit = START_S if self.block is None else STEP_S", "limit = START_S if self.block is None else 3 * STEP_S", HANG),
+    "the-first-world-is-blamed": Mutant(f"{FAR}/worlds.py", "            block.busy[i] = True\n", "", HANG),
+    "their-output-is-ours": Mutant(f"{BRIDGE}/process.py", "stderr=subprocess.STDOUT, ", "", SAID),
+    "silent-while-it-starts": Mutant(f"{BRIDGE}/process.py", "if self.block is None and now - begun > TELL_S", "if False and now - begun > TELL_S", SAID),
+    "our-paths-reach-it": Mutant(f"{BRIDGE}/process.py", 'if key not in ("PYTHONPATH", "PYTHONHOME")', "if key", (f"{TESTS}::test_our_paths_do_not_reach_it",)),
+    "a-lack-is-a-death": Mutant(f"{BRIDGE}/process.py", 'if line.startswith("ModuleNotFoundError")', 'if line.startswith("ImportError")', NONE),
+    "exit-ends-the-process": Mutant(f"{FAR}/worlds.py", "except (Exception, SystemExit) as error:", "except Exception as error:", FAULT),
+    "bad-input-is-a-failure": Mutant(f"{FAR}/serve.py", "                send(answers, BAD_INPUT, 0, parts_of(error))", "                send(answers, FAILED, 0, _described(error))", MADE),
+    "double-precision-is-not-said": Mutant(f"{FAR}/features.py", "if leaf.dtype not in (np.float32, np.uint8)", "if leaf.dtype is None", CHUNKS),
+    "pictures-by-the-nearest-pixel": Mutant(f"{FAR}/gym_env.py", "    if edge > cut:", "    if edge != cut:", CHUNKS),
+    "experts-beyond-the-bounds": Mutant(f"{FAR}/world.py", "np.clip(np.asarray(self._adapter.demonstrate(), np.float32), -1.0, 1.0)", "np.asarray(self._adapter.demonstrate(), np.float32)", FAMILY),
+    "the-expert-of-another-quality": Mutant("sim/experts/__init__.py", "    if quality != EXPERT:", "    if False:", FAMILY),
+    "any-version-is-installed": Mutant(f"{BRIDGE}/environment.py", '.get("packages") == list(self.packages)', '.get("packages") is not None', ABSENT),
+}  # fmt: skip
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("worlds in processes", MUTANTS))
