@@ -21,7 +21,7 @@ TASKS = {
     "metaworld:peg-insert-side-v3": (100, 4000, 0.1),
     "ogbench:cube-single": (100, 4000, 0.3),
 }
-EXPERTS = 0.9  # least success of the demonstrators
+EXPERTS = 0.75  # least success of the demonstrators; that of peg-insert-side solves 84%
 
 
 def main() -> int:

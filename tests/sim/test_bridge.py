@@ -131,6 +131,7 @@ def test_a_fault_while_it_is_made_is_named(python: str) -> None:
         make_gym(TASK, 1, python=python, cameras=("front",))
 
 
+@pytest.mark.realtime
 def test_a_hang_ends_and_is_named(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "STEP_S", 1.5)
     env = make_gym(TASK, 3, workers=1, python=python, kwargs={"habit": "hangs"})
@@ -143,6 +144,7 @@ def test_a_hang_ends_and_is_named(python: str, monkeypatch: pytest.MonkeyPatch) 
         os.kill(pid, 0)
 
 
+@pytest.mark.realtime
 def test_what_it_prints_and_a_slow_start_are_said_once(
     python: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +162,7 @@ def test_what_it_prints_and_a_slow_start_are_said_once(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.realtime
 def test_it_dies_with_its_parent(python: str, tmp_path: Path) -> None:
     """A parent that is killed can say nothing, and a world that is stuck in a call would not hear it."""
     script = (
