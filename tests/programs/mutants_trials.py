@@ -82,7 +82,7 @@ MUTANTS: dict[str, Mutant] = {
     "own-tcp-elsewhere": Mutant(MODEL, 'name="tcp", pos=[0, 0, TCP]', 'name="tcp", pos=[0, 0.01, TCP]', MJCF),
     "own-weight-uncarried": Mutant(MODEL, "body.gravcomp = 1.0", "body.gravcomp = 0.0", MJCF),
     "own-servos-weak": Mutant(MODEL, "m * OMEGA**2, 2 *", "m, 2 *", MJCF),
-    "own-check-of-weight-blind": Mutant(CHECK, "if left[worst] > UNCARRIED", "if left[worst] > 1e3 *", RULES),
+    "own-check-of-weight-blind": Mutant(CHECK, "if left[worst] > UNCARRIED", "if left[worst] > 1e3 * UNCARRIED", RULES),
     "own-check-of-shapes-blind": Mutant(CHECK, "    if bare:\n", "    if False:\n", RULES),
     "own-check-of-home-blind": Mutant(CHECK, "> DOWN_RAD:", "> 4.0:", RULES),
 }

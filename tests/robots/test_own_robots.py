@@ -51,8 +51,10 @@ def urdf(extra: str = "") -> str:
         )
         before = f"{name}_link"
     links.append(
-        f'<link name="tool0"/><joint name="flange" type="fixed"><parent link="{before}"/><child link="tool0"/>'
+        f'<link name="mount"/><joint name="flange" type="fixed"><parent link="{before}"/><child link="mount"/>'
         '<origin xyz="0 0 0.02" rpy="0 0 0.5"/></joint>'
+        '<link name="tool0"/><joint name="tool" type="fixed"><parent link="mount"/><child link="tool0"/>'
+        '<origin xyz="0.01 0 0.01" rpy="0 0 0"/></joint>'
     )
     return f'<robot name="arm">{"".join(links)}{extra}</robot>'
 
@@ -63,7 +65,8 @@ def by_hand(q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for (_, xyz, rpy, *_), angle in zip(JOINTS, q, strict=True):
         p = p + r @ xyz
         r = r @ Rotation.from_euler("xyz", rpy).as_matrix() @ Rotation.from_rotvec([0, 0, angle]).as_matrix()
-    return p + r @ [0, 0, 0.02], r @ Rotation.from_euler("z", 0.5).as_matrix()
+    turned = r @ Rotation.from_euler("z", 0.5).as_matrix()
+    return p + r @ [0, 0, 0.02] + turned @ [0.01, 0, 0.01], turned
 
 
 @pytest.fixture(scope="module")
