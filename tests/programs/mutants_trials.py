@@ -53,7 +53,7 @@ MUTANTS: dict[str, Mutant] = {
     "trial-starts-of-each-episode": Mutant(PLAN, "(self.seed + block) % 2**32", "(self.seed + number) % 2**32", BLOCKS),
     "trial-plan-unread-hash": Mutant(PLAN, "if found.sha256 != stated:", "if False:", CHANGED),
     "trial-weights-unseen": Mutant(COMMAND, "{**own, **hashes_of(plan.arm, plan.classifier)}", "{}", CHANGED),
-    "trial-names-alone-hashed": Mutant("robolearn/io/hashes.py", "sha256_file(folder / name)))", '"")))', CHANGED),
+    "trial-names-alone-hashed": Mutant("robolearn/io/hashes.py", "sha256_file(folder / name)", '""', CHANGED),
     "trial-order-unseen": Mutant(RECORDS, "if got != wanted or", "if", CHANGED),
     "trial-torn-line-kept": Mutant(RECORDS, ".truncate(whole)", ".read(0)", RESUMED),
     "trial-restarts-at-the-first": Mutant(RECORDS, "return len(self.done)", "return 0", RESUMED),
