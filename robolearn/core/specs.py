@@ -141,6 +141,9 @@ class Interface:
                 raise BadInput("interface: privileged", got=privileged, expected="true or false")
             return ArraySpec(tuple(shape), d["dtype"], tuple(names), privileged)
 
+        for key in ("embodiment", "action_kind"):
+            if not isinstance(data[key], str):
+                raise BadInput(f"interface: {key}", got=data[key], expected="a word")
         control_hz = float(data["control_hz"])
         if not 0 < control_hz < math.inf:
             raise BadInput("interface: control rate", got=f"{control_hz:g} Hz", expected="a positive number")

@@ -8,6 +8,7 @@ or nothing.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,8 @@ from robolearn.data.writing.steps import picture
 from robolearn.data.writing.uncommitted import INNER, note_together, part_of
 from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.io.atomic import place_folder, remove, sync_tree
+
+log = logging.getLogger(__name__)
 
 Progress = Callable[[int, dict[str, float]], None]
 
@@ -186,20 +189,24 @@ def video_config(pictures: Iterable[Images]) -> VideoConfig:
 
 def write_video(images: Images, path: Path, key: str, interface: Interface, config: VideoConfig) -> EpisodeVideo:
     """The images of feature `key` as an mp4 at `path`: copied where that can be, otherwise encoded."""
-    spec, hz = interface.observation[key], interface.control_hz
+    spec, hz, again = interface.observation[key], interface.control_hz, False
     if isinstance(images, VideoSegment) and images.whole:
         if (size := size_of(images.path)) != spec.shape[:2]:
             raise BadInput(f"video {images.path}", got=f"{size} pixels", expected=f"{spec.shape[:2]}")
         if copy_stream(images, path, hz):
             return EpisodeVideo(path, len(images), images.stats or describe_frames(frames(images)))
-    encoder = VideoEncoder(path, key, spec, hz, config)
-    try:
-        for t, image in enumerate(frames(images)):
-            encoder.put(picture(image, spec, (), key, f" at frame {t}"))
-        return encoder.finish()
-    except BaseException:
-        encoder.abort()
-        raise
+    while True:
+        encoder = VideoEncoder(path, key, spec, hz, config)
+        try:
+            for t, image in enumerate(frames(images)):
+                encoder.put(picture(image, spec, (), key, f" at frame {t}"))
+            return encoder.finish()
+        except BaseException as error:
+            encoder.abort()
+            if again or isinstance(error, BadInput) or not isinstance(error, RobolearnError):
+                raise
+            again = True  # of a hundred episodes one should not cost the others: encoders hang on a crowded machine
+            log.warning("%s: these images are encoded once more", error)
 
 
 @contextmanager

@@ -152,11 +152,26 @@ def read_parquet(root: Path | RemotePath, name: str, columns: list[str] | None =
 
 def rows_of(table: pa.Table, compare: str, episode: int, what: str = "") -> pa.Table:
     """The rows of `table`, from file `what`, whose episode is ``less`` than `episode`, ``equal`` or ``greater_equal``;
-    raises `BadInput` where the column of episodes holds no numbers."""
-    kind = table["episode_index"].type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise BadInput(f"{what}, episode_index", got=f"a column of type {kind}", expected="whole numbers")
-    return table.filter(pc.call_function(compare, [table["episode_index"], pa.scalar(episode, pa.int64())]))
+    raises `BadInput` where the column of episodes holds no whole numbers."""
+    index = whole_numbers(table, ["episode_index"], what)["episode_index"]
+    return table.filter(pc.call_function(compare, [index, pa.scalar(episode, pa.int64())]))
+
+
+def whole_numbers(table: pa.Table, columns: Sequence[str], what: str) -> pa.Table:
+    """`table` with `columns` as int64; raises `BadInput`, with `what` and the column, where one is something else."""
+    for name in columns:
+        column = table[name]
+        kind = column.type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            raise BadInput(f"{what}, {name}", got=f"a column of type {kind}", expected="whole numbers")
+        if column.null_count:
+            raise BadInput(f"{what}, {name}", got="a null", expected="a whole number in every row")
+        try:
+            column = (column.cast(pa.float32()) if pa.types.is_float16(kind) else column).cast(pa.int64())
+        except pa.ArrowException as error:
+            raise BadInput(f"{what}, {name}", got=first_line(error), expected="whole numbers") from None
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
 
 
 VERSION = "v3.0"

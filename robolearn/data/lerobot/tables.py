@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data.lerobot.features import FAILURE, INTERVENTION, column, failure_number, image_keys, stamp_column
-from robolearn.data.lerobot.layout import CHUNKS_SIZE
+from robolearn.data.lerobot.layout import CHUNKS_SIZE, whole_numbers
 from robolearn.data.lerobot.statistics import QUANTILES, Stats
 
 STATISTICS = ("min", "max", "mean", "std", "count", *QUANTILES)
@@ -139,7 +139,7 @@ def tasks_of(table: pa.Table, *, what: str) -> list[str]:
     words = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
     if "task_index" not in table.column_names or not words:
         raise BadInput(what, got=f"columns {table.column_names}", expected="task_index and the task in words")
-    order = np.argsort(table["task_index"].to_numpy())
+    order = np.argsort(whole_numbers(table, ["task_index"], what)["task_index"].to_numpy())
     names = table[words[0]].to_pylist()
     return [str(names[i]) for i in order]
 
@@ -158,8 +158,13 @@ def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, wha
         raise BadInput(what, got="a null", expected="a value in every row")
     if len(flat) != length * int(np.prod(shape)):
         raise BadInput(what, got=f"{len(flat)} values in {length} rows", expected=f"{shape} in every row")
-    # A copy: Arrow's own memory is read-only, which torch refuses to share.
-    return np.array(flat.to_numpy(zero_copy_only=False), dtype=dtype).reshape(length, *shape)
+    given = flat.to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):
+        # A copy: Arrow's own memory is read-only, which torch refuses to share.
+        values = np.array(given, dtype=dtype)
+    if values.dtype.kind in "iub" and given.dtype.kind == "f" and (changed := values != given).any():
+        raise BadInput(what, got=given[changed.argmax()], expected=f"numbers that are {dtype}")
+    return values.reshape(length, *shape)
 
 
 def flat_values(column: pa.ChunkedArray) -> pa.Array:

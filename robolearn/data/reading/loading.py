@@ -38,7 +38,8 @@ def episodes_of(root: Path | RemotePath, info: Mapping[str, Any], interface: Int
         holes = [key for key in wanted if table[key].null_count]
         if holes:
             raise BadInput(f"{what}: {name}, {holes[0]}", got="a null", expected="a value in every row")
-        tables.append(table.select(wanted))
+        whole = [key for key in wanted if not key.endswith("from_timestamp")]
+        tables.append(layout.whole_numbers(table.select(wanted), whole, f"{what}: {name}"))
     if not tables:
         raise BadInput(what, got="no meta/episodes/*/*.parquet", expected="a LeRobotDataset v3.0 folder")
     try:

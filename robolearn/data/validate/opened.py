@@ -195,7 +195,7 @@ def _rows(root: Path, count: int, ours: bool, findings: list[Defect]) -> list[di
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    return (isinstance(value, int) or (isinstance(value, float) and value.is_integer())) and abs(value) < 2**40
 
 
 def _tables(

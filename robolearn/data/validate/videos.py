@@ -145,7 +145,7 @@ def _state(rows: Rows) -> NDArray | None:
     values = rows.columns.get("observation.state")
     if values is None or not len(values) or not np.isfinite(values).all():
         return None
-    return values.reshape(len(values), -1)
+    return values.reshape(len(values), -1).astype(np.float64)
 
 
 def _ranges(data: Opened) -> NDArray | None:

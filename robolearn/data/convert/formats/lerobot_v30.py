@@ -225,7 +225,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     if not info["total_episodes"]:
         raise BadInput(what, got="no episodes", expected="at least one")
     words = tasks_of(layout.read_parquet(path, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
-    numbered = layout.read_parquet(path, layout.TASKS_PATH)["task_index"].to_pylist()
+    numbered = [int(index) for index in layout.read_parquet(path, layout.TASKS_PATH)["task_index"].to_pylist()]
     chosen, rows = plan(info, what, options), _rows(path, info)
     segments = segments_of(path, info) if chosen.videos else {}
     newest: dict[tuple[str, bool], pa.Table] = {}
@@ -250,7 +250,11 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
 def _rows(path: Path, info: dict[str, Any]) -> list[dict[str, Any]]:
     """The committed rows of ``meta/episodes``."""
     wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
-    rows = [row for _, table in episode_files(path, info, wanted) for row in table.to_pylist()]
+    rows: list[dict[str, Any]] = []
+    for name, table in episode_files(path, info, wanted):
+        if lacking := [key for key in wanted if key not in table.column_names]:
+            raise BadInput(f"data set {path}: {name}", got=f"no column {lacking[0]!r}", expected="it")
+        rows += layout.whole_numbers(table, wanted, f"data set {path}: {name}").to_pylist()
     rows = sorted(
         (row for row in rows if row["episode_index"] < info["total_episodes"]), key=lambda row: row["episode_index"]
     )

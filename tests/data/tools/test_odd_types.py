@@ -1,0 +1,96 @@
+"""Columns of types that no set has, and values of JSON that are none: refused by name, or read, never a traceback."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shutil
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from robolearn.core import RobolearnError
+from robolearn.data import Dataset
+from robolearn.data.convert.formats import ReadOptions, reader
+from robolearn.data.convert.source import write_dataset
+from robolearn.data.validate import validate
+
+KINDS: dict[str, Callable[[int], Any]] = {
+    "text": lambda n: pa.array(["x"] * n),
+    "null": pa.nulls,
+    "a null": lambda n: pa.array([None, *[1] * (n - 1)], pa.int64()),
+    "time": lambda n: pa.array([datetime.datetime(2026, 1, 1)] * n),
+    "duration": lambda n: pa.array([1] * n, pa.duration("s")),
+    "decimal": lambda n: pa.array([Decimal("1.5")] * n),
+    "struct": lambda n: pa.array([{"a": 1}] * n),
+    "map": lambda n: pa.array([[("a", 1)]] * n, pa.map_(pa.string(), pa.int64())),
+    "ragged": lambda n: pa.array([[1.0] * (i % 3) for i in range(n)]),
+    "NaN": lambda n: pa.array([float("nan")] * n),
+    "1.7": lambda n: pa.array([1.7] * n),
+    "half": lambda n: pa.array(np.ones(n, np.float16)),
+    "huge": lambda n: pa.array([2**62] * n),
+    "unsigned": lambda n: pa.array([2**63 + 5] * n, pa.uint64()),
+    "negative": lambda n: pa.array([-5] * n),
+}
+EPISODES, TASKS, DATA = (
+    "meta/episodes/chunk-000/file-000.parquet",
+    "meta/tasks.parquet",
+    "data/chunk-000/file-000.parquet",
+)
+PLACES = [(EPISODES, name) for name in ("episode_index", "length", "data/chunk_index", "dataset_from_index")]
+PLACES += [(TASKS, "task_index")]
+PLACES += [
+    (DATA, name) for name in ("episode_index", "frame_index", "task_index", "timestamp", "observation.state", "action")
+]
+
+
+def refused_or_read(root: Path, tmp_path: Path) -> None:
+    """Raise what is neither."""
+    out = tmp_path / "out"
+    for use in (
+        lambda: Dataset.open(root),
+        lambda: list(validate(root)),
+        lambda: write_dataset(reader("lerobot-v3.0")(root, ReadOptions()), out),
+    ):
+        try:
+            use()
+        except RobolearnError as error:
+            assert len(str(error)) < 2000
+    shutil.rmtree(out, ignore_errors=True)
+
+
+@pytest.mark.parametrize(("file", "column"), PLACES)
+def test_columns_of_other_types(
+    plain: Path, copy: Callable[[Path], Path], tmp_path: Path, file: str, column: str
+) -> None:
+    root = copy(plain)
+    table = pq.read_table(root / file)
+    for make in KINDS.values():
+        pq.write_table(table.set_column(table.column_names.index(column), column, make(table.num_rows)), root / file)
+        refused_or_read(root, tmp_path)
+
+
+def test_numbers_are_not_rounded_on_the_way_in(plain: Path, copy: Callable[[Path], Path]) -> None:
+    root = copy(plain)
+    table = pq.read_table(root / DATA)
+    for kind, got in (("NaN", "nan"), ("1.7", "1.7")):
+        odd = table.set_column(table.column_names.index("task_index"), "task_index", KINDS[kind](table.num_rows))
+        pq.write_table(odd, root / DATA)
+        with pytest.raises(RobolearnError, match=rf"task_index: got {got}, expected numbers that are int64"):
+            Dataset.open(root)
+
+
+@pytest.mark.parametrize("key", ["fps", "total_episodes", "features", "data_path", "robot_type", "robolearn_interface"])
+def test_values_of_other_types(plain: Path, copy: Callable[[Path], Path], tmp_path: Path, key: str) -> None:
+    root = copy(plain)
+    info = json.loads((root / "meta/info.json").read_text())
+    own = [{**info[key], name: float("nan")} for name in info[key]] if key == "robolearn_interface" else []
+    for value in (None, True, -1, 1.5, float("nan"), 10**30, "x", [], {}, {"a": 1}, [[1]], *own):
+        (root / "meta/info.json").write_text(json.dumps(info | {key: value}))
+        refused_or_read(root, tmp_path)
