@@ -24,7 +24,8 @@ from sim.registry import make_env
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
 ONE_ARM = "It was made for panda, this is {}: one arm, one policy"
-TASKS = "lift, lift_to, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:<Id-v0>"
+OTHERS = "robosuite:<Name>, gym:<module>:<Id-v0>, metaworld:<task>, ogbench:<task>, pusht:state"
+TASKS = f"lift, lift_to, pick_place, peg_insert, peg_insert_tight, {OTHERS}"
 OTHER_TASK = (
     "observation 'objects': got 18 numbers (target_x, target_y, target_z and 3 more unknown to it), expected the 12 that it "
     "was trained on. It was trained on another task, or by another robot"
