@@ -18,7 +18,8 @@ import numpy as np
 
 from robolearn.eval.intervals import clopper_pearson
 from robots import PANDA
-from robots.dynamics import load_dynamics
+from robots.dynamics import DynamicsConfig, Spread, load_dynamics
+from robots.dynamics_file import write_dynamics
 
 HIDDEN = """robot: panda
 parameters:
@@ -52,6 +53,9 @@ def main() -> int:
         done = subprocess.run(
             [*words, "--out", str(asked.out / str(seed))], check=True, stdout=subprocess.PIPE, text=True
         )
+        truth = load_dynamics(str(hidden)).draw(PANDA, (seed, 0, 0))
+        spreads = {name: Spread("normal", tuple(values.tolist()), (0.0,)) for name, values in truth.items()}
+        write_dynamics(asked.out / str(seed) / "truth.json", DynamicsConfig("truth", spreads, "panda"))
         rows.append(judge(json.loads(done.stdout.splitlines()[-1]), str(hidden), seed))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         rows[-1]["cpu_s"] = round(after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime, 1)
