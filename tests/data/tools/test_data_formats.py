@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.cli.main import main
-from robolearn.core import BadInput
+from robolearn.core import BadInput, RobolearnError
 from robolearn.data.convert.formats import FORMATS, FormatConfig, ReadOptions, guess, reader, writer
 from robolearn.data.convert.source import (
     EpisodeSource,
@@ -27,6 +27,7 @@ from robolearn.data.convert.source import (
 )
 from robolearn.data.lerobot.tables import tasks_table
 from robolearn.data.validate import validate
+from robolearn.data.video.encoder import EpisodeVideo, VideoEncoder
 from robolearn.data.video.segments import array
 
 pytestmark = pytest.mark.long
@@ -326,3 +327,30 @@ def test_a_format_is_one_config_and_one_line(
         with pytest.raises(SystemExit):
             main(["dataset", command, "--help"])
         assert ("pointer" in capsys.readouterr().out) is listed
+
+
+def test_what_an_encoder_does_not_finish_is_encoded_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folder := tmp_path / "push").mkdir()
+    for e in range(2):
+        np.savez(
+            folder / f"{e}.npz", action=np.full((4, 2), e / 2), front=np.full((4, 64, 64, 3), 40 + 60 * e, np.uint8)
+        )
+    finish, calls = VideoEncoder.finish, []
+
+    def hangs(encoder: VideoEncoder) -> EpisodeVideo:
+        calls.append(encoder)
+        if len(calls) in hung:
+            raise RobolearnError("libsvtav1 has not moved for 60 s after 4 frames")
+        return finish(encoder)
+
+    monkeypatch.setattr(VideoEncoder, "finish", hangs)
+    hung = {1}
+    dataset = open_numbers(bring(folder, tmp_path / "out", hz=10.0))
+    assert [array(draft.images[CAMERA]).mean().round(-1) for draft in drafts(dataset)] == [40, 100]
+    assert len(calls) == 3 and "encoded once more" in caplog.text
+    hung = {4, 5}
+    with pytest.raises(RobolearnError, match="has not moved"):
+        bring(folder, tmp_path / "none", hz=10.0)
+    assert not (tmp_path / "none").exists()
