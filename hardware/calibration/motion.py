@@ -52,7 +52,7 @@ def drive(
         now += period
         safety.measured(joints, arm.joint_state()[1][:n])
         safety.deadman(True)
-        safety.target(JointTarget(joints, tuple(target.tolist())))
+        safety.target(JointTarget(joints, target))
         command = safety.step()
         if command is None or safety.state is not SafetyState.ARMED or safety.reason:
             raise RobolearnError(f"the safety filter stopped the motion after {k * period:.1f} s: {safety.reason}")
