@@ -19,6 +19,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from robolearn.core.errors import BadInput
 from robolearn.io.atomic import write_text
+from robolearn.io.json_files import read_json
 from robots.arms import ROBOTS
 from robots.dynamics import PARAMETERS, WHEN, DynamicsConfig, Spread
 from robots.stations.values import Finite, Word, bad_input, known_keys, one_of, read_yaml, section
@@ -60,7 +61,8 @@ class _File:
 
 def read_dynamics(path: Path) -> DynamicsConfig:
     """The distributions in `path`. Raises `BadInput`: what is wrong, where in the file."""
-    data = read_yaml(path)  # JSON is YAML
+    # For YAML 1.1, the 1e-09 of JSON is no number.
+    data = read_json(path, what=f"dynamics {path}") if path.suffix == ".json" else read_yaml(path)
     try:
         found = TypeAdapter(_File).validate_python(data)
     except ValidationError as error:
@@ -116,7 +118,7 @@ def _check_correlation(config: DynamicsConfig, what: str) -> None:
 
 
 def dynamics_text(config: DynamicsConfig, source: str = "") -> str:
-    """`config` as the text of a file (JSON, which is YAML too)."""
+    """`config` as the text of a file (JSON)."""
     parameters = {}
     for name, spread in config.spreads.items():
         form: dict[str, Any] = (

@@ -152,3 +152,9 @@ def test_a_joint_follows_once_the_play_is_crossed() -> None:
     transmit(x, np.zeros((1, 2, 1)), np.zeros(1), np.full((1, 1), 0.2), last, np.array([0]))
     np.testing.assert_allclose(x[0, :, 0], [0.0, 0.2, 0.9, 0.9, 0.9, 0.6])
     assert last[0, 0] == x[0, -1, 0]
+
+
+def test_a_number_of_json_is_a_number(tmp_path: Path) -> None:
+    config = DynamicsConfig("x", {"payload": Spread("normal", (1e-9,), (2e-10,))})
+    assert "e-" in write_dynamics(tmp_path / "found.json", config).read_text()
+    assert load_dynamics(str(tmp_path / "found.json")).spreads == config.spreads
