@@ -16,7 +16,8 @@ from robolearn.io.paths import no_such_folder
 
 FORMAT = "robolearn.policy"
 VERSION = 1
-LEROBOT, FOREIGN = "lerobot:", ("lerobot:", "episode:")  # policies that are named, not a folder of ours
+LEROBOT, EPISODE = "lerobot:", "episode:"
+FOREIGN = (LEROBOT, EPISODE)  # policies that are named, not a folder of ours
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 

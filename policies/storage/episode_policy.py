@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.normalize import PROPRIO
+from policies.storage.config_file import EPISODE
 from robolearn.core import ActionChunk, BadInput, Episode, Interface, Observation, Policy
 from robots.chunk_execution import ActionParts
 
-PREFIX = "episode:"
 STEPS = 8  # Ta
 PREDICTED = 16  # Tp: a decision that comes late is covered
 APART = 0.05  # of a component of proprio, in its own unit: further from where the episode begins is said
@@ -78,7 +78,7 @@ def load_episode_policy(name: str) -> EpisodePolicy:
     path, _, number = name.partition("#")
     if number and not number.isdecimal():
         raise BadInput(
-            f"policy {PREFIX}{name}", got=f"#{number}", expected="the number of an episode, as in data/lift#3"
+            f"policy {EPISODE}{name}", got=f"#{number}", expected="the number of an episode, as in data/lift#3"
         )
     data = Dataset.open(path, images=False)
     return EpisodePolicy(data.episode(int(number or 0)), data.interface)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from policies.settings import denoising_kinds
 from policies.storage.backends import check_backend, use_backend
-from policies.storage.config_file import CONFIG, FOREIGN, LEROBOT, interface_of, policy_folder, read_config
-from policies.storage.episode_policy import PREFIX, load_episode_policy
+from policies.storage.config_file import CONFIG, EPISODE, FOREIGN, LEROBOT, interface_of, policy_folder, read_config
 from policies.storage.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
 from policies.wrappers.prompted import (
     WORDS,
@@ -61,8 +60,10 @@ def open_policy(
         return PromptedPolicy(policy) if takes_instructions(policy.interface) else policy
     if text.startswith(FOREIGN) and (backend, precision) != ("torch", "float32"):
         raise BadInput(f"policy {text}: --backend, --precision", got=(backend, precision), available=["torch float32"])
-    if text.startswith(PREFIX):
-        return load_episode_policy(text.removeprefix(PREFIX))
+    if text.startswith(EPISODE):
+        from policies.storage.episode_policy import load_episode_policy
+
+        return load_episode_policy(text.removeprefix(EPISODE))
     if text.startswith(LEROBOT):
         from policies.storage.lerobot_policy import load_lerobot_policy
 

@@ -15,10 +15,9 @@ PLACE = Path(__file__).resolve().parents[2]
 
 def install_command(extra: str = "") -> str:
     """Command that adds an `extra` to this installation, from where it came (PEP 610) and in the way it came."""
-    try:
-        origin = json.loads(importlib.metadata.distribution("robolearn").read_text("direct_url.json") or "{}")
-    except importlib.metadata.PackageNotFoundError:
-        origin = {}
+    # The first one that is found may be what a build left in the checkout, which says nothing of where it is from.
+    said = (found.read_text("direct_url.json") for found in importlib.metadata.distributions(name="robolearn"))
+    origin = json.loads(next(filter(None, said), "{}"))
     url, editable = origin.get("url", ""), origin.get("dir_info", {}).get("editable", False)
     chosen = f"[{extra}]" if extra else ""
     if "vcs_info" in origin:

@@ -84,9 +84,7 @@ class ReportData:
     outcomes: Sequence[Outcome] = ()
     gain: Gain | None = None
     verdicts: Sequence[Verdict] = ()
-    success_interval: str = "Clopper-Pearson"
     curves: Sequence[Curve] = ()
-    curves_heading: str = "Learning"
     wall_s: Mapping[str, float] = field(default_factory=dict)
     wall_detail: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     videos: Sequence[Video] = ()
@@ -94,6 +92,8 @@ class ReportData:
     settings: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
     footer: str = ""
+    success_interval: str = "Clopper-Pearson"
+    curves_heading: str = "Learning"
 
 
 def evaluation_report(

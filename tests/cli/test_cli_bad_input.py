@@ -260,6 +260,11 @@ def test_data_sets_that_cannot_be_mixed(refused: Refusal, demos: Path, tmp_path:
     info = json.loads((fast / "meta/info.json").read_text()) | {"fps": 50}
     info["robolearn_interface"]["control_hz"] = 50.0
     (fast / "meta/info.json").write_text(json.dumps(info))
+    for file in fast.glob("data/**/*.parquet"):
+        table = pq.read_table(file)
+        times = pa.array(table["timestamp"].to_numpy() * 0.4, table.schema.field("timestamp").type)
+        column = table.schema.get_field_index("timestamp")
+        pq.write_table(table.set_column(column, table.schema.field("timestamp"), times), file)
     refused(*train, "--data", demos, fast, says=("fast", "control rate", "got 50.0 Hz, expected 20.0 Hz"))
     for mix, says in (
         ([1], "got 1 numbers, expected one for each of 2"),

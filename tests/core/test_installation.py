@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import subprocess
 import sys
@@ -39,6 +38,8 @@ def test_it_names_a_place_and_never_the_index(
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: robolearn\nVersion: 0.1.0\n")
     (folder / "direct_url.json").write_text(json.dumps(origin))
-    found = next(iter(importlib.metadata.distributions(path=[str(tmp_path)])))
-    monkeypatch.setattr(importlib.metadata, "distribution", lambda name: found)
+    built = tmp_path / "checkout" / "robolearn.egg-info"
+    built.mkdir(parents=True)
+    (built / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: robolearn\nVersion: 0.1.0\n")
+    monkeypatch.setattr(sys, "path", [str(built.parent), str(tmp_path)])
     assert install_command("ros").split(" install ")[1] == source

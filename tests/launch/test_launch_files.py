@@ -229,7 +229,7 @@ def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> 
     from robolearn.cli.registry import find
 
     # Of nodes that a command starts with their defaults, and of programs beside the one that the command is.
-    nodes = {"namespace", "dry_run", "targets", "autostart", "joint_hz", "camera_hz"}
+    nodes = {"namespace", "dry_run", "targets", "autostart", "joint_hz", "camera_hz", "dynamics"}
     for name, command, own in (
         ("record", "record", {*nodes, "device", "words", "quality", "seed"}),
         ("deploy", "deploy", {*nodes, "objects", "tail_steps", "grace_ms", "freeze_steps", "blend"}),

@@ -121,6 +121,7 @@ def test_what_is_lost_is_said(theirs: Path, tmp_path: Path, capsys: pytest.Captu
     assert said["changed"] == [
         "observation.pose is stored row by row, as one vector",
         "the actions, which are float64, are stored as float32",
+        "these components of the action never change: 1",
     ]
     words = ["dataset", "edit", "drop", str(theirs), "--keep", "0", "--out", str(tmp_path / "kept"), "--json"]
     assert main(words) == 0, "an edit says it, too"
