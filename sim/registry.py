@@ -17,6 +17,7 @@ import tyro
 from robolearn.core import BadInput, Env, Interface
 from robolearn.core.specs import is_image
 from robolearn.core.switches import available
+from robolearn.io.hashes import sha256_file
 from robolearn.runs.command import words_of
 from sim.bridge.environment import WorldEnvironment
 from sim.shaping import SHAPING_GAMMA
@@ -157,10 +158,14 @@ class WorldConfig:
         return replace(found, action_kind=first.action_kind) if first.action_kind in _action_kinds() else found
 
     def drawn(self) -> dict[str, Any]:
-        """Option → value, for a run's configuration: of the options that no interface holds, where not the default."""
+        """Option → value, for the configuration of a run: what no interface holds, where not the default. Of a
+        file of dynamics its content counts, too: another one under the same name is another world."""
         names = ("reward", "start_range", "looks", "dynamics", "station")
         values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
-        return {name: values[name][0] for name in names if values[name][0] != values[name][1]}
+        found = {name: values[name][0] for name in names if values[name][0] != values[name][1]}
+        if (file := Path(self.dynamics)).is_file():
+            found["dynamics_sha256"] = sha256_file(file)
+        return found
 
     def words(self) -> list[str]:
         """The flags of task, arm and all that `drawn` returns, as words of a command line."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import sim.registry
 from robolearn.core import BadInput
+from robolearn.runs.run import check_same
 from sim.embedded.world import MujocoWorlds
-from sim.registry import make_env, robot_names, task_names
+from sim.registry import WorldConfig, make_env, robot_names, task_names
 
 
 def test_embedded_tasks_by_name() -> None:
@@ -81,3 +83,15 @@ def test_adapted_tasks_get_their_name_and_workers(
     made = sim.registry.make_env(task, 5, threads=threads, cameras=("render",), image_size=40)
     assert made == "the worlds"
     assert seen == [((task, 5), {"workers": workers, "cameras": ("render",), "image_size": 40})]
+
+
+def test_a_run_goes_on_with_the_dynamics_that_it_began_with_not_with_a_file_of_that_name(tmp_path: Path) -> None:
+    file = tmp_path / "arm.yaml"
+    file.write_text("parameters: {gain: 0.9}\n")
+    world = WorldConfig("lift", dynamics=str(file))
+    began = world.drawn()
+    check_same(began, world.drawn(), "run x")
+    file.write_text("parameters: {gain: 0.8}\n")
+    with pytest.raises(BadInput, match="dynamics_sha256"):
+        check_same(began, world.drawn(), "run x")
+    assert world.words() == ["--task", "lift", "--dynamics", str(file)] and WorldConfig("lift").drawn() == {}
