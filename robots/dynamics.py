@@ -12,9 +12,8 @@ distributions with their correlation are the posterior of the fit. Nothing but (
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -231,19 +230,3 @@ DYNAMICS: dict[str, DynamicsConfig] = {
 def dynamics_names() -> tuple[str, ...]:
     """Levels, and the form of a file's name."""
     return (*DYNAMICS, "<path>.yaml")
-
-
-def load_dynamics(name: str) -> DynamicsConfig:
-    """The level or the file (YAML or JSON) called `name`; what a file does not name is as at ``none``. Raises
-    `BadInput`: neither, or a mistake in the file."""
-    if name in DYNAMICS:
-        return DYNAMICS[name]
-    path = Path(name)
-    if path.suffix not in (".yaml", ".yml", ".json"):
-        raise BadInput("dynamics", got=name, available=dynamics_names())
-    if not path.is_file():
-        raise BadInput("dynamics", got=f"{path}, which is not there", available=dynamics_names())
-    from robots.dynamics_file import read_dynamics
-
-    found = read_dynamics(path)
-    return replace(found, spreads={**NONE.spreads, **found.spreads})

@@ -11,6 +11,7 @@ correlation: {names: [gain.0, damping.0], matrix: [[1.0, 0.9], [0.9, 1.0]]}
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +22,7 @@ from robolearn.core.errors import BadInput
 from robolearn.io.atomic import write_text
 from robolearn.io.json_files import read_json
 from robots.arms import ROBOTS
-from robots.dynamics import PARAMETERS, WHEN, DynamicsConfig, Spread
+from robots.dynamics import DYNAMICS, NONE, PARAMETERS, WHEN, DynamicsConfig, Spread, dynamics_names
 from robots.stations.values import Finite, Word, bad_input, known_keys, one_of, read_yaml, section
 
 Numbers = Annotated[tuple[Finite, ...], BeforeValidator(lambda value: value if isinstance(value, list) else [value])]
@@ -57,6 +58,20 @@ class _File:
     robot: Annotated[Word, one_of(ROBOTS)] | None = None
     correlation: _Correlation | None = None
     source: Word = ""  # of the file, for people
+
+
+def load_dynamics(name: str) -> DynamicsConfig:
+    """The level or the file (YAML or JSON) called `name`; what a file does not name is as at ``none``. Raises
+    `BadInput`: neither, or a mistake in the file."""
+    if name in DYNAMICS:
+        return DYNAMICS[name]
+    path = Path(name)
+    if path.suffix not in (".yaml", ".yml", ".json"):
+        raise BadInput("dynamics", got=name, available=dynamics_names())
+    if not path.is_file():
+        raise BadInput("dynamics", got=f"{path}, which is not there", available=dynamics_names())
+    found = read_dynamics(path)
+    return replace(found, spreads={**NONE.spreads, **found.spreads})
 
 
 def read_dynamics(path: Path) -> DynamicsConfig:

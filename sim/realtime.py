@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from robolearn.core.errors import BadInput
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, RobotSpec
-from robots.dynamics import load_dynamics
+from robots.dynamics_file import load_dynamics
 from sim.embedded.camera import IMAGE_SIZE, Cameras, TaskView
 from sim.embedded.physics import Physics
 from sim.embedded.task import Array

@@ -89,7 +89,7 @@ class Deploy(StationCommand):
         """`run` with this person beside a real arm."""
         from robolearn.core import BadInput
         from robolearn.deploy.processes import warn_of_enclaves
-        from robots.dynamics import load_dynamics
+        from robots.dynamics_file import load_dynamics
         from robots.stations import load_contract
 
         at_least(1, episodes=self.episodes)

@@ -51,7 +51,7 @@ class Identify(Command):
     """Folder for dynamics.json, motion.npz and report.html."""
 
     def run(self) -> dict[str, Any]:
-        from robots.dynamics import load_dynamics
+        from robots.dynamics_file import load_dynamics
         from robots.stations import load_contract
 
         check_seed(self.seed)
@@ -75,7 +75,7 @@ class Identify(Command):
         return result
 
     def _motion(self, contract: Contract) -> MotionLog:
-        from robots.dynamics import load_dynamics
+        from robots.dynamics_file import load_dynamics
         from robots.motion_log import load_log
 
         dynamics = load_dynamics(self.dynamics)

@@ -24,7 +24,7 @@ from robolearn.core.machine import available_cpus
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
 from robots.control import travel
-from robots.dynamics import load_dynamics
+from robots.dynamics_file import load_dynamics
 from robots.spec import proprio, proprio_spec
 from robots.stations import Contract
 from sim.embedded.camera import IMAGE_SIZE, Cameras, TaskView, usual_processes

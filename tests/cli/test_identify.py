@@ -13,8 +13,8 @@ from robolearn.cli.identify import drift
 from robolearn.cli.main import main
 from robolearn.core import RobolearnError
 from robots import PANDA
-from robots.dynamics import DynamicsConfig, Spread, load_dynamics
-from robots.dynamics_file import write_dynamics
+from robots.dynamics import DynamicsConfig, Spread
+from robots.dynamics_file import load_dynamics, write_dynamics
 from robots.motion_log import MotionLog
 from robots.stations import load_contract
 from sim.realtime import RealtimeWorld

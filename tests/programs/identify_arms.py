@@ -18,8 +18,8 @@ import numpy as np
 
 from robolearn.eval.intervals import clopper_pearson
 from robots import PANDA
-from robots.dynamics import DynamicsConfig, Spread, load_dynamics
-from robots.dynamics_file import write_dynamics
+from robots.dynamics import DynamicsConfig, Spread
+from robots.dynamics_file import load_dynamics, write_dynamics
 
 HIDDEN = """robot: panda
 parameters:

@@ -11,8 +11,8 @@ from scipy import stats
 
 from robolearn.core import BadInput
 from robots import PANDA, ROBOTS, SO101
-from robots.dynamics import DYNAMICS, NONE, PARAMETERS, DynamicsConfig, Spread, load_dynamics, uniform
-from robots.dynamics_file import write_dynamics
+from robots.dynamics import DYNAMICS, NONE, PARAMETERS, DynamicsConfig, Spread, uniform
+from robots.dynamics_file import load_dynamics, write_dynamics
 from robots.transmission import transmit
 
 
