@@ -53,8 +53,7 @@ def episodes_of(plan: TrialPlan, station: Mapping[str, Any]) -> TrialEpisodes:
 
 def hash_policy(path: str) -> str:
     """Hash of the files of a policy. Raises `BadInput`: there is none."""
-    from policies.storage.config_file import policy_folder
-    from policies.storage.loading import LEROBOT
+    from policies.storage.config_file import LEROBOT, policy_folder
     from policies.storage.onnx_policy import is_onnx
 
     if is_onnx(path):
