@@ -6,13 +6,14 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from policies.storage.backends import BackendName, InferencePrecision
+from policies.storage.backends import BackendName, InferencePrecision, backend_device
 from policies.wrappers.goals import GoalChoice
 from robolearn.cli.choices import Device
+from robolearn.cli.evaluator import evaluate_policy
 from robolearn.cli.paired import run_paired, show_paired
 from robolearn.cli.view import WorkView
 from robolearn.core import BadInput
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from robolearn.cli.goals import GoalSource
 
 log = logging.getLogger(__name__)
+ALONE = ("against", "goals", "guide", "shuffle", "out", "words")  # what --paired-with does not go with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +83,7 @@ class Evaluate(Command):
     """Write report.html, with videos of the worst and the best episode, into this folder."""
 
     def run(self) -> dict[str, Any]:
-        from policies.storage.backends import backend_device, check_backend
+        from policies.storage.backends import check_backend
         from policies.storage.loading import open_policy
         from policies.wrappers.prompted import set_goals, set_prompt
         from policies.wrappers.tempo import at_tempo
@@ -95,7 +97,7 @@ class Evaluate(Command):
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
         if self.paired_with:
-            return run_paired(self)
+            return self._paired()
         check_watched(self.view, self.world)
         if self.out is not None:
             check_report_folder(self.out)
@@ -174,6 +176,15 @@ class Evaluate(Command):
         if "report" in result:
             console.print(f"report: {result['report'] or result['report_error']}")
 
+    def _paired(self) -> dict[str, Any]:
+        defaults = {option.name: option.default for option in fields(self)}
+        for name in ALONE:
+            if getattr(self, name) != defaults[name]:
+                raise BadInput("--paired-with", got=f"with --{name}", expected="one of them")
+        device = backend_device(self.backend, self.device)
+        budget = (self.worlds, self.episodes, self.seed)
+        return run_paired(self.policy, self.paired_with, self.world, *budget, device=device, quiet=self.json)
+
     def _guide(self, device: str) -> Any:
         """The critics of --guide, or None."""
         from policies.wrappers.value_guided import load_guide
@@ -246,12 +257,3 @@ def warn_of_trained_starts(path: Path, seed: int) -> None:
     config = read_json(run / CONFIG, what=f"run {run}")
     if config.get("command") == "finetune" and config.get("seed") == seed:
         log.warning("%s was fine-tuned with --seed %d and met these starts in training: take another --seed", run, seed)
-
-
-def evaluate_policy(env: Any, policy: Any, episodes: int, seed: int, quiet: bool, name: str = "") -> Any:
-    """One evaluation with a progress bar."""
-    from robolearn.eval import evaluate
-    from robolearn.runs import Progress
-
-    with Progress(f"evaluating {name}".strip(), total=episodes, unit="episodes", quiet=quiet) as progress:
-        return evaluate(env, policy, episodes, seed, progress=lambda done, total: progress(done))

@@ -49,8 +49,6 @@ class Evaluator:
 
     def at_the_end(self, folder: Path, name: str) -> dict[str, Any]:
         """``{"success", "return", "seed"}`` of the policy in `folder`, on the starts that are reported."""
-        from robolearn.cli.evaluate import evaluate_policy
-
         policy, env = self._ready(folder)
         seed = (AT_THE_END + self.seed) % 2**32
         done = evaluate_policy(env, policy, self.episodes, seed, self.quiet, name).to_json()
@@ -85,3 +83,12 @@ def show_outcomes(result: Mapping[str, Any], console: Any, heading: str) -> None
             value = rate_text(found["success"]) if found["success"] else f"return {found['return']['mean']:.4g}"
             where = f" (iteration {found['iteration']}, {found['policy']})" if key == "best" else ""
             console.print(f"{heading}{value} {what}, without noise, on starts of their own{where}")
+
+
+def evaluate_policy(env: Any, policy: Any, episodes: int, seed: int, quiet: bool, name: str = "") -> Any:
+    """One evaluation with a progress bar."""
+    from robolearn.eval import evaluate
+    from robolearn.runs import Progress
+
+    with Progress(f"evaluating {name}".strip(), total=episodes, unit="episodes", quiet=quiet) as progress:
+        return evaluate(env, policy, episodes, seed, progress=lambda done, total: progress(done))

@@ -253,7 +253,7 @@ class Quickstart(Command):
     def _evaluate(self, name: str, initial: float | None = None) -> Any:
         from policies.storage.checkpoint import load_chunk_policy
         from policies.storage.loading import open_policy
-        from robolearn.cli.evaluate import evaluate_policy
+        from robolearn.cli.evaluator import evaluate_policy
         from robolearn.core.machine import resolve_device
 
         device = resolve_device(self.device)
