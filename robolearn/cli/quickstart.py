@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
 from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm
-from robolearn.cli.quickstart_report import deploy, deployed
+from robolearn.cli.quickstart_report import compile_ahead, deploy, deployed
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
@@ -197,6 +197,8 @@ class Quickstart(Command):
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / SETTINGS, begun)
         clock = Clock(quiet=self.json)
+        if self.deploy_episodes:
+            compile_ahead(self.world.arm)
         results: dict[str, Any] = {
             "collect": clock("demonstrations", collect.run),
             "train": clock("imitation", train.run),
