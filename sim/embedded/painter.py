@@ -47,8 +47,8 @@ class RenderContext:
 
     What a picture of a world costs on a software renderer is its triangles and samples, not its pixels: of a policy's
     pictures nothing is seen of either, so they are drawn without multisampling, without shadows and from coarse shapes,
-    at about six times the rate of MuJoCo's own settings. Most of a person's picture is the map of its shadows: a smaller
-    one, which nobody can tell from the larger, brings it to three times that rate.
+    at about six times the rate of MuJoCo's own settings. Most of a picture for people is the map of its shadows: with a
+    smaller one, which cannot be told from the larger by looking, it takes a third of the time.
 
     Args:
       size: height, width [px].
