@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from hardware.safety import ArmCommand, JointTarget, Limits, PoseTarget, SafetyFilter, SafetyState
 from robots import PANDA, RobotSpec
 

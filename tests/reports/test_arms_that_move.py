@@ -1,4 +1,4 @@
-"""Arms that jumped, went on, or caught up: the safety filter on a fake clock, judged by differences of what it sends."""
+"""Arms that jumped, went on, or caught up: the safety filter on a fake clock, judged by differences of its commands."""
 
 from __future__ import annotations
 
