@@ -159,10 +159,12 @@ def standardise(advantage: Tensor, *, centre: bool = True) -> Tensor:
     """Zero mean (unless `centre` is false), unit standard deviation; the divisor is never below `STD_FLOOR`.
 
     Rewards are scaled so that the return's standard deviation is about 1 (see `reward_scale`). Advantages that vary
-    by less than a hundredth of that hold no reward, only the critic's error, and are not to be blown up.
+    by less than a hundredth of that hold no reward, only the critic's error, and are not to be blown up. A single one
+    has no deviation: it is divided by 1.
     """
     shift = advantage.mean() if centre else 0.0
-    return (advantage - shift) / advantage.std().clamp_min(STD_FLOOR)
+    spread = advantage.std() if advantage.numel() > 1 else torch.ones_like(advantage)
+    return (advantage - shift) / spread.clamp_min(STD_FLOOR)
 
 
 def explained_variance(value: Tensor, target: Tensor) -> Tensor:

@@ -14,6 +14,8 @@ HDF5, REPORTS, OUTLIERS = (
     ("tests/data/tools/test_outliers.py",),
 )
 BAG = ("tests/cli/test_bags.py",)
+LEARNING = ("tests/reports/test_learning_that_was_off.py",)
+MOVING = ("tests/reports/test_arms_that_move.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "pictures-stay-upside-down": Mutant(f"{FORMATS}/robomimic.py", "pictures[:, ::-1]) if self", "pictures) if self", REPORTS),
@@ -49,6 +51,10 @@ MUTANTS: dict[str, Mutant] = {
     "patterns-lead-anywhere": Mutant(f"{DATA}/lerobot/layout.py", 'or ".." in path.split("/"):', "or False:", ("tests/data/tools/test_strangers_info.py",)),
     "names-are-addresses": Mutant(f"{DATA}/lerobot/remote.py", "{quote(name)}", "{name}", ("tests/data/test_data_remote.py",)),
     "numbers-are-rounded-on-the-way-in": Mutant(f"{DATA}/lerobot/tables.py", 'if values.dtype.kind in "iub" and given', "if False and given", ("tests/data/tools/test_odd_types.py",)),
+    "a-lone-advantage-is-no-number": Mutant("robolearn/rl/returns.py", "if advantage.numel() > 1 else torch.ones_like(advantage)", "if True else advantage", LEARNING),
+    "a-time-limit-is-an-end": Mutant("robolearn/rl/returns.py", "gamma * (~terminated) * next_value", "gamma * (~ended) * next_value", LEARNING),
+    "a-replayed-time-limit-is-an-end": Mutant(f"{DATA}/replay/buffer.py", "ends = episode.terminated & (start", "ends = (start", LEARNING),
+    "a-reset-keeps-the-goal": Mutant("hardware/safety/filter.py", "        self._goal = None\n        self._opening", "        self._opening", MOVING),
 }  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def test_ur_ros_driver_68_after_an_emergency_stop_the_rest_of_a_motion_is_forgot
     rig.arm()
     stood = rig.measured.copy()
     rig.run(None, 100)
-    assert np.abs(rig.measured - stood).max() < 1e-6
+    assert np.abs(rig.measured - stood).max() < 1e-6 and rig.filter.state is SafetyState.ARMED
 
 
 def test_ur_ros_driver_274_a_target_that_comes_after_a_stop_moves_nothing() -> None:

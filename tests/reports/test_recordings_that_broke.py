@@ -85,9 +85,7 @@ def test_lerobot_3522_and_leisaac_129_a_killed_recording_goes_on_where_it_was(
     assert found[:2] == [40, 80] and found[-1] == 160, "each by its number, whatever was lost"
     info = json.loads((tmp_path / "set/meta/info.json").read_text())
     rows = pq.read_table(tmp_path / "set/data/chunk-000/file-000.parquet").num_rows
-    assert (
-        info["total_episodes"] == len(found) and 18 <= info["total_frames"] <= 18 + 5 and rows <= info["total_frames"]
-    )
+    assert info["total_episodes"] == len(found) and rows <= info["total_frames"] <= 18 + 5
     named = {one["check"] for one in run("dataset", "validate", tmp_path / "set")[1]["findings"]}
     assert named <= {"unfinished episode"}, "which `dataset repair` can save"
 
