@@ -9,7 +9,7 @@ OUT ?=
 export PYTHON
 
 .PHONY: help quickstart docs test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-rehearsal test-trials \
-  test-first-hour figures ros-index clean
+  test-maker test-first-hour figures ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
 	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, and on an SO-101"
+	@echo "make test-maker   libfranka and a server with the limits of an FR3 follow what the safety filter sends, in three minutes"
 	@echo "make test-trials  simulated trials by the thousand: false claims under optional stopping, blocks beside a fixed number"
 	@echo "make test-first-hour every command of the first page, a keyboard, a browser and some mistakes, in fifteen minutes"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
@@ -113,6 +114,10 @@ test-hil-crash: .venv/.dev
 test-rehearsal: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/programs/rehearse_arms.py
 
+# Wants the network (0.5 GB, once) and the right to make a network namespace. ARGS="--rounds 1 --seed 1".
+test-maker: .venv/.dev .venv-maker/.maker
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/maker_judge.py $(ARGS)
+
 # Simulated trials by the thousand: false positives under optional stopping, blocks beside a fixed number. Three minutes.
 test-trials: .venv/.dev
 	@.ci/install --no-deps fieldtrial==0.3.0
@@ -127,7 +132,7 @@ figures: .venv/.dev
 	$(BIN)/python tests/programs/figures.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-lerobot build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-lerobot .venv-maker build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 test-quality: .venv/.dev
@@ -161,4 +166,12 @@ test-quality: .venv/.dev
 # PyTorch's index of CPU builds saves 6 GB here; see .ci/install.
 .venv-lerobot/.lerobot: pyproject.toml | .venv-lerobot/.made
 	@VENV=.venv-lerobot .ci/install -e '.[ros]' 'lerobot[feetech]==0.4.4' pytest pytest-timeout pytest-xdist
+	@touch $@
+
+.venv-maker/.made:
+	@python=$$(.ci/find-python) && echo "making .venv-maker with $$python" && "$$python" -m venv --clear .venv-maker
+	@touch $@
+
+.venv-maker/.maker: | .venv-maker/.made
+	@VENV=.venv-maker .ci/install pylibfranka==0.21.3 franka-sim==1.1.7 franky-sim==1.0.4
 	@touch $@

@@ -1,0 +1,43 @@
+"""What a trajectory controller asks an FR3 for each millisecond, by finite differences against the maker's limits.
+
+`make test-maker` has libfranka judge the same motions.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "programs"))
+
+import maker_judge
+
+ACCELERATION, JERK = 10.0, 5000.0  # of an FR3 [rad/s², rad/s³]: rate_limiting.h of libfranka
+
+
+def largest(way: np.ndarray) -> tuple[float, float]:
+    return tuple(float(np.abs(np.diff(way, n=k, axis=0)).max()) / 0.001**k for k in (2, 3))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("ending", maker_judge.STOPS.values())
+def test_whatever_ends_a_motion_it_stays_within_the_makers_limits(ending: str) -> None:
+    way = maker_judge.filtered(np.random.default_rng(7), ending)
+    acceleration, jerk = largest(way)
+    assert acceleration < ACCELERATION and jerk < JERK, (acceleration, jerk)
+    assert np.abs(way - way[0]).max() > 0.2
+
+
+def test_the_same_goals_without_the_filter_do_not() -> None:
+    acceleration, jerk = largest(maker_judge.unfiltered(np.random.default_rng(7)))
+    assert acceleration > 100 * ACCELERATION and jerk > 100 * JERK
+
+
+def test_a_filter_that_takes_a_late_tick_for_a_stall_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set-points are sent ahead: an arm whose next one is late goes on, and a motion from rest would be a jump."""
+    whole = maker_judge.SafetyFilter
+    monkeypatch.setattr(maker_judge, "SafetyFilter", lambda *args: whole(*args[:5]))
+    worst = max(largest(maker_judge.filtered(np.random.default_rng(k), ""))[0] for k in range(3))
+    assert worst > ACCELERATION

@@ -1,0 +1,170 @@
+"""The maker's own judge: libfranka and a server of its protocol, which enforces the limits of an FR3, follow our chain.
+
+    goals ──► safety filter, 200 Hz ──► points 40 ms ahead ──► joint_trajectory_controller, 1 kHz ──► libfranka
+
+The filter and the points are those of a deployment, on a clock of their own with late ticks; the controller is the
+emulator's. What it asks for each millisecond is stored and played to `pylibfranka` against `franka-sim` with enforced
+motion limits: a step of velocity above 10 rad/s², or of acceleration above 5,000 rad/s³, aborts a motion by a reflex.
+The judge is proved by the same goals without the filter, which it must refuse. It is no hardware: a real arm has a
+payload, a temperature and a network.
+
+    python tests/programs/maker_judge.py [--seed 0] [--rounds 3]        ends with 1 where the judge says otherwise
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from hardware.execution.horizon import Horizon
+from hardware.safety import JointTarget, SafetyFilter
+from robolearn.bench.emulators.trajectory_controller import TrajectoryController, TrajectoryPoint
+from robots.stations import load_contract
+
+ROOT = Path(__file__).parents[2]
+MAKER = ROOT / ".venv-maker"
+CONTROLLER_S = 0.001
+LATE_S, LATE_SHARE = 0.015, 0.01  # most of a tick's delay; share of such ticks. Points run out behind 40 ms of it
+GOALS_S = 0.05  # from one goal to the next, as a policy of 20 Hz has them
+LONG_S = 3.0
+STOPS = {"goals": "", "stop": "stop", "e-stop": "estop", "silence": "silence", "dead-man": "deadman", "jump": "jump"}
+SERVER = """
+ip link set lo up || exit 9
+"$1" --no-gripper --enforce-motion-limits --physics mujoco > "$4" 2>&1 &
+server=$!
+sleep 8
+"$2" "$3" "$5"
+code=$?
+kill $server
+exit $code
+"""
+
+
+def goals(rng: np.random.Generator, home: np.ndarray) -> np.ndarray:
+    """(K, n) goals 50 ms apart: sines of all joints, and from time to time a step of up to a tenth of a radian."""
+    t = np.arange(0.0, LONG_S, GOALS_S)[:, None]
+    size, rate, phase = rng.uniform(0.05, 0.25, 7), rng.uniform(0.2, 0.8, 7), rng.uniform(0, 2 * np.pi, 7)
+    steps = rng.uniform(-0.1, 0.1, (len(t), 7)) * (rng.random((len(t), 1)) < 0.2)
+    return home + size * (np.sin(2 * np.pi * rate * t + phase) - np.sin(phase)) + steps
+
+
+def filtered(rng: np.random.Generator, fault: str) -> np.ndarray:
+    """(T, 7) what the controller asks for each millisecond; `fault` ends the motion after two thirds."""
+    contract = load_contract("fr3")
+    home, period, joints = np.array(contract.robot.home), 1 / contract.stream_hz, contract.joints
+    now, clock = 0.0, 100.0
+    ahead = contract.command.horizon_s
+    guard = SafetyFilter(contract.robot, joints, contract.limits, period, lambda: clock, ahead)
+    horizon = Horizon(period, ahead)
+    leads, asked = TrajectoryController(joints, home), []
+    wanted, at, velocity = goals(rng, home), home.copy(), np.zeros(7)
+    armed, tick, done = False, 0.0, False
+    while now < LONG_S + 1.5:
+        if now >= tick:
+            late = now + rng.uniform(0.0, LATE_S) * (rng.random() < LATE_SHARE)
+            while now < late:  # the process did not run: the controller goes on
+                now, clock = now + CONTROLLER_S, clock + CONTROLLER_S
+                velocity, at = ask(leads, asked, now, at, velocity)
+            tick = period * (int(now / period) + 1)  # what was missed is skipped
+            silent = done and fault == "silence"
+            guard.deadman(not (done and fault == "deadman"))
+            guard.measured(joints, at)
+            if not armed and now > 0.4:
+                guard.arm()
+                armed, begun = True, now
+            if armed and not silent and not (done and fault):
+                k = int((now - begun) / GOALS_S)
+                guard.target(JointTarget(joints, wanted[min(k, len(wanted) - 1)], None))
+            if armed and not done and now - begun > 2 / 3 * LONG_S:
+                done = True
+                if fault == "jump":
+                    guard.target(JointTarget(joints, at + 0.6, None))
+                elif fault in ("stop", "estop"):
+                    getattr(guard, fault)("a person")
+            command = guard.step()
+            if command is not None and (command := guard.checked(command)) is not None:
+                if horizon.ran_out(now):  # as the safety node does
+                    guard.stop("commands came late")
+                due = horizon.points(command.positions, command.velocities, now)
+                points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
+                assert not (why := leads.accept(joints, points, due[0].at, now)), why
+                guard.sent()
+        now, clock = now + CONTROLLER_S, clock + CONTROLLER_S
+        velocity, at = ask(leads, asked, now, at, velocity)
+    return np.array(asked)
+
+
+def ask(leads: TrajectoryController, asked: list, now: float, at: np.ndarray, velocity: np.ndarray) -> tuple:
+    """One millisecond of the controller; the arm is where it is asked to be."""
+    to = np.array(leads.sample(now, at, velocity))
+    asked.append(to)
+    return (to - at) / CONTROLLER_S, to
+
+
+def unfiltered(rng: np.random.Generator) -> np.ndarray:
+    """(T, 7) the same goals straight to the controller: one point each, reached when the next one is due."""
+    contract = load_contract("fr3")
+    home = np.array(contract.robot.home)
+    leads, asked, at, velocity = TrajectoryController(contract.joints, home), [], home.copy(), np.zeros(7)
+    wanted = goals(rng, home)
+    for k in range(int(LONG_S / CONTROLLER_S)):
+        now = k * CONTROLLER_S
+        if k % round(GOALS_S / CONTROLLER_S) == 0:
+            point = TrajectoryPoint(GOALS_S, wanted[min(int(now / GOALS_S), len(wanted) - 1)], None)
+            leads.accept(contract.joints, [point], 0.0, now)
+        velocity, at = ask(leads, asked, now, at, velocity)
+    return np.array(asked)
+
+
+def judge(segments: dict[str, np.ndarray]) -> list[dict]:
+    """What libfranka says of each segment, in a network namespace of its own: the server binds every interface."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        assets = next((MAKER / "lib").glob("python*/site-packages/franky_sim/assets"))
+        (folder / "fr3.xml").write_bytes((assets / "fr3.xml").read_bytes())
+        (folder / "assets").symlink_to(assets / "meshes")
+        np.savez(folder / "set_points.npz", **segments)  # type: ignore[arg-type]
+        drive, programs = Path(__file__).with_name("maker_drive.py"), MAKER / "bin"
+        words = [programs / "run-franka-sim-server", programs / "python", drive, folder / "server.log",
+                 folder / "set_points.npz"]  # fmt: skip
+        alone = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
+        env = {**os.environ, "FR3_MJCF": str(folder / "fr3.xml"), "MUJOCO_GL": "disable"}
+        done = subprocess.run(
+            [*alone, "sh", "-c", SERVER, "sh", *map(str, words)], env=env, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            log = folder / "server.log"
+            sys.exit(f"{done.stderr[-2000:]}\n{log.read_text()[-2000:] if log.exists() else ''}")
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=3, help="of each kind of end")
+    options = parser.parse_args()
+    rng, segments = np.random.default_rng(options.seed), {}
+    for k in range(options.rounds):
+        segments |= {f"filtered, {name} {k}": filtered(rng, fault) for name, fault in STOPS.items()}
+    segments |= {f"unfiltered {k}": unfiltered(rng) for k in range(2)}
+    found = judge(segments)
+    for row in found:
+        print(f"{row['name']:24s} {row['ticks']:6d} ms   {row['error'] or 'no reflex'}")
+    ours = [row for row in found if row["name"].startswith("filtered")]
+    reflexes, proved = sum(bool(row["error"]) for row in ours), [row for row in found if row not in ours]
+    print(
+        f"{reflexes} reflexes in {sum(row['ticks'] for row in ours):,} ticks of {len(ours)} motions through the filter"
+    )
+    print(f"{sum('reflex' in row['error'] for row in proved)} of {len(proved)} motions without it end by a reflex")
+    return int(reflexes > 0 or not all("reflex" in row["error"] for row in proved))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
