@@ -11,7 +11,9 @@ its rate 1 + r follows a critically damped spring, with e the distance to one ho
 
     r ← r + T (w² e − 2 w r),   |r| ≤ r_max
 
-The last point has velocity 0, as joint_trajectory_controller demands: where points run out, the arm stands.
+Behind them lies the way on which the arm comes to rest if nothing more is sent, braked as the filter would: a node that
+is held up, or killed, leaves the controller with a motion that ends well. Where commands come so late that a message
+might reach the controller after it began to brake, no more are sent until it has come to rest.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ Array = NDArray[np.float64]
 
 SPRING = 3.0  # w [1/s]
 MOST_RATE = 0.02  # r_max
+SPARE = 0.4  # of the horizon: what a message may take to the controller
 
 
 class Point(NamedTuple):
@@ -34,6 +37,14 @@ class Point(NamedTuple):
     at: float  # by the controller's clock [s]
     positions: Array  # (n,) [rad]
     velocities: Array  # (n,) [rad/s]
+
+
+class Knots(NamedTuple):
+    """A motion of constant jerk between knots: a cubic through position and velocity is that motion exactly."""
+
+    times: Array  # (m,) from the state that is braked [s], rising
+    positions: Array  # (m, n) [rad]
+    velocities: Array  # (m, n) [rad/s]; of the last knot 0
 
 
 class Horizon:
@@ -47,35 +58,48 @@ class Horizon:
     def __init__(self, period: float, seconds: float) -> None:
         self._period, self._seconds = period, seconds
         self._points: deque[Point] = deque()
+        self._rest: list[Point] = []  # behind them, to rest
+        self._left = False  # the controller is left to come to rest
         self._rate = 0.0  # r: of the schedule against the clock
 
     def begin(self) -> None:
         """A motion begins: what was sent before is done."""
         self._points.clear()
-        self._rate = 0.0
+        self._rest, self._left, self._rate = [], False, 0.0
 
-    def ran_out(self, now: float) -> bool:
-        """True where the arm has come to its last point in mid-motion, and so stands where it was not meant to.
+    def late(self, now: float) -> Point | None:
+        """Where and when the arm comes to rest, once set-points came too late to send others before; else None.
 
         Args:
           now: by the controller's clock [s]. One that is set elsewhere counts as late, or is followed slowly.
         """
-        return bool(self._points) and now > self._points[-1].at and bool(np.any(self._points[-1].velocities))
+        if self._left or not self._rest or self._points[-1].at - now > SPARE * self._seconds:
+            return None
+        self._left = True
+        return self._rest[-1]
 
-    def points(self, positions: ArrayLike, velocities: ArrayLike, now: float) -> list[Point]:
-        """Points to send when the set-point `positions`, `velocities` (n,) is made: the first is due by `now`."""
+    def points(self, positions: ArrayLike, velocities: ArrayLike, rest: Knots | None, now: float) -> list[Point]:
+        """Points to send when the set-point `positions`, `velocities` (n,) is made, from which the arm would brake by
+        `rest`: the first is due by `now`. None while the arm is left to come to rest."""
         q, v = np.array(positions, dtype=np.float64), np.array(velocities, dtype=np.float64)
         goal = now + self._seconds
-        if not self._points or now > self._points[-1].at:
+        last = (self._rest or self._points or [None])[-1]
+        if last is None or now > last.at:
+            stands = q if last is None else last.positions
             self.begin()
-            self._points.append(Point(now, q, np.zeros_like(v)))
+            self._points += [Point(t, stands, np.zeros_like(v)) for t in (now, goal - self._period)]
             at = goal
+        elif self._left:
+            return []
         else:
             at = self._points[-1].at + self._period
             self._rate += self._period * SPRING * (SPRING * (goal - at) - 2 * self._rate)
             self._rate = min(max(self._rate, -MOST_RATE), MOST_RATE)
             at += self._rate * self._period
-        self._points.append(Point(at, q, v / (1 + self._rate)))
+        pace = 1 + self._rate
+        braked = () if rest is None else zip(rest.times, rest.positions, rest.velocities, strict=True)
+        self._rest = [Point(at + pace * t, q_t, v_t / pace) for t, q_t, v_t in braked]
+        self._points.append(Point(at, q, v / pace if self._rest else np.zeros_like(v)))
         while len(self._points) > 1 and self._points[1].at <= now:
             self._points.popleft()
-        return [*list(self._points)[:-1], Point(at, q, np.zeros_like(v))]
+        return [*self._points, *self._rest]

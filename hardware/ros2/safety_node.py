@@ -278,9 +278,13 @@ class SafetyNode(Node):
         if checked is None:
             return
         now = 1e-9 * self.get_clock().now().nanoseconds  # the controller's clock, too
-        if horizon.ran_out(now):
-            self._filter.stop("commands came so late that the controller's trajectory ended in mid-motion")
-        due = horizon.points(checked.positions, checked.velocities, now)
+        if (rest := horizon.late(now)) is not None:
+            log.warning("commands come late: the controller brakes by itself, and the arm goes on from rest")
+            self._filter.left_to_rest(rest.positions, max(rest.at - now, 0.0))
+            return
+        due = horizon.points(checked.positions, checked.velocities, self._filter.knots_to_rest(), now)
+        if not due:
+            return
         message = messages.points(self.contract.joints, due)
         if self._command_publisher is not None:
             self._command_publisher.publish(message)

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hardware.execution.horizon import Knots
 from hardware.safety import checks
 from hardware.safety.checks import Reach, Refused
 from hardware.safety.configuration import check_parts, inner_box, warm_up
@@ -53,7 +54,7 @@ class SafetyFilter:
       period: time between two steps [s]; a step moves the set-point by exactly one period, or starts it from rest where
         it comes too late.
       clock: steady time [s].
-      horizon: how far ahead of the arm set-points are sent [s], see `CommandTopic.horizon_s`.
+      ahead: set-points are sent ahead of the arm, see `CommandTopic.horizon_s`: who sends them calls `left_to_rest`.
 
     Raises:
       BadInput: the parts do not fit together, see `check_parts`.
@@ -66,13 +67,14 @@ class SafetyFilter:
         limits: Limits,
         period: float,
         clock: Callable[[], float] = time.monotonic,
-        horizon: float = 0.0,
+        *,
+        ahead: bool = False,
     ) -> None:
         check_parts(robot, tuple(joints), limits, period)
         self.robot, self.joints, self.limits, self.period = robot, tuple(joints), limits, period
         self._clock = clock
         self._measured = MeasuredArm(self.joints, limits.state_timeout_s)
-        self._sending = Sending(period, clock, horizon)
+        self._sending = Sending(period, clock, ahead=ahead)
         self._machine = StateMachine()
         self._motion = Motion(limits, period)
         self._geometry = Geometry(robot.chain, robot.pieces, limits, np.array(robot.home))
@@ -86,6 +88,7 @@ class SafetyFilter:
         self._opening = Opening(limits, period)
         self._begins = False  # the next command is the first of a motion: where the arm stands
         self._back: list[float] | None = None  # where the arm met something, to which it goes back
+        self._until = -math.inf  # when the arm has come to rest by itself [s]
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
         self._stands = home = checks.clamped(list(robot.home), *self._box)  # the command before the newest
@@ -230,6 +233,18 @@ class SafetyFilter:
         self._geometry.at(q := np.array(self._stands))
         return ArmCommand(q, np.zeros_like(q), self._geometry.pose(q), command.gripper)
 
+    def knots_to_rest(self) -> Knots:
+        """The way on which the arm comes to rest from the newest command if it is braked."""
+        return self._motion.knots_to_rest()
+
+    def left_to_rest(self, q: ArrayLike, seconds: float) -> None:
+        """Commands come so late that the controller brakes by itself, to `q` (n,) [rad] within `seconds` [s]: the next
+        motion begins there, and then."""
+        self._sending.stalls += 1
+        self._start_from(np.asarray(q, dtype=np.float64).tolist())
+        self._geometry.at(np.asarray(q, dtype=np.float64))
+        self._until = self._clock() + seconds + self.period
+
     def sent(self) -> None:
         """The command of the last step was published: called right after."""
         self._sending.left()
@@ -262,7 +277,7 @@ class SafetyFilter:
         if self.state is SafetyState.ARMED:
             try:
                 self._check_fresh(now)
-                return self._follow()
+                return self._follow(now)
             except Exception as error:
                 self._refuse(error)
         return self._brake()
@@ -296,11 +311,10 @@ class SafetyFilter:
             checks.fresh("freshness", "the target", now - self._target_at, self.limits.command_timeout_s)
         checks.near("following", "set-point", self.joints, self._motion.q, measured, self.limits.max_jump)
 
-    def _follow(self) -> ArmCommand:
+    def _follow(self, now: float) -> ArmCommand:
         """One period towards the goal, if the arm could stop from there."""
         motion = self._motion
-        if self._goal is None or self._begins or (self._border and self._at_boundary()):
-            self._begins = False
+        if self._waits(now) or self._goal is None or (self._border and self._at_boundary()):
             state = motion.braked()
             self._output.check(np.array(state[0]))
         else:
@@ -325,6 +339,11 @@ class SafetyFilter:
         self._opening.step()
         return self._take(state)
 
+    def _waits(self, now: float) -> bool:
+        """True for the first command of a motion, and as long as the arm comes to rest by itself."""
+        waits, self._begins = self._begins, now < self._until
+        return waits
+
     def _at_boundary(self) -> bool:
         """True while the filter waits: until the arm is at rest, and then for a goal inside the workspace."""
         assert self._goal is not None
@@ -332,8 +351,10 @@ class SafetyFilter:
 
     def _brake(self) -> ArmCommand | None:
         """One period of braking, whatever happens."""
+        waits = False
         try:
-            state = self._motion.braked() if self._back is None else self._motion.toward(self._back)
+            waits = self._waits(self._clock())
+            state = self._motion.braked() if waits or self._back is None else self._motion.toward(self._back)
             self._output.check(np.array(state[0]))
         except Exception as error:
             self._refuse(error)
@@ -342,7 +363,7 @@ class SafetyFilter:
                 self._machine.latch(f"no way to brake: {error}")
                 return None
         command = self._take(state)
-        if self._motion.at_rest:
+        if self._motion.at_rest and not waits:
             self._machine.stopped()
         return command
 

@@ -21,12 +21,15 @@ from typing import NamedTuple
 import numpy as np
 import ruckig
 
+from hardware.execution.horizon import Knots
 from hardware.safety.checks import Array, Refused
 from robots.compiled import compiled
 from robots.limits import Limits
 
 # Of the limits, for the plans: what rounding adds to differences of the output stays below the limits themselves.
 SHARE = 0.999
+_REST_V, _REST_A = 1e-7, 1e-5  # below, a joint is at rest up to rounding [rad/s], [rad/s²]
+_APART_S = 2e-5  # of two knots
 SAMPLES = 6  # postures that are looked at on the way to rest, before the last one
 State = tuple[list[float], list[float], list[float]]
 """n positions [rad], velocities [rad/s], accelerations [rad/s²]."""
@@ -75,7 +78,7 @@ class Motion:
     @property
     def at_rest(self) -> bool:
         """True if nothing moves, up to rounding."""
-        return all(abs(v) < 1e-7 for v in self.v) and all(abs(a) < 1e-5 for a in self.a)
+        return all(abs(v) < _REST_V for v in self.v) and all(abs(a) < _REST_A for a in self.a)
 
     def toward(self, goal: list[float]) -> State:
         """The state one period from now on the way to `goal` [rad]."""
@@ -98,6 +101,11 @@ class Motion:
         self._fill(state)
         seconds = _way_to_rest(self._state, self._a_max, self._j_max, self._way, self._least, self._greatest)
         return WayToRest(self._way, self._least, self._greatest, seconds)
+
+    def knots_to_rest(self) -> Knots:
+        """Where the jerk changes on the way on which the set-point comes to rest when braked; of none at rest."""
+        self._fill((self.q, self.v, self.a))
+        return Knots(*_knots(self._state, self._a_max, self._j_max))
 
     def set_points_to_rest(self, state: State, seconds: float) -> Array:
         """(m, n) `state` and the set-points [rad] that follow within `seconds` when braked, one period apart."""
@@ -180,6 +188,31 @@ def _set_points(state, a_max, j_max, period, seconds):
         for i in range(way.shape[1]):
             way[k, i], _, _ = _brake(state[0, i], state[1, i], state[2, i], a_max[i], j_max[i], period * k)
     return way
+
+
+@compiled()
+def _knots(state, a_max, j_max):
+    n = state.shape[1]
+    ends = np.zeros(3 * n)
+    for i in range(n):
+        if abs(state[1, i]) < _REST_V and abs(state[2, i]) < _REST_A:
+            continue
+        _, t1, t2, t3 = _phases(state[1, i], state[2, i], a_max[i], j_max[i])
+        ends[3 * i], ends[3 * i + 1], ends[3 * i + 2] = t1, t1 + t2, t1 + t2 + t3
+    ends.sort()
+    times, m = np.empty(3 * n), 0
+    for k in range(3 * n):
+        if ends[k] < _APART_S or (k + 1 < 3 * n and ends[k + 1] - ends[k] < _APART_S):
+            continue  # of two that fall together, the later one
+        times[m] = ends[k]
+        m += 1
+    q, v = np.empty((m, n)), np.empty((m, n))
+    for k in range(m):
+        for i in range(n):
+            q[k, i], v[k, i], _ = _brake(state[0, i], state[1, i], state[2, i], a_max[i], j_max[i], times[k])
+    if m > 0:
+        v[m - 1] = 0.0
+    return times[:m].copy(), q, v
 
 
 class Opening:

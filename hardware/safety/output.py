@@ -92,16 +92,15 @@ def _advance(q, last, differences):
 
 STALL_PERIODS = 3.5  # longer between two commands, three were missed, and the arm stands or is about to
 PUBLISHING_PERIODS = 3.0  # longer in publishing, and when the command left is not known
-STALL_SHARE = 0.6  # of the horizon: the same for an arm that set-points are sent ahead of
 
 
 class Sending:
     """Measures the time since the last command left, one `period` [s] after the other by the steady time [s] of
-    `clock`, for set-points that are sent `horizon` [s] ahead of the arm. `stalls`: how often one was put at rest after
-    a stall."""
+    `clock`. `ahead`: they are sent ahead of the arm, which stands at none of them, see `execution.horizon`. `stalls`:
+    how often one was put at rest after a stall."""
 
-    def __init__(self, period: float, clock: Callable[[], float], horizon: float = 0.0) -> None:
-        self._clock, self._most = clock, max(STALL_PERIODS * period, STALL_SHARE * horizon)
+    def __init__(self, period: float, clock: Callable[[], float], *, ahead: bool = False) -> None:
+        self._clock, self._most = clock, math.inf if ahead else STALL_PERIODS * period
         self._publishing = PUBLISHING_PERIODS * period
         self._at = self._before = -math.inf
         self._leaves: float | None = None  # when the last look before publishing was

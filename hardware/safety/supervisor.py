@@ -58,7 +58,7 @@ class SafetySupervisor:
         self.contract = contract
         self.period = 1.0 / contract.stream_hz
         self.filter = SafetyFilter(
-            contract.robot, contract.joints, contract.limits, self.period, clock, contract.command.horizon_s
+            contract.robot, contract.joints, contract.limits, self.period, clock, ahead=contract.command.horizon_s > 0
         )
         self.arming = self.commands = self.skipped = 0
         self.latency = Latencies()

@@ -251,7 +251,9 @@ def test_the_same_loop_on_a_double_of_the_fr3_s_driver(tmp_path: Path, terminal:
         stop(process)
         print(terminal.seen[-3000:], *(p.read_text()[-2000:] for p in sorted((out / "logs").glob("*.log"))))
     assert process.returncode == 0, result
-    assert result["arm"]["robot"] == "fr3-rehearsal" and result["arm"]["violations"] == 0, result["arm"]
+    assert result["arm"]["robot"] == "fr3-rehearsal" and result["arm"]["violations"] == 0, json.dumps(
+        result["arm"]["monitor"]
+    )
     assert result["arm"]["monitor"]["commands"] > 200
     found = records(out, policy)
     last = [record for record in found if isinstance(record, End)][-1]

@@ -24,10 +24,24 @@ def largest(way: np.ndarray) -> tuple[float, float]:
 
 @pytest.mark.parametrize("ending", maker_judge.STOPS.values())
 def test_whatever_ends_a_motion_it_stays_within_the_makers_limits(ending: str) -> None:
+    """A filter that is killed in mid-motion among it."""
     way = maker_judge.filtered(np.random.default_rng(7), ending)
     acceleration, jerk = largest(way)
     assert acceleration < ACCELERATION and jerk < JERK, (acceleration, jerk)
     assert np.abs(way - way[0]).max() > 0.2
+
+
+@pytest.mark.parametrize("late_s", [0.015, 0.03, 0.04, 0.06, 0.12])
+def test_however_late_a_tick_is_the_arm_stays_within_the_makers_limits(
+    late_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller comes to rest by itself, and the next motion begins there."""
+    monkeypatch.setattr(maker_judge, "LATE_S", late_s)
+    for seed in range(2):
+        way = maker_judge.filtered(np.random.default_rng(seed), "")
+        acceleration, jerk = largest(way)
+        assert acceleration < ACCELERATION and jerk < JERK, (seed, acceleration, jerk)
+        assert np.abs(way[-700:] - way[0]).max() > 0.05, "and it goes on"
 
 
 def test_the_same_goals_without_the_filter_do_not() -> None:
@@ -38,6 +52,7 @@ def test_the_same_goals_without_the_filter_do_not() -> None:
 def test_a_filter_that_takes_a_late_tick_for_a_stall_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set-points are sent ahead: an arm whose next one is late goes on, and a motion from rest would be a jump."""
     whole = maker_judge.SafetyFilter
-    monkeypatch.setattr(maker_judge, "SafetyFilter", lambda *args: whole(*args[:5]))
+    monkeypatch.setattr(maker_judge, "LATE_S", 0.03)
+    monkeypatch.setattr(maker_judge, "SafetyFilter", lambda *args, ahead: whole(*args))
     worst = max(largest(maker_judge.filtered(np.random.default_rng(k), ""))[0] for k in range(3))
     assert worst > ACCELERATION

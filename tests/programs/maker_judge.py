@@ -31,10 +31,11 @@ from robots.stations import load_contract
 ROOT = Path(__file__).parents[2]
 MAKER = ROOT / ".venv-maker"
 CONTROLLER_S = 0.001
-LATE_S, LATE_SHARE = 0.015, 0.01  # most of a tick's delay; share of such ticks. Points run out behind 40 ms of it
+LATE_S, LATE_SHARE = 0.06, 0.01  # most of a tick's delay; share of such ticks. Points run out behind 40 ms of it
 GOALS_S = 0.05  # from one goal to the next, as a policy of 20 Hz has them
 LONG_S = 3.0
-STOPS = {"goals": "", "stop": "stop", "e-stop": "estop", "silence": "silence", "dead-man": "deadman", "jump": "jump"}
+STOPS = {"goals": "", "stop": "stop", "e-stop": "estop", "silence": "silence", "dead-man": "deadman", "jump": "jump",
+         "death": "death"}  # fmt: skip
 SERVER = """
 ip link set lo up || exit 9
 "$1" --no-gripper --enforce-motion-limits --physics mujoco > "$4" 2>&1 &
@@ -61,13 +62,13 @@ def filtered(rng: np.random.Generator, fault: str) -> np.ndarray:
     home, period, joints = np.array(contract.robot.home), 1 / contract.stream_hz, contract.joints
     now, clock = 0.0, 100.0
     ahead = contract.command.horizon_s
-    guard = SafetyFilter(contract.robot, joints, contract.limits, period, lambda: clock, ahead)
+    guard = SafetyFilter(contract.robot, joints, contract.limits, period, lambda: clock, ahead=True)
     horizon = Horizon(period, ahead)
     leads, asked = TrajectoryController(joints, home), []
     wanted, at, velocity = goals(rng, home), home.copy(), np.zeros(7)
     armed, tick, done = False, 0.0, False
     while now < LONG_S + 1.5:
-        if now >= tick:
+        if now >= tick and not (done and fault == "death"):
             late = now + rng.uniform(0.0, LATE_S) * (rng.random() < LATE_SHARE)
             while now < late:  # the process did not run: the controller goes on
                 now, clock = now + CONTROLLER_S, clock + CONTROLLER_S
@@ -90,11 +91,12 @@ def filtered(rng: np.random.Generator, fault: str) -> np.ndarray:
                     getattr(guard, fault)("a person")
             command = guard.step()
             if command is not None and (command := guard.checked(command)) is not None:
-                if horizon.ran_out(now):  # as the safety node does
-                    guard.stop("commands came late")
-                due = horizon.points(command.positions, command.velocities, now)
+                if (rest := horizon.late(now)) is not None:  # as the safety node does
+                    guard.left_to_rest(rest.positions, max(rest.at - now, 0.0))
+                    continue
+                due = horizon.points(command.positions, command.velocities, guard.knots_to_rest(), now)
                 points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
-                assert not (why := leads.accept(joints, points, due[0].at, now)), why
+                assert not due or not (why := leads.accept(joints, points, due[0].at, now)), why
                 guard.sent()
         now, clock = now + CONTROLLER_S, clock + CONTROLLER_S
         velocity, at = ask(leads, asked, now, at, velocity)

@@ -27,12 +27,24 @@ NORMALIZE = ("tests/policies/test_normalize.py",)
 
 SESSION, SESSIONS = "hardware/teleop/teleoperation.py", ("tests/hardware/test_recording_in_time.py",)
 
+AHEAD, MOTION, FILTER = "hardware/execution/horizon.py", "hardware/safety/motion.py", "hardware/safety/filter.py"
+LATE = ("tests/hardware/test_horizon.py", "tests/hardware/test_trajectory_at_1khz.py", "tests/hardware/safety/test_safety_stalls.py",
+        "tests/hardware/safety/test_safety_motion.py")  # fmt: skip
+
 LAUNCHING, LAUNCHED = (
     "launch/launching.py",
     ("tests/launch/test_launch_files.py::test_ros2_launch_ends_with_the_code_of_the_node_that_failed",),
 )
 
 MUTANTS: dict[str, Mutant] = {
+    "nothing-behind-the-last-set-point": Mutant(AHEAD, "return [*self._points, *self._rest]", "return [*self._points]", LATE),
+    "the-way-to-rest-at-another-pace": Mutant(AHEAD, "v_t / pace)", "v_t)", LATE),
+    "set-points-while-the-arm-comes-to-rest": Mutant(AHEAD, "        elif self._left:\n            return []\n", "", LATE),
+    "a-message-that-the-arm-outruns": Mutant(AHEAD, "SPARE = 0.4", "SPARE = -9.0", LATE),
+    "a-motion-begins-a-period-on": Mutant(AHEAD, "stands = q if last is None else last.positions", "stands = q", LATE),
+    "knots-of-two-phases": Mutant(MOTION, "= t1, t1 + t2, t1 + t2 + t3", "= t1, t1 + t2, t1 + t2", LATE),
+    "an-arm-at-rest-is-not-waited-for": Mutant(FILTER, "now < self._until\n        return waits", "False\n        return waits", LATE),
+    "late-is-a-stall-ahead-too": Mutant("hardware/safety/output.py", "math.inf if ahead else STALL", "STALL", LATE),
     "degrees-are-radians": Mutant(
         UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n    scale', "factor = 1.0\n    scale", UNIT_TESTS
     ),

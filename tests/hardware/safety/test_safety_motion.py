@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.interpolate import CubicHermiteSpline
 
 from hardware.safety import Limits
 from hardware.safety.motion import SHARE, Motion
@@ -44,6 +45,25 @@ def test_the_way_to_rest(v, a) -> None:
     assert np.allclose(path[-1], way[-1], rtol=0, atol=1e-9)
     assert (np.min(path, 0) >= low - 1e-9).all() and (np.max(path, 0) <= high + 1e-9).all()
     assert (way.min(0) >= low - 1e-9).all() and (way.max(0) <= high + 1e-9).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(shares, shares)
+def test_cubics_through_the_knots_are_the_way_to_rest(v, a) -> None:
+    """scipy's Hermite spline through them, period by period where Ruckig brakes; a joint at rest has no knot."""
+    motion = moving(v, a)
+    times, positions, velocities = motion.knots_to_rest()
+    assert len(times) <= 21 and (np.diff(times) > 1e-5).all() and (len(times) > 0) == (not motion.at_rest)
+    if not len(times):
+        return
+    spline = CubicHermiteSpline([0.0, *times], [motion.q, *positions], [motion.v, *velocities])
+    assert not velocities[-1].any()
+    for k in range(1, int(times[-1] / PERIOD) + 1):
+        motion.take(motion.braked())
+        assert np.allclose(spline(k * PERIOD), motion.q, rtol=0, atol=1e-7)
+        assert np.allclose(spline(k * PERIOD, 1), motion.v, rtol=0, atol=1e-4)
+    motion.take(motion.braked())
+    assert motion.at_rest and np.allclose(positions[-1], motion.q, rtol=0, atol=1e-7)
 
 
 def test_braking_by_hand() -> None:

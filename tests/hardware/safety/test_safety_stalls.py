@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hardware.observing.monitor import LimitMonitor
-from hardware.safety import SafetyState
+from hardware.safety import SafetyFilter, SafetyState
 from robots import PANDA
 
 
@@ -140,6 +140,50 @@ def test_a_stall_while_braking_is_the_end_of_braking(rig) -> None:
     rig.now += 0.1
     rig.run(None, 3)
     assert rig.filter.state is SafetyState.LATCHED and np.array_equal(rig.sent[-1], last)
+
+
+def ahead(rig) -> SafetyFilter:
+    """The filter of a station whose set-points are sent ahead of the arm."""
+    rig.filter = SafetyFilter(PANDA, PANDA.joints, rig.limits, rig.period, lambda: rig.now, ahead=True)
+    rig.moving()
+    return rig.filter
+
+
+def test_set_points_that_are_sent_ahead_know_no_stall(rig) -> None:
+    """The arm goes on with those that it has."""
+    guard = ahead(rig)
+    before = rig.sent[-1][0] - rig.sent[-2][0]
+    rig.now += 0.03
+    rig.tick(rig.goal(rig.measured + 0.3 * np.eye(7)[0]))
+    assert rig.sent[-1][0] - rig.sent[-2][0] >= before and guard.status()["stalls"] == 0
+
+
+def test_an_arm_that_comes_to_rest_by_itself_is_waited_for_there(rig) -> None:
+    guard = ahead(rig)
+    rest, begun = rig.sent[-1] + 0.05 * np.eye(7)[0], rig.now
+    guard.left_to_rest(rest, 0.1)
+    while rig.now < begun + 0.1:
+        rig.tick(rig.goal(rest + 0.3 * np.eye(7)[0]))
+        assert np.array_equal(rig.sent[-1], rest)
+    rig.run(rig.goal(rest + 0.3 * np.eye(7)[0]), 60)
+    assert guard.state is SafetyState.ARMED and guard.status()["stalls"] == 1
+    asks_for_no_step(rig, rig.sent[max(k for k, q in enumerate(rig.sent) if np.array_equal(q, rest)) :])
+    assert rig.sent[-1][0] > rest[0] + 0.05, "and it goes on"
+
+
+def test_an_arm_that_met_something_while_it_came_to_rest_goes_back_from_there(rig) -> None:
+    guard = ahead(rig)
+    rest, begun = rig.sent[-1] + 0.05 * np.eye(7)[0], rig.now
+    guard.left_to_rest(rest, 0.1)
+    rig.follows, rig.measured = False, rig.sent[-1] + 0.02 * np.eye(7)[0]
+    rig.tick()
+    guard.contact("it pushes")
+    while rig.now < begun + 0.1:
+        rig.tick()
+        assert np.array_equal(rig.sent[-1], rest)
+    rig.settle()
+    assert guard.state is SafetyState.LATCHED
+    assert np.allclose(rig.sent[-1], rig.measured, atol=1e-6)
 
 
 def test_a_stop_after_a_stall_does_not_set_the_arm_moving(rig) -> None:
