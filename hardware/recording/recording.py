@@ -5,7 +5,9 @@ is there at once; what the safety filter made of it, when the filter publishes w
 target as it was, the action is the operator's; elsewhere it is the one that leads from the same measured joints to
 what was accepted. A row is handed over one step late for that.
 
-The control loop hands rows to a `Storage`, and nothing more: that has a thread of its own for disks.
+The control loop hands rows to a `Storage`, and nothing more: that has a thread of its own for disks. A loop that makes
+its steps more slowly than the contract says would be stored as one that was in time: its episode is dropped, and one
+that was a little slow is named.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from hardware.recording.session import Outcome, Session, Storage
 from hardware.teleop.arm_link import ArmLink, Call, Steps
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
+from robolearn.core.types import RATE_NOTED, RATE_REFUSED, rate_fault
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +66,7 @@ class Recording(Teleoperation):
 
     Attributes:
       store_s: what the ends of episodes took.
+      rates: control steps a second of each episode that was stored.
     """
 
     def __init__(
@@ -81,6 +85,7 @@ class Recording(Teleoperation):
         super().__init__(session.device, episodes, link, observer, clock)
         self.session = session
         self.store_s: list[float] = []
+        self.rates: list[float] = []
         self._storage, self._sim_reset, self._wall = storage, sim_reset, wall
         self._rows: deque[_Row] = deque()  # whose executed action is not there yet
         self._newest: tuple[_Row, NDArray] | None = None  # the last of which it is; it gets the reward
@@ -131,11 +136,17 @@ class Recording(Teleoperation):
         elif self._storage.pending() > BEHIND_S * self.contract.control_hz:
             why = f"images and rows are stored {BEHIND_S:g} s behind: smaller pictures, fewer cameras or a faster disk"
             self.do(self.episodes.stopped(why))
+        elif slow := self._rate_fault(RATE_REFUSED):
+            self.do(self.episodes.stopped(f"{slow}: fewer or smaller cameras, or a faster computer"))
         elif self.session.judged and self._outcome is not None:
             verdict = OperatorVerdict(bool(self._outcome["success"]), bool(self._outcome["truncated"]))
             self.do(self.episodes.judged(verdict))
         elif self.step_count >= self.session.limit_s * self.contract.control_hz:
             self.do(self.episodes.judged(OperatorVerdict(False, truncated=True)))
+
+    def _rate_fault(self, tolerance: float) -> str:
+        """The fault of the running episode's rate, or nothing."""
+        return rate_fault(self.step_count, self.clock() - self._begun, self.contract.control_hz, tolerance)
 
     def add_row(
         self, observation: dict[str, NDArray], q: NDArray, target: NDArray, action: NDArray | None, stamp_ns: int
@@ -202,6 +213,10 @@ class Recording(Teleoperation):
             log.warning("an episode without steps is not stored")
             self.episodes.lost()
             return
+
+        if slow := self._rate_fault(RATE_NOTED):
+            log.warning("episode %d: %s", self.episodes.number, slow)
+        self.rates.append(self.step_count / max(self.clock() - self._begun, 1e-9))
 
         def end() -> None:
             began = time.monotonic()

@@ -94,6 +94,9 @@ class Record(RecordingSetup, StationCommand):
         if r["latency_ms"]["p50"] is not None:
             p50, p99 = r["latency_ms"]["p50"], r["latency_ms"]["p99"]
             console.print(f"latency     {p50:.1f} ms (p99 {p99:.1f}) from observation to command")
+        if (slowest := r["control_hz"]["slowest"]) is not None:
+            asked = r["control_hz"]["asked"]
+            console.print(f"rate        {slowest:.1f} control steps a second in the slowest episode, asked {asked:g}")
         if r["violations"] is not None:
             console.print(f"monitor     {r['violations']} violations of the arm's limits")
         console.print(f"next        robolearn dataset quality {r['dataset']} : which episodes to learn from")
@@ -158,5 +161,9 @@ class Record(RecordingSetup, StationCommand):
             **{key: 0 if recording is None else getattr(recording.episodes, key) for key in counts},
             "frames": writer.frames,
             **(nothing if node is None else arm_result(node)),
+            "control_hz": {
+                "asked": contract.control_hz,
+                "slowest": None if recording is None else min(recording.rates, default=None),
+            },
             "wall_s": {"store": None if recording is None else max(recording.store_s, default=None)},
         }

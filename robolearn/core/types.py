@@ -1,4 +1,8 @@
-"""The shared words: `Observation`, `ActionChunk`, `Episode`."""
+"""The shared words: `Observation`, `ActionChunk`, `Episode`, and the judge of an episode's rate.
+
+A frame's timestamp, frame_index / fps, says when it was due. Steps that came more slowly than they are played show
+everything faster than it was: a recording, and `dataset validate`, refuse alike.
+"""
 
 from __future__ import annotations
 
@@ -73,3 +77,15 @@ class Score:
     reward: NDArray[np.float32]  # (T,) of each step
     done: NDArray[np.bool_]  # (T,) the task is solved after the step
     confidence: NDArray[np.float32]  # (T,) in [0, 1], how sure that is
+
+
+RATE_NOTED, RATE_REFUSED = 0.05, 0.2  # of the time that an episode is played in: by how much its own may differ
+RATED_S = 2.0  # shorter episodes say little of a rate
+
+
+def rate_fault(steps: int, seconds: float, fps: float, tolerance: float) -> str:
+    """The fault of an episode whose `steps` from frame to frame took `seconds` [s]; empty within `tolerance`, and where
+    that is too short to tell."""
+    if steps / fps < RATED_S > seconds or abs(seconds * fps / max(steps, 1) - 1.0) <= tolerance:
+        return ""
+    return f"{steps / max(seconds, 1e-9):.3g} control steps a second are stored as {fps:g}"

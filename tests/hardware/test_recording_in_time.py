@@ -38,6 +38,29 @@ def within_limits(rig: RecordingRig) -> None:
     assert rig.monitor.summary()["violations"] == 0, rig.monitor.summary()
 
 
+def test_an_episode_whose_steps_come_too_slowly_is_dropped(rig: RecordingRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes 1.5 periods: 13 of 20 a second, which would be played as fast as if they were all there."""
+    rig.follow()
+    rig.record()
+    rig.steps(60)
+    assert rig.phase is Phase.RECORDING
+    period, tick = 1 / CONTRACT.control_hz, rig.tick
+    busy = iter(range(10**6))
+
+    def slowly() -> None:
+        """A third of the time, control steps are not due yet."""
+        if next(busy) % 15 == 0:
+            rig.logic._due += 0.5 * period
+        tick()
+
+    monkeypatch.setattr(rig, "tick", slowly)
+    rig.until(lambda: rig.phase is not Phase.RECORDING)
+    assert "control steps a second are stored as 20" in rig.logic.episodes.message, rig.logic.episodes.message
+    rig.settled()
+    assert not rig.paper.episodes and rig.paper.discarded == 1
+    within_limits(rig)
+
+
 def test_what_is_stored_is_what_was_asked_for_and_done(rig: RecordingRig) -> None:
     hand, paper = rig.hand, rig.paper
     rig.follow()

@@ -18,6 +18,13 @@ LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "a-slow-recording-is-stored": Mutant(
+        "hardware/recording/recording.py", "elif slow := self._rate_fault(RATE_REFUSED):", "elif slow := '':",
+        ("tests/hardware/test_recording_in_time.py",),
+    ),
+    "a-slow-recording-is-not-found": Mutant(
+        "robolearn/core/types.py", "abs(seconds * fps / max(steps, 1) - 1.0)", "abs(0.0)", ("tests/reports/test_recordings_that_broke.py",)
+    ),
     "pictures-stay-upside-down": Mutant(f"{FORMATS}/robomimic.py", "pictures[:, ::-1]) if self", "pictures) if self", REPORTS),
     "pictures-are-turned-by-half": Mutant(f"{FORMATS}/robomimic.py", "pictures[:, ::-1]) if self", "pictures[:, ::-1, ::-1]) if self", REPORTS),
     "the-last-row-is-no-final": Mutant(f"{FORMATS}/robomimic.py", "{key: values[length]} if extra", "{key: values[length - 1]} if extra", HDF5),

@@ -16,6 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
+
+from recording_rig import RecordingRig
+
+from hardware.recording.episodes import Phase
+from hardware.teleop.device import EpisodeEvent
 from policies.normalize import Normalizer
 from robolearn.core import ArraySpec, Interface
 from robolearn.data import Dataset, EpisodeWriter
@@ -88,6 +94,35 @@ def test_lerobot_3522_and_leisaac_129_a_killed_recording_goes_on_where_it_was(
     assert info["total_episodes"] == len(found) and rows <= info["total_frames"] <= 18 + 5
     named = {one["check"] for one in run("dataset", "validate", tmp_path / "set")[1]["findings"]}
     assert named <= {"unfinished episode"}, "which `dataset repair` can save"
+
+
+@pytest.mark.parametrize(("period_s", "named"), [(0.05, False), (0.055, False), (0.075, True), (0.025, True)])
+def test_lerobot_2786_steps_that_came_slower_than_they_are_played_are_named(
+    period_s: float, named: bool, run: Run, tmp_path: Path
+) -> None:
+    interface = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
+    with EpisodeWriter(tmp_path / "set", interface, task="lift", stamps=("action",)) as writer:
+        for step in range(120):
+            writer.add({"proprio": [step / 120]}, [step / 120], stamps={"action": 1000.0 + step * period_s})
+        writer.end(success=True, terminated=True)
+    found = [one["what"] for one in run("dataset", "validate", tmp_path / "set")[1]["findings"]]
+    assert found == [f"{1 / period_s:.3g} control steps a second are stored as 20"] * named
+
+
+def test_lerobot_4423_rows_are_control_steps_however_often_commands_are_sent() -> None:
+    rig = RecordingRig()
+    rig.until(lambda: rig.phase is Phase.WAITING)
+    rig.follow()
+    rig.record()
+    sent, began = len(rig.commands), rig.now
+    rig.steps(60)
+    rig.press(EpisodeEvent.SUCCESS)
+    rig.until(lambda: rig.phase is Phase.READY)
+    commands, seconds = len(rig.commands) - sent, rig.now - began
+    rig.settled()
+    ((_, rows),) = rig.paper.episodes
+    assert commands == pytest.approx(200 * seconds, abs=3) and len(rows) == pytest.approx(20 * seconds, abs=2)
+    assert rig.logic.rates == pytest.approx([20.0], abs=0.5)
 
 
 def test_lerobot_2712_a_number_that_is_not_there_deletes_nothing(make: Make, run: Run, tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
+from robolearn.core.types import RATE_REFUSED, rate_fault
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.clock import clock_faults, runs
-from robolearn.data.lerobot.features import FRAME, INTERFACE_KEY, NUMBERS, STAMP, key_of, stamp_name
+from robolearn.data.lerobot.features import FRAME, INTERFACE_KEY, NUMBERS, STAMP, key_of, stamp_column, stamp_name
 from robolearn.data.lerobot.statistics import describe, outliers
 from robolearn.data.reading.loading import read_weights
 from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances, frames_text
@@ -219,6 +220,14 @@ def sources(data: Opened, limits: Tolerances) -> Iterator[Defect]:
                     yield from _source(rows, key, values, begin, allowed)
 
 
+def rates(data: Opened, limits: Tolerances) -> Iterator[Defect]:
+    """Steps were made as often as they are played: ``stamp.action`` against the frame rate, over each episode."""
+    for rows, stamps in _column(data, stamp_column("action")):
+        what = rate_fault(len(stamps) - 1, float(stamps[-1] - stamps[0]), data.fps, RATE_REFUSED)
+        if np.isfinite(stamps).all() and what:
+            yield Defect("rate", what, rows.file, rows.index)
+
+
 def _source(rows: Rows, key: str, values: np.ndarray, begin: int, allowed: float) -> Iterator[Defect]:
     """One source from frame `begin` on, whose own steps give its usual rate."""
     stamps = values[begin:]
@@ -336,6 +345,7 @@ CHECKS = (
     outlying,
     grid,
     sources,
+    rates,
     whole,
     by_episode,
 )
