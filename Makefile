@@ -21,7 +21,7 @@ help:
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
 	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, and on an SO-101"
-	@echo "make test-maker   libfranka and a server with the limits of an FR3 follow what the safety filter sends, in three minutes"
+	@echo "make test-maker   libfranka and a server with the limits of an FR3 follow what the safety filter sends, in three minutes; ARGS=\"--live 6\": the nodes of a deployment, too"
 	@echo "make test-trials  simulated trials by the thousand: false claims under optional stopping, blocks beside a fixed number"
 	@echo "make test-first-hour every command of the first page, a keyboard, a browser and some mistakes, in fifteen minutes"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"

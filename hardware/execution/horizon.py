@@ -59,33 +59,40 @@ class Horizon:
         self._period, self._seconds = period, seconds
         self._points: deque[Point] = deque()
         self._rest: list[Point] = []  # behind them, to rest
+        self._sent: tuple[Point, Point] | None = None  # last set-point, and rest, of the newest message
         self._left = False  # the controller is left to come to rest
         self._rate = 0.0  # r: of the schedule against the clock
 
     def begin(self) -> None:
         """A motion begins: what was sent before is done."""
         self._points.clear()
-        self._rest, self._left, self._rate = [], False, 0.0
+        self._rest, self._sent, self._left, self._rate = [], None, False, 0.0
 
     def late(self, now: float) -> Point | None:
-        """Where and when the arm comes to rest, once set-points came too late to send others before; else None.
+        """Where and when the arm comes to rest, once it is too late to send more before it begins to; else None. Asked
+        before points are made, and right before they are sent: a process may be held up in between.
 
         Args:
           now: by the controller's clock [s]. One that is set elsewhere counts as late, or is followed slowly.
         """
-        if self._left or not self._rest or self._points[-1].at - now > SPARE * self._seconds:
+        if self._left or self._sent is None or not np.any(self._sent[0].velocities):
             return None
-        self._left = True
-        return self._rest[-1]
+        last, rest = self._sent
+        self._left = last.at - now <= SPARE * self._seconds
+        return rest if self._left else None
+
+    def sent(self) -> None:
+        """The points that were made last are on their way."""
+        if not self._left:
+            self._sent = self._points[-1], (self._rest or self._points)[-1]
 
     def points(self, positions: ArrayLike, velocities: ArrayLike, rest: Knots | None, now: float) -> list[Point]:
         """Points to send when the set-point `positions`, `velocities` (n,) is made, from which the arm would brake by
         `rest`: the first is due by `now`. None while the arm is left to come to rest."""
         q, v = np.array(positions, dtype=np.float64), np.array(velocities, dtype=np.float64)
         goal = now + self._seconds
-        last = (self._rest or self._points or [None])[-1]
-        if last is None or now > last.at:
-            stands = q if last is None else last.positions
+        if self._sent is None or now > self._sent[1].at:
+            stands = q if self._sent is None else self._sent[1].positions
             self.begin()
             self._points += [Point(t, stands, np.zeros_like(v)) for t in (now, goal - self._period)]
             at = goal

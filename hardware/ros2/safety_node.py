@@ -22,6 +22,7 @@ from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
+from rclpy.serialization import serialize_message
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64
@@ -277,17 +278,29 @@ class SafetyNode(Node):
         checked = self._filter.checked(command)
         if checked is None:
             return
-        now = 1e-9 * self.get_clock().now().nanoseconds  # the controller's clock, too
-        if (rest := horizon.late(now)) is not None:
-            log.warning("commands come late: the controller brakes by itself, and the arm goes on from rest")
-            self._filter.left_to_rest(rest.positions, max(rest.at - now, 0.0))
+        if self._late(horizon):
             return
+        now = self._controllers_clock()
         due = horizon.points(checked.positions, checked.velocities, self._filter.knots_to_rest(), now)
-        if not due:
+        # In bytes: to make them takes longer than to send them, and what is held up after the last look is sent late.
+        message = serialize_message(messages.points(self.contract.joints, due)) if due else None
+        if message is None or self._late(horizon):
             return
-        message = messages.points(self.contract.joints, due)
         if self._command_publisher is not None:
             self._command_publisher.publish(message)
+        horizon.sent()
+
+    def _late(self, horizon: Horizon) -> bool:
+        """True where it is too late to send more: the filter is told where the arm comes to rest."""
+        now = self._controllers_clock()
+        rest = horizon.late(now)
+        if rest is not None:
+            log.warning("commands come late: the controller brakes by itself, and the arm goes on from rest")
+            self._filter.left_to_rest(rest.positions, max(rest.at - now, 0.0))
+        return rest is not None
+
+    def _controllers_clock(self) -> float:
+        return 1e-9 * self.get_clock().now().nanoseconds
 
     def _publisher_name(self, gid: Hashable) -> str:
         """The node that publishes joint states, contact, openings or the dead-man's switch under this identifier."""

@@ -39,6 +39,7 @@ def drive(late: dict[int, float], delayed: dict[int, float] | None = None) -> tu
         now = max(k * PERIOD + late.get(k, 0.0), now)
         assert horizon.late(now) is None
         due = horizon.points(q_of(k), v_of(k), braked(k), now)
+        horizon.sent()
         arriving.append((now + (delayed or {}).get(k, 0.0), due))
     times = np.arange(0.001, 1.4, 0.001)
     positions, newest = [], None
@@ -85,6 +86,7 @@ def test_lost_time_is_led_back_slowly() -> None:
     for k in range(1000):
         now += PERIOD + (0.015 if k == 100 else 0.0)
         ahead.append(horizon.points(q_of(k), v_of(k), braked(k), now)[-1].at - 0.1 - now)
+        horizon.sent()
     assert ahead[99] == pytest.approx(AHEAD) and ahead[100] == pytest.approx(AHEAD - 0.015, abs=2e-4)
     assert ahead[-1] == pytest.approx(AHEAD, abs=1e-5)
     assert np.abs(np.diff(ahead[102:])).max() < 0.02 * PERIOD, "no joint feels it"
@@ -95,6 +97,7 @@ def test_a_message_is_one_that_the_trajectory_controller_takes() -> None:
     for k in range(100):
         now = k * PERIOD
         due = horizon.points(q_of(k), v_of(k), braked(k), now)
+        horizon.sent()
         times = [p.at for p in due]
         assert times[0] <= now and np.all(np.diff(times) > 0), "the first is due, so that nothing is interpolated to it"
         assert not due[-1].velocities.any(), "one that ends moving is refused"
@@ -105,6 +108,7 @@ def moving(steps: int = 100) -> Horizon:
     horizon = Horizon(PERIOD, AHEAD)
     for k in range(steps):
         horizon.points(q_of(k), v_of(k), braked(k), k * PERIOD)
+        horizon.sent()
     return horizon
 
 
@@ -131,10 +135,19 @@ def test_nothing_is_sent_until_it_stands_and_the_next_motion_begins_there() -> N
     assert due[2].positions == pytest.approx(rest.positions + 1e-5), "one period later, as it was made"
 
 
+def test_points_that_were_made_and_not_sent_do_not_count() -> None:
+    """The process is held up between the two: the controller comes to rest where it was told before."""
+    horizon, end = moving(), 99 * PERIOD + AHEAD
+    horizon.points(q_of(100), v_of(100), braked(100), 100 * PERIOD)
+    rest = horizon.late(end)
+    assert rest is not None and rest.positions == pytest.approx(q_of(99) + 0.05 * v_of(99))
+
+
 def test_at_rest_nothing_is_late() -> None:
     horizon = Horizon(PERIOD, AHEAD)
     for k in range(10):
         horizon.points(q_of(0), 0 * v_of(0), None, k * PERIOD)
+        horizon.sent()
     assert horizon.late(99.0) is None
     horizon = moving()
     horizon.begin()

@@ -8,7 +8,9 @@ motion limits: a step of velocity above 10 rad/s², or of acceleration above 5,0
 The judge is proved by the same goals without the filter, which it must refuse. It is no hardware: a real arm has a
 payload, a temperature and a network.
 
-    python tests/programs/maker_judge.py [--seed 0] [--rounds 3]        ends with 1 where the judge says otherwise
+With `--live`, a deployment's nodes too, which are killed, held up and interrupted in mid-motion (`maker_live.py`).
+
+    python tests/programs/maker_judge.py [--seed 0] [--rounds 3] [--live 10]    1: the judge says otherwise
 """
 
 from __future__ import annotations
@@ -96,6 +98,8 @@ def filtered(rng: np.random.Generator, fault: str) -> np.ndarray:
                     continue
                 due = horizon.points(command.positions, command.velocities, guard.knots_to_rest(), now)
                 points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
+                if due:
+                    horizon.sent()
                 assert not due or not (why := leads.accept(joints, points, due[0].at, now)), why
                 guard.sent()
         now, clock = now + CONTROLLER_S, clock + CONTROLLER_S
@@ -151,11 +155,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3, help="of each kind of end")
+    parser.add_argument("--live", type=int, default=0, help="episodes of a policy through the nodes of a deployment")
     options = parser.parse_args()
     rng, segments = np.random.default_rng(options.seed), {}
     for k in range(options.rounds):
         segments |= {f"filtered, {name} {k}": filtered(rng, fault) for name, fault in STOPS.items()}
-    segments |= {f"unfiltered {k}": unfiltered(rng) for k in range(2)}
+    if options.live:
+        import maker_live
+
+        segments |= maker_live.live(options.live)
+    segments |= {f"unfiltered {k}": unfiltered(rng) for k in range(2)}  # last: their reflexes leave the arm somewhere
     found = judge(segments)
     for row in found:
         print(f"{row['name']:24s} {row['ticks']:6d} ms   {row['error'] or 'no reflex'}")
