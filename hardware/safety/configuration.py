@@ -40,12 +40,14 @@ def warm_up(
     """Use every part once, at `home` (n,) [rad] inside the limits; the pose of the tcp there."""
     motion.place(home)
     motion.braked_by_formula()
+    motion.knots_to_rest()
     state = motion.toward(home)
     way = motion.way_to_rest(state).postures
     rest = way[-1].copy()
     geometry.begin(rest)
     pose = geometry.pose(rest)
-    geometry.check(way, np.inf, lambda: motion.set_points_to_rest(state, 0.0))
+    set_points = motion.set_points_to_rest(state, 0.0)
+    geometry.check(way, np.inf, lambda: set_points)
     reach.joints(PoseTarget(*pose), home)
     checks.stops_inside(tuple(map(str, home)), rest, rest, limits.lower, limits.upper)
     output.begin(rest)

@@ -270,5 +270,7 @@ def arm_programs(
             programs.append(node_program("gripper", robot, 0, secured=secured("gripper")))
     if contract.simulated and module:
         arm: dict[str, Any] = {"task": task, "seed": seed, "dynamics": dynamics}
-        programs.append(node_program("sim_arm", robot, priority, module, secured("sim_arm"), **arm))
+        # Before all others: an arm's own computer takes a command when it comes, whatever is busy here.
+        first = min(priority + 1, 99) if priority > 0 else 0
+        programs.append(node_program("sim_arm", robot, first, module, secured("sim_arm"), **arm))
     return programs

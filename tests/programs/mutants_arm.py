@@ -37,13 +37,14 @@ LAUNCHING, LAUNCHED = (
 )
 
 MUTANTS: dict[str, Mutant] = {
-    "nothing-behind-the-last-set-point": Mutant(AHEAD, "return [*self._points, *self._rest]", "return [*self._points]", LATE),
+    "nothing-behind-the-last-set-point": Mutant(AHEAD, "return [*self._points, *braked]", "return [*self._points]", LATE),
     "the-way-to-rest-at-another-pace": Mutant(AHEAD, "v_t / pace)", "v_t)", LATE),
     "set-points-while-the-arm-comes-to-rest": Mutant(AHEAD, "        elif self._left:\n            return []\n", "", LATE),
     "a-message-that-the-arm-outruns": Mutant(AHEAD, "SPARE = 0.4", "SPARE = -9.0", LATE),
     "a-motion-begins-a-period-on": Mutant(AHEAD, "stands = q if self._sent is None else self._sent[1].positions", "stands = q", LATE),
+    "compiled-in-mid-motion": Mutant("hardware/safety/configuration.py", "    motion.knots_to_rest()\n", "", LATE),
     "what-was-made-counts-as-sent": Mutant(
-        AHEAD, "last, rest = self._sent\n", "last, rest = self._points[-1], (self._rest or self._points)[-1]\n", LATE
+        AHEAD, "last, rest = self._sent\n", "last, rest = self._made\n", LATE
     ),
     "knots-of-two-phases": Mutant(MOTION, "= t1, t1 + t2, t1 + t2 + t3", "= t1, t1 + t2, t1 + t2", LATE),
     "an-arm-at-rest-is-not-waited-for": Mutant(FILTER, "now < self._until\n        return waits", "False\n        return waits", LATE),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -64,6 +67,19 @@ def test_cubics_through_the_knots_are_the_way_to_rest(v, a) -> None:
         assert np.allclose(spline(k * PERIOD, 1), motion.v, rtol=0, atol=1e-4)
     motion.take(motion.braked())
     assert motion.at_rest and np.allclose(positions[-1], motion.q, rtol=0, atol=1e-7)
+
+
+def test_nothing_is_compiled_in_mid_motion() -> None:
+    """A fresh process that has made a filter has machine code of all that a step may call: loading it takes 10 ms."""
+    program = (
+        "from hardware.safety import Limits, SafetyFilter, motion, output\n"
+        "from robots import PANDA\n"
+        "SafetyFilter(PANDA, PANDA.joints, Limits.of(PANDA), 0.005)\n"
+        "parts = [f for m in (motion, output) for f in vars(m).values() if hasattr(f, 'signatures')]\n"
+        "print(len(parts), [f.__name__ for f in parts if not f.signatures])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout == "9 ['_phases', '_move', '_brake']\n", "which only the others call"
 
 
 def test_braking_by_hand() -> None:
