@@ -58,15 +58,15 @@ class Horizon:
     def __init__(self, period: float, seconds: float) -> None:
         self._period, self._seconds = period, seconds
         self._points: deque[Point] = deque()
-        self._rest: list[Point] = []  # behind them, to rest
-        self._sent: tuple[Point, Point] | None = None  # last set-point, and rest, of the newest message
+        self._made: tuple[Point, Point] | None = None  # last set-point, and rest, of what was made last
+        self._sent: tuple[Point, Point] | None = None  # the same, of the newest message
         self._left = False  # the controller is left to come to rest
         self._rate = 0.0  # r: of the schedule against the clock
 
     def begin(self) -> None:
         """A motion begins: what was sent before is done."""
         self._points.clear()
-        self._rest, self._sent, self._left, self._rate = [], None, False, 0.0
+        self._made, self._sent, self._left, self._rate = None, None, False, 0.0
 
     def late(self, now: float) -> Point | None:
         """Where and when the arm comes to rest, once it is too late to send more before it begins to; else None. Asked
@@ -84,11 +84,11 @@ class Horizon:
     def sent(self) -> None:
         """The points that were made last are on their way."""
         if not self._left:
-            self._sent = self._points[-1], (self._rest or self._points)[-1]
+            self._sent = self._made
 
-    def points(self, positions: ArrayLike, velocities: ArrayLike, rest: Knots | None, now: float) -> list[Point]:
+    def points(self, positions: ArrayLike, velocities: ArrayLike, rest: Knots, now: float) -> list[Point]:
         """Points to send when the set-point `positions`, `velocities` (n,) is made, from which the arm would brake by
-        `rest`: the first is due by `now`. None while the arm is left to come to rest."""
+        `rest`: the first is due by `now`. Nothing while the arm is left to come to rest."""
         q, v = np.array(positions, dtype=np.float64), np.array(velocities, dtype=np.float64)
         goal = now + self._seconds
         if self._sent is None or now > self._sent[1].at:
@@ -104,9 +104,9 @@ class Horizon:
             self._rate = min(max(self._rate, -MOST_RATE), MOST_RATE)
             at += self._rate * self._period
         pace = 1 + self._rate
-        braked = () if rest is None else zip(rest.times, rest.positions, rest.velocities, strict=True)
-        self._rest = [Point(at + pace * t, q_t, v_t / pace) for t, q_t, v_t in braked]
-        self._points.append(Point(at, q, v / pace if self._rest else np.zeros_like(v)))
+        braked = [Point(at + pace * t, q_t, v_t / pace) for t, q_t, v_t in zip(*rest, strict=True)]
+        self._points.append(Point(at, q, v / pace if braked else np.zeros_like(v)))
+        self._made = self._points[-1], (braked or self._points)[-1]
         while len(self._points) > 1 and self._points[1].at <= now:
             self._points.popleft()
-        return [*self._points, *self._rest]
+        return [*self._points, *braked]

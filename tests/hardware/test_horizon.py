@@ -25,6 +25,9 @@ def braked(k: float) -> Knots:
     return Knots(np.array([0.05, 0.1]), np.array([q + 0.025 * v, q + 0.05 * v]), np.array([v, 0 * v]))
 
 
+STANDS = Knots(np.empty(0), np.empty((0, 1)), np.empty((0, 1)))
+
+
 def followed(due: list[Point], t: float) -> float:
     """Where a controller is at `t` that goes from point to point in a straight line and stands at the last."""
     return float(np.interp(t, [p.at for p in due], [p.positions[0] for p in due]))
@@ -127,7 +130,7 @@ def test_nothing_is_sent_until_it_stands_and_the_next_motion_begins_there() -> N
     rest = horizon.late(now)
     assert rest is not None
     while now < rest.at:
-        assert horizon.points(rest.positions, 0 * rest.velocities, None, now) == []
+        assert horizon.points(rest.positions, 0 * rest.velocities, STANDS, now) == []
         now += PERIOD
     due = horizon.points(rest.positions + 1e-5, rest.velocities + 0.01, braked(3), now)
     assert due[0].positions == pytest.approx(rest.positions) and due[1].positions == pytest.approx(rest.positions)
@@ -146,7 +149,7 @@ def test_points_that_were_made_and_not_sent_do_not_count() -> None:
 def test_at_rest_nothing_is_late() -> None:
     horizon = Horizon(PERIOD, AHEAD)
     for k in range(10):
-        horizon.points(q_of(0), 0 * v_of(0), None, k * PERIOD)
+        horizon.points(q_of(0), 0 * v_of(0), STANDS, k * PERIOD)
         horizon.sent()
     assert horizon.late(99.0) is None
     horizon = moving()

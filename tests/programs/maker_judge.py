@@ -97,10 +97,10 @@ def filtered(rng: np.random.Generator, fault: str) -> np.ndarray:
                     guard.left_to_rest(rest.positions, max(rest.at - now, 0.0))
                     continue
                 due = horizon.points(command.positions, command.velocities, guard.knots_to_rest(), now)
-                points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
                 if due:
+                    points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
+                    assert not (why := leads.accept(joints, points, due[0].at, now)), why
                     horizon.sent()
-                assert not due or not (why := leads.accept(joints, points, due[0].at, now)), why
                 guard.sent()
         now, clock = now + CONTROLLER_S, clock + CONTROLLER_S
         velocity, at = ask(leads, asked, now, at, velocity)

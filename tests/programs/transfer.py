@@ -52,16 +52,8 @@ def judged(asked: argparse.Namespace, policy: Path, dynamics: str, at: Path) -> 
     """How many of the episodes succeed."""
     if not at.exists():
         at.parent.mkdir(parents=True, exist_ok=True)
-        words = (
-            "--task",
-            asked.task,
-            "--dynamics",
-            dynamics,
-            "--episodes",
-            asked.episodes,
-            "--seed",
-            1000 + asked.seed,
-        )
+        starts = ("--episodes", asked.episodes, "--seed", 1000 + asked.seed)
+        words = ("--task", asked.task, "--dynamics", dynamics, *starts)
         at.write_text(json.dumps(robolearn("evaluate", "--policy", policy, *words)))
     return round(json.loads(at.read_text())["success"]["rate"] * asked.episodes)
 
