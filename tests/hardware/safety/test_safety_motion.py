@@ -76,10 +76,12 @@ def test_nothing_is_compiled_in_mid_motion() -> None:
         "from robots import PANDA\n"
         "SafetyFilter(PANDA, PANDA.joints, Limits.of(PANDA), 0.005)\n"
         "parts = [f for m in (motion, output) for f in vars(m).values() if hasattr(f, 'signatures')]\n"
-        "print(len(parts), [f.__name__ for f in parts if not f.signatures])"
+        "print(len(parts), *(f.__name__ for f in parts if not f.signatures))"
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert done.stdout == "9 ['_phases', '_move', '_brake']\n", "which only the others call"
+    count, *missing = done.stdout.split()
+    # What only the others call has machine code of its own where it was compiled, none where that was loaded.
+    assert count == "9" and set(missing) <= {"_phases", "_move", "_brake"}, done.stdout
 
 
 def test_braking_by_hand() -> None:
