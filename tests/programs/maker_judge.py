@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -141,6 +142,9 @@ def judge(segments: dict[str, np.ndarray]) -> list[dict]:
         words = [programs / "run-franka-sim-server", programs / "python", drive, folder / "server.log",
                  folder / "set_points.npz"]  # fmt: skip
         alone = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
+        # The maker asks for a real-time kernel: a set-point that this machine sends late is a reflex, too.
+        if os.geteuid() == 0 and (chrt := shutil.which("chrt")):
+            alone = [chrt, "--fifo", "20", *alone]
         env = {**os.environ, "FR3_MJCF": str(folder / "fr3.xml"), "MUJOCO_GL": "disable"}
         done = subprocess.run(
             [*alone, "sh", "-c", SERVER, "sh", *map(str, words)], env=env, capture_output=True, text=True, check=False
