@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardware.execution.horizon import Horizon
+from hardware.execution.horizon import Horizon, Knots
 from hardware.observing.monitor import LimitMonitor
 from robolearn.bench.emulators.trajectory_controller import TrajectoryController, TrajectoryPoint
 from robots import ROBOTS
@@ -97,7 +97,9 @@ def ahead(late: dict[int, float]) -> list[tuple[float, float, list[TrajectoryPoi
     horizon, out = Horizon(0.005, 0.04), []
     for k in range(450):
         now = 100.0 + 0.005 * k
-        due = horizon.points(*swing(k), now)
+        q, v = swing(k)
+        due = horizon.points(q, v, Knots(np.ones(1), (q + 0.5 * v)[None], np.zeros((1, 7))), now)  # within a second
+        horizon.sent()
         points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
         out.append((now + 0.0005 + late.get(k, 0.0), due[0].at, points))
     return out

@@ -94,7 +94,9 @@ def deployment(policy: Path, logs: Path, episodes: int, fault: Callable[[Running
                 assert not ended(), running.end()[2]
                 with suppress(ProcessLookupError):  # the episode has ended
                     fault(running)
-            running.end()
+            code, _, said = running.end()
+            if code and fault is None:
+                print(f"the deployment ended before its episodes were done: {said}", file=sys.stderr)
         finally:
             running.close()
     return heard
