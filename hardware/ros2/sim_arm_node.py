@@ -32,6 +32,7 @@ from hardware.ros2.senders import sent_at
 from robolearn.core.errors import BadInput, RobolearnError
 from robolearn.core.scene import Scene
 from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, WRENCH, Contract
+from robots.stations.pictures import turned
 
 log = logging.getLogger(__name__)
 
@@ -331,7 +332,9 @@ class SimArmNode(Node):
                         compressed = self.contract.cameras[name].type == COMPRESSED
                         make = messages.compressed_image if compressed else messages.image
                         frame = "another" if fault == "swap" else self.contract.cameras[name].frame or name
-                        publisher.publish(make(picture, at, frame))
+                        # The world shows what the policy is to see; a camera on its side sends it lying.
+                        lying = turned(picture, -self.contract.cameras[name].rotate)
+                        publisher.publish(make(np.ascontiguousarray(lying), at, frame))
                     self._filmed.set()
                 # Late pictures are left out, never made up for, and there is always some time for others.
                 due = max(due + period, time.monotonic() + 0.2 * period)

@@ -179,15 +179,17 @@ def _picture_size(what: str, name: str, camera: Camera, samples: list[PictureSam
     """The size of the raw pictures, and whether the policy's can be cut and made of them."""
     newest, sizes = samples[-1], sorted({s.size for s in samples})
     (height, width), (want_height, want_width) = newest.size, camera.size
+    upright = (width, height) if camera.rotate % 180 else newest.size
     line = f"{what} size"
     if len(sizes) > 1:
         return Finding(line, False, f"{len(sizes)} sizes, {sizes[0]} to {sizes[-1]}", "one source for the topic")
     try:
-        _, _, cut_height, cut_width = crop_of(camera, newest.size)
+        _, _, cut_height, cut_width = crop_of(camera, upright)
     except BadInput as error:
         return Finding(line, False, str(error), f"cameras.{name}.crop, or another mode of the camera")
-    cut = f", cut to {cut_width}×{cut_height}" if (cut_height, cut_width) != newest.size else ""
-    found = f"{width}×{height} {newest.encoding}{cut} → {want_width}×{want_height}"
+    cut = f", cut to {cut_width}×{cut_height}" if (cut_height, cut_width) != upright else ""
+    turn = f", turned by {camera.rotate}°" if camera.rotate else ""
+    found = f"{width}×{height} {newest.encoding}{turn}{cut} → {want_width}×{want_height}"
     if cut_height < want_height or cut_width < want_width:
         fix = f"a larger mode of the camera, or cameras.{name}.size: [{cut_height}, {cut_width}]"
         return Finding(line, False, f"{found}: smaller than the policy's", fix)

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, PlainValidator, StrictFloat, model_validator
+from pydantic import AfterValidator, BeforeValidator, PlainValidator, StrictFloat, StrictInt, model_validator
 
 from robolearn.core.errors import BadInput
 from robots.spec import Pose, Tool, ToolBox
@@ -15,6 +15,7 @@ from robots.stations import values
 from robots.stations.parts import Topic
 
 DISTORTIONS = (0, 4, 5, 8, 12)  # coefficients that OpenCV's models have
+TURNS = (0, 90, 180, 270)  # [degrees]
 DEPTH = (0.0, 100.0)  # [m]
 MASS = (0.0, 20.0)  # [kg]
 ANGLE = (-2 * math.pi, 2 * math.pi)
@@ -41,6 +42,7 @@ def _distortion(value: Any) -> Any:
 
 Size = Annotated[tuple[values.Edge, values.Edge], BeforeValidator(lambda value: values.entries(value, 2))]
 Crop = Annotated[tuple[int, int, int, int] | str | None, PlainValidator(_crop)]
+Turn = Annotated[StrictInt, values.must(lambda value: value in TURNS, f"one of {', '.join(map(str, TURNS))} degrees")]
 Distances = Annotated[
     tuple[StrictFloat, StrictFloat],
     BeforeValidator(lambda value: values.entries(value, 2)),
@@ -161,8 +163,10 @@ class Camera(Topic):
 
     Attributes:
       size: (height, width) that they are resized to [px].
-      crop: (top, left, height, width) that is cut out of the raw picture before [px]; ``"center"``: the largest part
-        in its middle that has the shape of `size`; None: all of it.
+      rotate: clockwise, of a camera that is not mounted upright [degrees]; first of all. `intrinsics` and `pose` hold
+        for the pictures as they come.
+      crop: (top, left, height, width) that is cut out of the picture before it is resized [px]; ``"center"``: the
+        largest part in its middle that has the shape of `size`; None: all of it.
       depth: distances [m] that become white and black; needed for depth images and meaningless for others.
       frame: what its pictures state as their frame in the header; empty: they are not asked. Cameras that are swapped
         show by it.
@@ -173,6 +177,7 @@ class Camera(Topic):
 
     type: Annotated[str, values.one_of(values.TYPES["cameras"])]
     size: Size = (84, 84)
+    rotate: Turn = 0
     crop: Crop = None
     depth: Distances | None = None
     frame: Annotated[values.Word, AfterValidator(lambda text: text.lstrip("/"))] = ""

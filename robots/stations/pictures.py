@@ -39,17 +39,22 @@ MILLIMETRE = 1e-3
 
 
 def picture(message: Any, camera: Camera) -> NDArray[np.uint8]:
-    """(H, W, 3) rgb of a sensor_msgs Image or CompressedImage, cut and resized as `camera` has it. Raises `BadInput`:
-    see `raw_picture`, or a crop beyond its edges."""
+    """(H, W, 3) rgb of a sensor_msgs Image or CompressedImage, turned, cut and resized as `camera` has it. Raises
+    `BadInput`: see `raw_picture`, or a crop beyond its edges."""
     import cv2
 
-    rgb = raw_picture(message, camera.depth)
+    rgb = turned(raw_picture(message, camera.depth), camera.rotate)
     top, left, height, width = crop_of(camera, (rgb.shape[0], rgb.shape[1]))
     rgb = rgb[top : top + height, left : left + width]
     if rgb.shape[:2] != tuple(camera.size):
         size = camera.size[1], camera.size[0]
         rgb = cv2.resize(rgb, size, interpolation=cv2.INTER_AREA).astype(np.uint8, copy=False)
     return np.ascontiguousarray(rgb)
+
+
+def turned(rgb: NDArray[np.uint8], degrees: int) -> NDArray[np.uint8]:
+    """A picture (H, W, 3) turned clockwise by quarters of a turn; a view of it."""
+    return np.rot90(rgb, -degrees // 90)
 
 
 def raw_picture(message: Any, depth: tuple[float, float] | None = None) -> NDArray[np.uint8]:
@@ -59,8 +64,8 @@ def raw_picture(message: Any, depth: tuple[float, float] | None = None) -> NDArr
 
 
 def crop_of(camera: Camera, raw: tuple[int, int]) -> tuple[int, int, int, int]:
-    """(top, left, height, width) that `camera` cuts out of pictures of the size `raw` = (height, width) [px]. Raises
-    `BadInput`: it is beyond their edges."""
+    """(top, left, height, width) that `camera` cuts out of pictures of the size `raw` = (height, width) [px], turned
+    already. Raises `BadInput`: it is beyond their edges."""
     height, width = raw
     if camera.crop is None:
         return 0, 0, height, width

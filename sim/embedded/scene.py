@@ -148,7 +148,7 @@ def check_station(station: Contract, robot: RobotSpec) -> None:
 def mount(spec: mujoco.MjSpec, robot: RobotSpec, cameras: Mapping[str, Camera]) -> None:
     """Put the `cameras` of a contract that have a pose into `spec`, in the place of its own of the same names.
 
-        T_world_camera = T_world_parent · T_parent_camera · Rx(π)          parent: base or flange
+        T_world_camera = T_world_parent · T_parent_camera · Rz(−rotate) · Rx(π)          parent: base or flange
 
     A contract's camera looks along z with y down, as in OpenCV; MuJoCo's along −z with y up. Of the lens the vertical
     field of view is taken, 2 atan(h / 2 f_y): a centre beside the middle and distortion are not drawn.
@@ -164,7 +164,12 @@ def mount(spec: mujoco.MjSpec, robot: RobotSpec, cameras: Mapping[str, Camera]) 
         on_arm = camera.pose.parent == "flange"
         at = np.array(camera.pose.pose.position) + (np.array(robot.flange) if on_arm else 0.0)
         quat = np.empty(4)
-        mujoco.mju_mulQuat(quat, np.array(camera.pose.pose.quaternion), HALF_TURN)
+        half = -0.5 * math.radians(camera.rotate)
+        upright = np.empty(4)
+        mujoco.mju_mulQuat(
+            upright, np.array(camera.pose.pose.quaternion), np.array([math.cos(half), 0, 0, math.sin(half)])
+        )
+        mujoco.mju_mulQuat(quat, upright, HALF_TURN)
         (flange if on_arm else spec.worldbody).add_camera(name=name, pos=at, quat=quat, fovy=fovy)
 
 
@@ -172,8 +177,11 @@ def field_of_view(camera: Camera) -> float:
     """Vertical field of view [degrees] of what the policy gets of the picture."""
     assert camera.intrinsics is not None
     height, width = camera.intrinsics.size
+    focal = camera.intrinsics.fy
+    if camera.rotate % 180:
+        height, width, focal = width, height, camera.intrinsics.fx
     if camera.crop == "center":  # the largest part in the middle that has the shape of `size`
         height = min(height, round(width * camera.size[0] / camera.size[1]))
     elif camera.crop is not None:
         height = int(camera.crop[2])
-    return math.degrees(2.0 * math.atan(0.5 * height / camera.intrinsics.fy))
+    return math.degrees(2.0 * math.atan(0.5 * height / focal))

@@ -237,6 +237,18 @@ def test_faults_of_joint_states_are_switched_on_and_off_at_run_time(sim: Station
     assert abs(time.time() - messages.seconds(sim.joints[-1].header.stamp)) < 5
 
 
+def test_a_camera_on_its_side_sends_pictures_that_lie() -> None:
+    seen = {}
+    for degrees in (0, 90):
+        cameras = {"front": Camera("/camera/front/image_raw", IMAGE, 0.3, (64, 64), rotate=degrees)}
+        with station(replace(CONTRACT, cameras=cameras)) as sim:
+            wait_until(lambda: len(sim.pictures) > 2, WAIT_S, "pictures")
+            sent = messages.picture(sim.pictures[-1], replace(cameras["front"], rotate=0))
+            seen[degrees] = messages.picture(sim.pictures[-1], cameras["front"]).astype(int)
+            np.testing.assert_array_equal(np.rot90(sent, -degrees // 90), seen[degrees])
+    assert np.abs(seen[90] - seen[0]).mean() < 3 < np.abs(seen[90][::-1, ::-1] - seen[0]).mean()
+
+
 @pytest.mark.parametrize("kind", [IMAGE, COMPRESSED])
 def test_cameras_send_pictures_as_the_contract_wants_them_and_fail_when_told(kind: str) -> None:
     cameras = {"front": Camera("/camera/front/image_raw", kind, 0.3, (64, 64))}

@@ -197,6 +197,14 @@ def test_where_the_tcp_is() -> None:
     assert wrong.name == "tcp" and f"{tcp[0]:.3f}" in wrong.found
 
 
+def test_a_camera_on_its_side_is_judged_by_its_upright_pictures() -> None:
+    camera = replace(CONTRACT.cameras["wrist"], rotate=90, size=(96, 72))
+    contract = replace(CONTRACT, cameras={"wrist": camera})
+    found = judge(one("images.wrist", samples=pictures(size=(480, 640))), contract=contract)
+    (size,) = [finding for finding in found if finding.name == "camera wrist size"]
+    assert size.ok and size.found == "640×480 rgb8, turned by 90° → 72×96", size.found
+
+
 def test_only_what_moves_or_sees_keeps_the_arm_still() -> None:
     squashed = only_wrong(one("images.wrist", samples=pictures(size=(480, 640))))
     assert not squashed.needed and only_wrong(one("command", listeners=())).needed

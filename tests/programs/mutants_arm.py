@@ -22,6 +22,10 @@ POSES = ("tests/hardware/test_pose_targets.py",)
 
 PICTURES, OBSERVER = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
 
+SCENE = "sim/embedded/scene.py"
+TURNED = ("tests/robots/test_pictures.py", "tests/sim/test_station_cameras.py",
+          "tests/hardware/test_sim_arm_node.py::test_a_camera_on_its_side_sends_pictures_that_lie")  # fmt: skip
+
 LEADER, LEADER_TESTS = "hardware/teleop/leader.py", ("tests/hardware/teleop/test_teleop_leader.py",)
 NORMALIZE = ("tests/policies/test_normalize.py",)
 
@@ -49,6 +53,14 @@ MUTANTS: dict[str, Mutant] = {
     "knots-of-two-phases": Mutant(MOTION, "= t1, t1 + t2, t1 + t2 + t3", "= t1, t1 + t2, t1 + t2", LATE),
     "an-arm-at-rest-is-not-waited-for": Mutant(FILTER, "now < self._until\n        return waits", "False\n        return waits", LATE),
     "late-is-a-stall-ahead-too": Mutant("hardware/safety/output.py", "math.inf if ahead else STALL", "STALL", LATE),
+    "turned-the-other-way": Mutant("robots/stations/pictures.py", "np.rot90(rgb, -degrees", "np.rot90(rgb, degrees", TURNED),
+    "cut-before-it-is-turned": Mutant(
+        "robots/stations/pictures.py", "rgb = turned(raw_picture(message, camera.depth), camera.rotate)\n",
+        "rgb = raw_picture(message, camera.depth)\n", TURNED,
+    ),
+    "drawn-the-other-way": Mutant(SCENE, "half = -0.5 * math", "half = 0.5 * math", TURNED),
+    "drawn-by-the-lens-of-a-camera-that-stands": Mutant(SCENE, "if camera.rotate % 180:\n", "if False:\n", TURNED),
+    "sent-upright": Mutant("hardware/ros2/sim_arm_node.py", "turned(picture, -self.contract", "turned(picture, 0 * self.contract", TURNED),
     "degrees-are-radians": Mutant(
         UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n    scale', "factor = 1.0\n    scale", UNIT_TESTS
     ),

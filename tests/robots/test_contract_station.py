@@ -62,6 +62,8 @@ def test_frames_lens_and_pose(tmp_path: Path) -> None:
         ("cameras.front.crop", [0, 0, 10], "cameras.front.crop"),
         ("cameras.front.crop", "middle", "center, or"),
         ("cameras.front.crop", [-1, 0, 96, 96], "from 0 to 4096"),
+        ("cameras.front.rotate", 45, "cameras.front.rotate: got 45, expected one of 0, 90, 180, 270 degrees"),
+        ("cameras.front.rotate", True, "cameras.front.rotate"),
         ("cameras.front.depth", [1.0, 0.5], "near <"),
         ("cameras.front.intrinsics", {"size": [480, 640], "fx": 0, "fy": 1, "cx": 0, "cy": 0}, "more than 0"),
         ("cameras.front.pose", {"parent": "elbow", "position": [0, 0, 0]}, "got elbow; available: base, flange"),

@@ -117,6 +117,16 @@ def test_a_part_is_cut_out_before_it_is_resized() -> None:
 
 
 @pytest.mark.parametrize(
+    ("degrees", "turn"),
+    [(90, cv2.ROTATE_90_CLOCKWISE), (180, cv2.ROTATE_180), (270, cv2.ROTATE_90_COUNTERCLOCKWISE)],
+)
+def test_a_picture_is_turned_clockwise_before_it_is_cut(degrees: int, turn: int) -> None:
+    raw = RNG.integers(0, 256, (48, 64, 3), np.uint8)
+    camera = Camera("/c", IMAGE, size=(24, 32), crop=(8, 4, 24, 32), rotate=degrees)
+    np.testing.assert_array_equal(picture(image(raw, "rgb8"), camera), cv2.rotate(raw, turn)[8:32, 4:36])
+
+
+@pytest.mark.parametrize(
     ("size", "raw", "wanted"),
     [
         ((96, 96), (480, 640), (0, 80, 480, 480)),

@@ -61,6 +61,25 @@ def test_a_cube_is_where_opencv_projects_it() -> None:
         env.close()
 
 
+@pytest.mark.parametrize(("degrees", "quarters"), [(90, -1), (180, -2), (270, 1)])
+def test_a_camera_on_its_side_shows_what_it_sees_upright(degrees: int, quarters: int) -> None:
+    """The same place, pose and lens: what the policy gets is the raw picture, turned clockwise."""
+    square = Intrinsics((480, 480), 600.0, 600.0, 240.0, 240.0)
+    shown = {}
+    for turn in (0, degrees):
+        made = station()
+        front = replace(made.cameras["front"], crop=None, intrinsics=square, rotate=turn)
+        made = replace(made, cameras={**made.cameras, "front": front})
+        env = MujocoWorlds(TASKS["lift"](), 1, cameras=("front",), image_size=120, station=made, threads=1)
+        try:
+            shown[turn] = env.reset(seed=3)[0]["images.front"][0].astype(int)
+        finally:
+            env.close()
+    raw, upright = shown[0], shown[degrees]
+    apart = np.abs(np.rot90(raw, quarters) - upright).mean()
+    assert apart < 2.0 < np.abs(raw - upright).mean() / 5, apart
+
+
 def test_a_camera_on_the_flange_moves_with_it() -> None:
     env = MujocoWorlds(TASKS["lift"](), 1, cameras=("wrist",), station=station(), threads=1)
     try:
@@ -89,6 +108,9 @@ def test_the_field_of_view_is_that_of_what_is_cut_out() -> None:
     assert field_of_view(replace(camera, crop=(100, 0, 200, 200))) == pytest.approx(
         np.degrees(2 * np.arctan(100 / 600))
     )
+    assert field_of_view(replace(camera, rotate=180)) == pytest.approx(whole)
+    lying = replace(camera, rotate=90, intrinsics=replace(LENS, fx=500.0))  # 640 px wide become 640 px high
+    assert field_of_view(lying) == pytest.approx(np.degrees(2 * np.arctan(320 / 500)))
 
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
