@@ -11,8 +11,10 @@ A fault is written ``where:what``, several with commas between them, e.g. ``join
                             reorder   the same values under the same names, the other way round
                             jump      the first value is half a radian (or metre) away
                             missing   the first name and its value are left out
+                            zeros     every value is 0, as drivers send before their first reading
     camera                  stop, freeze, black, swap (its pictures are stated to be another camera's)
     driver                  program_stopped, protective_stop, slow: of the emulator of ur_robot_driver
+                            cancelled, held, slow: of a trajectory controller's, see `emulators.ros2_control`
     clock                   zero, or an offset of all stamps in seconds, e.g. clock:-10
 """
 
@@ -31,13 +33,13 @@ Array = NDArray[np.float64]
 Sample = tuple[tuple[str, ...], Array, Array, float]
 """Names, positions, velocities (may be empty), stamp [s]."""
 
-VECTOR = ("stop", "freeze", "stale", "old", "nan", "jump", "reorder", "missing")
+VECTOR = ("stop", "freeze", "stale", "old", "nan", "jump", "reorder", "missing", "zeros")
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "joint_states": VECTOR,
     "objects": VECTOR,
     "contact": VECTOR,
     "camera": ("stop", "freeze", "black", "swap"),
-    "driver": ("program_stopped", "protective_stop", "slow"),
+    "driver": ("program_stopped", "protective_stop", "slow", "cancelled", "held"),
     "clock": ("zero", "<seconds>"),
 }
 _OLD_S = 0.1
@@ -88,6 +90,7 @@ class VectorFault:
             "jump": (names, np.array([q[0] + 0.5, *q[1:]]), v, at),
             "reorder": (names[::-1], q[::-1], v[::-1], at),
             "missing": (names[1:], q[1:], v[1:], at),
+            "zeros": (names, np.zeros_like(q), np.zeros_like(v), at),
         }
         return spoilt.get(what, sample)
 

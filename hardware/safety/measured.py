@@ -151,6 +151,12 @@ class MeasuredArm:
         if self._problem:
             raise Refused("joint state", f"no joint state that can be used: {self._problem}")
         positions = self.fresh(now)
+        if not any(positions):
+            raise Refused(
+                "joint state",
+                "every joint is measured at exactly 0 rad, as drivers report before their first reading; wait for it, "
+                "or move a joint",
+            )
         self._rest.check(now)
         return positions
 

@@ -7,7 +7,7 @@ import pytest
 
 from hardware.execution.horizon import Horizon, Knots
 from hardware.observing.monitor import LimitMonitor
-from robolearn.bench.emulators.trajectory_controller import TrajectoryController, TrajectoryPoint
+from robolearn.bench.emulators.trajectory_controller import PERIOD_S, TrajectoryController, TrajectoryPoint
 from robots import ROBOTS
 
 JOINTS = ("a", "b")
@@ -24,23 +24,71 @@ def made(*points: TrajectoryPoint, begin: float = 0.0, **how: bool) -> Trajector
     return controller
 
 
+def commanded(controller: TrajectoryController, at: float, measured: float) -> float:
+    """Of the first joint, for the time `at` [s]: what is commanded a period before."""
+    return float(controller.sample(at - PERIOD_S, np.array([measured, measured]), ZERO)[0])
+
+
 def test_it_goes_in_a_straight_line_from_where_the_arm_is_and_stands_at_the_end() -> None:
     controller = made(point(0.1, 1.0))
-    found = [controller.sample(10.0 + t, np.array([0.5, 0.5]), ZERO)[0] for t in (0.0, 0.05, 0.1, 5.0)]
-    assert found == pytest.approx([0.5, 0.75, 1.0, 1.0])
+    found = [commanded(controller, 10.0 + t, 0.5) for t in (0.0, 0.049, 0.099, 5.0)]  # it begins a period before 10 s
+    assert found == pytest.approx([0.505, 0.75, 1.0, 1.0])
 
 
-def test_it_goes_from_where_it_wanted_to_be_where_that_is_asked_for() -> None:
-    controller = made(point(0.1, 1.0), from_desired=True)
-    assert controller.sample(10.0, np.array([0.5, 0.5]), ZERO)[0] == 0.0
+def test_it_goes_from_what_it_commanded_last_where_that_is_asked_for() -> None:
+    assert commanded(made(point(0.1, 1.0), from_desired=True), 10.0, 0.5) == pytest.approx(0.01)
 
 
 def test_points_that_are_due_are_left_out_and_cubics_pass_through_the_others() -> None:
     controller = made(point(0.0, 0.0, 0.0), point(0.1, 0.1, 1.5), point(0.2, 0.2, 0.0), begin=10.0)
-    q = [controller.sample(10.1 + t, np.array([9.0, 9.0]), ZERO)[0] for t in (0.0, 0.001, 0.05, 0.1, 1.0)]
+    q = [commanded(controller, 10.1 + t, 9.0) for t in (0.0, 0.001, 0.05, 0.1, 1.0)]
     assert q[0] == pytest.approx(0.1) and q[3:] == pytest.approx([0.2, 0.2])
     assert (q[1] - q[0]) / 0.001 == pytest.approx(1.5, rel=0.03), "at the velocity of the point"
     assert q[2] == pytest.approx(0.1 + 0.05 + 0.1 * 1.5 / 8), "Hermite: half way, and an eighth of the velocity's way"
+
+
+# --- its habits, by hand: an arm that follows 0.006 rad behind, at 1 rad/s -----------------------------------------
+
+
+def led(seconds: float, **how: float) -> tuple[TrajectoryController, float]:
+    """After so long on a straight way of 1 rad in 1 s; and the command."""
+    controller, q = TrajectoryController(JOINTS, ZERO, **how), 0.0
+    assert controller.accept(JOINTS, [point(0.0, 0.0), point(1.0, 1.0)], 10.0, 10.0) == ""
+    for k in range(round(1000 * seconds)):
+        q = commanded(controller, 10.001 + 0.001 * k, max(q - 0.006, 0.0))
+    return controller, q
+
+
+def test_a_cancelled_goal_steps_back_by_the_following_error() -> None:
+    controller, q = led(0.5)
+    controller.hold(np.array([q - 0.006, 2 * q - 0.006]))
+    after = commanded(controller, 10.501, q - 0.006)
+    assert after - q == pytest.approx(-0.006), "in a period of 1 ms, from 1 rad/s: -7,000 rad/s2"
+    assert commanded(controller, 12.0, 0.3) == after, "and stays there"
+
+
+def test_an_error_beyond_the_tolerance_is_held_where_the_arm_is() -> None:
+    controller, q = led(0.5, tolerance=0.6)
+    stays = q - 0.7
+    found = [float(controller.sample(10.5 + 0.001 * k, np.array([stays, stays]), ZERO)[0]) for k in range(3)]
+    assert found == [q, stays, stays]
+    assert led(0.5, tolerance=1.1)[1] == q  # the second joint is .506 rad behind
+
+
+def test_a_silence_behind_the_last_point_is_held_where_the_arm_is() -> None:
+    controller, q = led(1.0, timeout_s=0.05)
+    found = [commanded(controller, 11.0 + t, 0.9) for t in (0.04, 0.06, 0.07)]
+    assert q == pytest.approx(1.0) and found == pytest.approx([1.0, 1.0, 0.9])
+
+
+def test_at_half_speed_its_clock_runs_slower_until_the_next_message() -> None:
+    controller, q = led(0.4)
+    controller.speed = 0.5
+    found = [commanded(controller, 10.4 + t, q) for t in (0.1, 0.2)]
+    # The command is that of a period later by its clock, which is half as long.
+    assert found == pytest.approx([0.45, 0.5], abs=6e-4)
+    assert controller.accept(JOINTS, [point(0.0, 0.0), point(1.0, 1.0)], 10.0, 10.6) == ""
+    assert commanded(controller, 10.601, 0.5) == pytest.approx(0.601), "real time: a step of a tenth of a radian"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ POSES = ("tests/hardware/test_pose_targets.py",)
 
 PICTURES, OBSERVER = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
 
+LEADS, LED = "robolearn/bench/emulators/trajectory_controller.py", ("tests/bench/test_trajectory_controller.py",)
+
 SCENE = "sim/embedded/scene.py"
 TURNED = ("tests/robots/test_pictures.py", "tests/sim/test_station_cameras.py",
           "tests/hardware/test_sim_arm_node.py::test_a_camera_on_its_side_sends_pictures_that_lie")  # fmt: skip
@@ -53,6 +55,16 @@ MUTANTS: dict[str, Mutant] = {
     "knots-of-two-phases": Mutant(MOTION, "= t1, t1 + t2, t1 + t2 + t3", "= t1, t1 + t2, t1 + t2", LATE),
     "an-arm-at-rest-is-not-waited-for": Mutant(FILTER, "now < self._until\n        return waits", "False\n        return waits", LATE),
     "late-is-a-stall-ahead-too": Mutant("hardware/safety/output.py", "math.inf if ahead else STALL", "STALL", LATE),
+    "commands-of-this-period": Mutant(LEADS, "self._at(self._time + PERIOD_S, self._begin", "self._at(self._time, self._begin", LED),
+    "a-cancelled-goal-is-held-where-it-was-commanded": Mutant(
+        LEADS, "self.desired = np.array(positions, dtype=np.float64)", "self.desired = getattr(self, 'desired', positions)", LED
+    ),
+    "a-slider-that-does-nothing": Mutant(LEADS, "self.speed * (now - last)", "(now - last)", LED),
+    "any-error-is-tolerated": Mutant(LEADS, "if error > self._tolerance:", "if False:", LED),
+    "any-silence-is-tolerated": Mutant(LEADS, "ends > self._timeout_s:", "ends > 1e9:", LED),
+    "zeros-are-a-place-to-begin": Mutant(
+        "hardware/safety/measured.py", "if not any(positions):", "if False:", ("tests/reports/test_arms_that_move.py",)
+    ),
     "turned-the-other-way": Mutant("robots/stations/pictures.py", "np.rot90(rgb, -degrees", "np.rot90(rgb, degrees", TURNED),
     "cut-before-it-is-turned": Mutant(
         "robots/stations/pictures.py", "rgb = turned(raw_picture(message, camera.depth), camera.rotate)\n",

@@ -14,6 +14,7 @@ from safety_rig import BASE, HOME, PERIOD, Rig
 
 from hardware.safety import PoseTarget, SafetyState
 from robolearn.core import RobolearnError
+from robots import UR5E
 
 ROUNDING = 1.0 + 1e-6
 FAR = HOME + 0.3 * BASE
@@ -103,6 +104,17 @@ def test_ur_ros2_driver_1251_an_arm_that_is_held_back_is_not_caught_up_with() ->
     rig.follows = True
     rig.run(None, 50)
     assert np.abs(np.array(rig.sent) - held).max(initial=0.0) < 1e-6
+
+
+def test_ros2_control_817_and_abb_ros2_44_zeros_before_the_first_reading_are_no_place_to_begin() -> None:
+    straight = np.zeros(6)  # of a UR5e: within its limits, and where a position controller would send it at once
+    with pytest.raises(RobolearnError, match="exactly 0 rad, as drivers report before their first reading"):
+        Rig(robot=UR5E).arm(at=straight)
+    assert Rig(robot=UR5E).arm(at=straight + 1e-5).filter.state is SafetyState.ARMED, "an encoder's reading"
+    rig = Rig().moving()
+    rig.measured, rig.follows = np.zeros(7), False
+    rig.tick(rig.goal(rig.sent[-1]))
+    assert rig.filter.state is not SafetyState.ARMED, "a driver that begins anew while the arm moves"
 
 
 def test_ros2_controllers_683_and_514_while_it_brakes_positions_are_commanded_until_rest() -> None:

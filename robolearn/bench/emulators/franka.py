@@ -68,6 +68,9 @@ class _Impedance:
     def hold(self, q: Array) -> None:
         self._controller.begin(q)
 
+    def scale(self, speed: float) -> None:
+        """Poses have no clock."""
+
 
 class FrankaEmulator(Ros2ControlEmulator):
     """The arm's driver, its controller, relay and hand. Args and parameters: see `SimArmNode`."""

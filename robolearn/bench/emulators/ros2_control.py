@@ -7,6 +7,10 @@
 - One whose command is a vector has a forward_command_controller, which hands every set-point on as it comes.
 - Openings on the contract's gripper topic are followed at once.
 
+`fault` has habits of a trajectory controller: `driver:cancelled` (another client's goal is cancelled: it holds where
+the arm is measured, until the next message), `driver:held` (something holds the arm back, and the controller's clock
+runs on), `driver:slow` (a speed slider at half).
+
 A driver with more than that (status topics, actions, modes that refuse commands) has an emulator of its own.
 """
 
@@ -28,6 +32,8 @@ from robots.stations import FLOATS, TRAJECTORY
 
 Array = NDArray[np.float64]
 
+SLOW = 0.5  # of a speed slider
+
 
 class EmulatedController(Protocol):
     """A controller that leads the arm between its commands."""
@@ -41,7 +47,11 @@ class EmulatedController(Protocol):
         ...
 
     def hold(self, q: Array) -> None:
-        """It is activated where the arm is."""
+        """It is activated where the arm is, or its goal is cancelled there."""
+        ...
+
+    def scale(self, speed: float) -> None:
+        """Its clock runs as fast as `speed`, 1 the fastest."""
         ...
 
 
@@ -77,6 +87,9 @@ class EmulatedTrajectory:
     def hold(self, q: Array) -> None:
         self._controller.hold(q)
 
+    def scale(self, speed: float) -> None:
+        self._controller.speed = speed
+
 
 class Ros2ControlEmulator(SimArmNode):
     """The arm's driver and its controller. Args and parameters: see `SimArmNode`."""
@@ -89,6 +102,7 @@ class Ros2ControlEmulator(SimArmNode):
         self._arrived: deque[tuple[float, Any]] = deque()
         self._sampled = self._ros_now()
         self._begun = False  # a command has come since the last reset
+        self._habit = ""  # fault of the driver
 
     def controller(self) -> EmulatedController | None:
         """The controller of the contract's command; None where commands are handed on."""
@@ -106,15 +120,26 @@ class Ros2ControlEmulator(SimArmNode):
             self._sampled = now
         steps = 0 if self._leads is None else int((now - self._sampled) / PERIOD_S)
         advance = seconds / max(steps, 1)
+        self._take_habit(self._fault.get("driver", ""))
         for _ in range(steps):
             assert self._leads is not None
             self._sampled += PERIOD_S
             while self._arrived and self._arrived[0][0] <= self._sampled:
                 self._take(self._leads, self._arrived.popleft()[1])
-            self._leads.step(self._sampled, *self.arm(), begun=self._begun)
+            self._leads.step(self._sampled, *self.arm(), begun=self._begun and self._habit != "held")
             self.world.advance(advance)
         if not steps:
             self.world.advance(seconds)
+
+    def _take_habit(self, what: str) -> None:
+        if self._leads is None or what == self._habit:
+            return
+        self._habit = what
+        self._leads.scale(SLOW if what == "slow" else 1.0)
+        if what == "cancelled":
+            self._leads.hold(self.arm()[0])
+        elif what == "held":
+            self.world.command(self.arm()[0])
 
     def _take(self, leads: EmulatedController, message: Any) -> None:
         if why := leads.take(message, self._sampled):

@@ -1,9 +1,16 @@
 """Emulator of joint_trajectory_controller: from point to point by the clock, and then it holds.
 
 As ros2_controllers 4.42 (ROS 2 Jazzy) does: messages without a stamp begin when they are first looked at; before the
-first point the way leads from where the arm is *measured* (`from_desired`: from the last desired position); between
-two points it is a cubic where both have velocities, else a straight line; behind the last it stays there. Later
-versions (6.9) blend a message with the one before unless `allow_trajectory_replacement` is false; this one does not.
+first point the way leads from where the arm is *measured* (`from_desired`: from the last command); between two points
+it is a cubic where both have velocities, else a straight line; behind the last it stays there. The command is that of
+the next period. Its habits:
+
+- A cancelled goal, an error beyond `tolerance` or a silence of `timeout_s` behind the last point end in a hold at the
+  *measured* position: the command steps back by the following error, and its velocity is gone within a period.
+- Its clock runs on while the arm is held back; by `speed` it runs slower, until the next message begins at real time.
+
+Later versions (6.9) blend a message with the one before unless `allow_trajectory_replacement` is false; this one does
+not. `tests/programs/controller_sources.py` compares it with the controller's own sources.
 """
 
 from __future__ import annotations
@@ -41,14 +48,31 @@ class TrajectoryController:
       joints: n names.
       positions: (n,) where it holds at first [rad].
       from_desired: its parameter `interpolate_from_desired_state`.
+      tolerance: `constraints.<joint>.trajectory`, between what is desired and what is measured [rad]; 0: none.
+      timeout_s: `cmd_timeout`, behind the last point [s]; 0: none.
+
+    Attributes:
+      desired: (n,) its last command [rad].
+      speed: speed scaling, as by a slider; 1: its clock runs as fast as ours.
     """
 
-    def __init__(self, joints: tuple[str, ...], positions: Array, *, from_desired: bool = False) -> None:
+    def __init__(
+        self,
+        joints: tuple[str, ...],
+        positions: Array,
+        *,
+        from_desired: bool = False,
+        tolerance: float = 0.0,
+        timeout_s: float = 0.0,
+    ) -> None:
         self._joints, self._from_desired = joints, from_desired
+        self._tolerance, self._timeout_s = tolerance, timeout_s
+        self.speed = 1.0
+        self._sampled: float | None = None  # when it was last sampled [s]
         self.hold(positions)
 
     def hold(self, positions: Array) -> None:
-        """It is activated anew where the arm is."""
+        """It is activated anew where the arm is, or its goal is cancelled there."""
         self.desired = np.array(positions, dtype=np.float64)
         self._velocity = np.zeros(len(self._joints))
         self._points: list[TrajectoryPoint] = []
@@ -90,31 +114,49 @@ class TrajectoryController:
         return ""
 
     def sample(self, now: float, measured: Array, velocity: Array) -> Array:
-        """(n,) where the arm is to be at `now`; it is at `measured` (n,) [rad], with `velocity` (n,) [rad/s]."""
+        """(n,) its command at `now` [s] for a period later; the arm is at `measured` (n,) [rad], with `velocity` (n,)
+        [rad/s]."""
+        last, self._sampled = now if self._sampled is None else self._sampled, now
         if not self._points:
             return self.desired
+        first = self._before is None
         if self._before is None:
-            here = (self.desired, self._velocity) if self._from_desired else (measured, velocity)
-            self._before = TrajectoryPoint(now, *here)
-        if self._begin is None:
-            self._begin = now
-        times = [self._begin + p.after for p in self._points]
-        if now < times[0]:
-            self._between(self._before, self._before.after, self._points[0], times[0], now)
-        elif now >= times[-1]:
-            self.desired, self._velocity = self._points[-1].positions, np.zeros(len(self._joints))
+            here = (last, self.desired, self._velocity) if self._from_desired else (now, measured, velocity)
+            self._before, self._time = TrajectoryPoint(*here), now
         else:
-            i = int(np.searchsorted(times, now, side="right")) - 1
-            self._between(self._points[i], times[i], self._points[i + 1], times[i + 1], now)
+            self._time += self.speed * (now - last)
+        if self._begin is None:
+            self._begin = self._time
+        ends = self._begin + self._points[-1].after
+        moving = self._time + PERIOD_S < ends
+        if self._tolerance and (moving or first):
+            error = np.abs(self._at(self._time, self._begin, self._before)[0] - measured).max()
+            if error > self._tolerance:
+                kept = self.desired
+                self.hold(measured)
+                return kept  # what it holds is commanded a period later
+        self.desired, self._velocity = self._at(self._time + PERIOD_S, self._begin, self._before)
+        if self._timeout_s and not moving and self._time - ends > self._timeout_s:
+            kept = self.desired
+            self.hold(measured)
+            return kept
         return self.desired
 
-    def _between(self, a: TrajectoryPoint, t_a: float, b: TrajectoryPoint, t_b: float, now: float) -> None:
-        length, s = t_b - t_a, (now - t_a) / (t_b - t_a)
-        way = b.positions - a.positions
-        if a.velocities is None or b.velocities is None:
-            self.desired, self._velocity = a.positions + s * way, way / length
-            return
-        v_a, v_b = length * a.velocities, length * b.velocities
-        c, d = 3 * way - 2 * v_a - v_b, v_a + v_b - 2 * way
-        self.desired = a.positions + s * (v_a + s * (c + s * d))
-        self._velocity = (v_a + s * (2 * c + 3 * s * d)) / length
+    def _at(self, time: float, begin: float, before: TrajectoryPoint) -> tuple[Array, Array]:
+        """(n,) positions [rad] and velocities [rad/s] of its trajectory at `time` of its clock [s]."""
+        times = [begin + p.after for p in self._points]
+        if time >= times[-1]:
+            return self._points[-1].positions, np.zeros(len(self._joints))
+        i = int(np.searchsorted(times, time, side="right"))
+        a, t_a = (before, before.after) if i == 0 else (self._points[i - 1], times[i - 1])
+        return _between(a, t_a, self._points[i], times[i], time)
+
+
+def _between(a: TrajectoryPoint, t_a: float, b: TrajectoryPoint, t_b: float, time: float) -> tuple[Array, Array]:
+    length, s = t_b - t_a, (time - t_a) / (t_b - t_a)
+    way = b.positions - a.positions
+    if a.velocities is None or b.velocities is None:
+        return a.positions + s * way, way / length
+    v_a, v_b = length * a.velocities, length * b.velocities
+    c, d = 3 * way - 2 * v_a - v_b, v_a + v_b - 2 * way
+    return a.positions + s * (v_a + s * (c + s * d)), (v_a + s * (2 * c + 3 * s * d)) / length

@@ -183,6 +183,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("joint states: NaN", _sensor("joint_states:nan"), ("joint state",)),
     Fault("joint states: a joint missing", _sensor("joint_states:missing"), ("joint state",)),
     Fault("joint states: jump by 0.5 rad", _sensor("joint_states:jump"), ("following", "jump")),
+    Fault("joint states: all 0", _sensor("joint_states:zeros"), ("following", "jump")),
     Fault("joint states: second publisher", _publishes(JointState, _joints_topic, _elsewhere), _TWICE),
     Fault("clock of the arm 10 s ahead", _sensor("clock:10"), ("future", "too late", "ran out")),
     Fault("clock of the arm stands at 0", _sensor("clock:zero"), ("no stamp", *_STREAM)),
