@@ -24,6 +24,7 @@ from robolearn.core import BadInput
 from robolearn.core.errors import nearest
 
 CONFIG = (tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
+POSITIONAL = get_args(tyro.conf.Positional[str])[1]
 TAKES = {
     "INT": ("a whole number", "whole numbers"),
     "FLOAT": ("a number", "numbers"),
@@ -75,7 +76,7 @@ def parse_flags(kind: type[Any], prog: str, args: Sequence[str], default: Any = 
     said = [word for i, word in enumerate(args) if i >= end or word not in usual]
 
     def refuse(event: _errors.ParseErrorEvent) -> None:
-        if why := _reason(event, said, sorted(_names(kind, default))):
+        if why := _reason(event, said, sorted(flags_of(kind, default))):
             raise BadInput(f"{prog}: {why}", hint=f"See {prog} --help")
 
     with registry, _errors.on_parse_error(refuse):
@@ -94,6 +95,8 @@ def _fields(kind: type[Any], default: Any) -> Iterator[tuple[str, Any]]:
         notes = getattr(hint, "__metadata__", ())
         plain_hint = get_args(hint)[0] if notes else hint
         nested = [p for p in (plain_hint, *get_args(plain_hint)) if isinstance(p, type) and dataclasses.is_dataclass(p)]
+        if POSITIONAL in notes:
+            continue
         if dataclasses.is_dataclass(value):
             yield from _fields(type(value), value)
         elif nested:
@@ -110,7 +113,7 @@ def switches_of(kind: type[Any], default: Any = None) -> Iterator[tuple[str, boo
             yield name, value
 
 
-def _names(kind: type[Any], default: Any) -> Iterator[str]:
+def flags_of(kind: type[Any], default: Any = None) -> Iterator[str]:
     """All words by which a flag of `kind` may be called."""
     for name, value in _fields(kind, default):
         yield f"--{name}"

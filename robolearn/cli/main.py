@@ -13,6 +13,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn import __version__
@@ -56,6 +57,8 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         if args[0] in ("-V", "--version", "version"):
             print(f"robolearn {__version__}")
             return 0
+        if args[0] in ("--complete", "--install-completion"):
+            return _complete(args, entries)
         words = args[:-1] if args[-1] in ("-h", "--help") else args
         below = [entry for entry in entries if _is_below(entry, words)]
         if below and " ".join(words) not in {entry.name for entry in entries}:
@@ -97,6 +100,17 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         if error.errno not in _MACHINE_ERRORS:
             raise
         return _complain(_machine_error(error), command, 1)
+
+
+def _complete(args: list[str], entries: tuple[Entry, ...]) -> int:
+    from robolearn.cli.completion import candidates, install_completion
+
+    if args[0] == "--complete":
+        print("\n".join(candidates(args[1:], entries)))
+    else:
+        path, rest = install_completion(args[1] if len(args) > 1 else os.environ.get("SHELL", ""), Path.home())
+        print(f"wrote {path}\nnext: {rest}")
+    return 0
 
 
 def parse(entry: Entry, args: list[str]) -> Command:
@@ -183,6 +197,7 @@ def print_help(entries: tuple[Entry, ...]) -> None:
     console.print(table)
     console.print(
         "\nEvery command shows its progress and takes --json to end with one JSON object."
+        "\nrobolearn --install-completion lets the shell complete commands and flags."
         "\nExit codes: 0 done, 1 failed, 2 bad input, 130 stopped by Ctrl-C."
     )
 
