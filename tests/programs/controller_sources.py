@@ -113,7 +113,7 @@ static Stamp stamp(int64_t ns) {
 int main(int, char ** argv) {
   const bool from_desired = argv[1][0] == '1';
   const auto how = interpolation_methods::InterpolationMethod::VARIABLE_DEGREE_SPLINE;
-  Trajectory current; Point last; int64_t traj_time = 0, last_time = 0, end = 0;
+  Trajectory current; Point last; int64_t traj_time = 0, last_time = 0;
   std::cout.precision(17);
   for (std::string kind; std::cin >> kind;) {
     if (kind == "m") {
