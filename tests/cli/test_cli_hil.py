@@ -37,6 +37,7 @@ def start(*args: Any, **environment: str) -> subprocess.Popen[str]:
     )  # fmt: skip
 
 
+@pytest.mark.realtime  # two processes, and a bound on how long they need to end
 def test_a_run_and_its_resumption(bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Both halves by one command; more steps by --resume."""
     first = ["hil", "run", "--policy", bc, "--task", "lift", "--demos", demos, "--operator", "scripted", *PROPOSALS]

