@@ -41,6 +41,8 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._said = self._began = time.monotonic()
+        self._last = 0
+        self._first: tuple[int, float] | None = None
         self._want_bar = sys.stderr.isatty() if quiet is None else not quiet and sys.stderr.isatty()
 
     def __enter__(self) -> Progress:
@@ -57,17 +59,27 @@ class Progress:
             self._bar = None
 
     def __call__(self, done: int, metrics: Mapping[str, Any] | None = None) -> None:
-        """Show that `done` of `total` is done."""
+        """Show that `done` of `total` is done; a log line estimates the rest by the pace since the first call."""
         text = self._text(metrics or {})
         if self._bar is not None:
             self._bar.update(self._task, completed=done, metrics=text)
             return
         now = time.monotonic()
-        if now - self._said >= self.every_s or (done >= self.total and self._said > self._began):
+        if self._first is None:  # of resumed work: where it goes on
+            self._first = (done, now)
+        # The end is logged once; of what is over before it was heard of, not at all.
+        open_until_now = self._last < self.total
+        ends = done >= self.total and self._said > self._began
+        if open_until_now and (ends or now - self._said >= self.every_s):
             self._said = now
             unit = f" {self.unit}" if self.unit else ""
             tail = f", {text}" if text else ""
-            log.info("%s: %d of %d%s, %.0f s%s", self.description, done, self.total, unit, now - self._began, tail)
+            if self._first[0] < done < self.total:
+                begin, at = self._first
+                tail = f", {(now - at) / (done - begin) * (self.total - done):.0f} s left{tail}"
+            spent = now - self._began
+            log.info("%s: %d of %d%s, %.0f s%s", self.description, done, self.total, unit, spent, tail)
+        self._last = done
 
     def _text(self, metrics: Mapping[str, Any]) -> str:
         keys = [key for key in self.show if key in metrics] if self.show else list(metrics)[:3]

@@ -196,6 +196,19 @@ def test_progress_stays_silent_when_the_work_is_short(caplog: pytest.LogCaptureF
     assert not caplog.records
 
 
+def test_log_lines_estimate_the_rest_and_say_the_end_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Resumed at 400 of 1000: 100 steps in 20 s leave 500 for 100 s. Calls after the end are not new ends."""
+    clock = [0.0]
+    monkeypatch.setattr("robolearn.runs.progress.time.monotonic", lambda: clock[0])
+    with caplog.at_level(logging.INFO, "robolearn"), Progress("walking", 1000, unit="steps", quiet=True) as progress:
+        for clock[0], done in ((1.0, 400), (21.0, 500), (25.0, 520), (121.0, 1000), (122.0, 1000), (140.0, 1000)):
+            progress(done)
+    said = [record.message for record in caplog.records]
+    assert said == ["walking: 500 of 1000 steps, 21 s, 100 s left", "walking: 1000 of 1000 steps, 121 s"]
+
+
 def test_the_bar_draws_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     with Progress("walking", 2) as progress:
