@@ -197,8 +197,9 @@ class DatasetImport(Command):
     """Turn demonstrations in another format into a LeRobotDataset v3.0 that robolearn trains on.
 
     Formats: lerobot-v2.1 (and v2.0), lerobot-v3.0 of any maker, robomimic (HDF5 of robomimic, robosuite, LIBERO, Isaac
-    Lab, ManiSkill), npz (a folder with a file per episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a
-    robot contract). Joint positions come to the limits of the arm by their --unit; other actions beyond [-1, 1] are
+    Lab, ManiSkill), aloha (a folder of HDF5 files), zarr (Diffusion Policy, UMI), rlds (tensorflow_datasets, Open
+    X-Embodiment), npz (a folder with a file per episode), mcap (a rosbag2 folder, or an .mcap or .db3 file, by a robot
+    contract). Joint positions come to the limits of the arm by their --unit; other actions beyond [-1, 1] are
     scaled by their extremes. The scale is kept. It ends with three lists: read, left out, changed.
 
     Example: robolearn dataset import low_dim_v141.hdf5 --out data/square
@@ -228,10 +229,10 @@ class DatasetImport(Command):
     """Of actions beyond [-1, 1] that have no unit: by the least and the greatest, or by the quantiles q01 and q99,
     which one wrong frame does not move; what is beyond them is cut."""
     map: tuple[str, ...] = ()
-    """robomimic and npz: NAME=FEATURE for arrays that become a feature, in place of the usual ones, such as
+    """robomimic, aloha, zarr, rlds and npz: NAME=FEATURE for arrays that become a feature, in place of the usual ones, such as
     obs/ee_pos=proprio obs/ee_ori=proprio: those of one feature are put side by side. action is a feature, too."""
     filter: str = ""
-    """robomimic: the list of episodes in the file (mask) to take, such as train."""
+    """robomimic and rlds: the list of episodes in the file (mask), or the split, to take, such as train."""
     episodes: str = ""
     """Which episodes, such as 0-9,12, in the order of the files; all of them if not given."""
     skip_bad: bool = False

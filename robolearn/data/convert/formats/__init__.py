@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput
-from robolearn.data.convert.formats import bag, lerobot_v21, lerobot_v30, npz, robomimic
+from robolearn.data.convert.formats import aloha, bag, lerobot_v21, lerobot_v30, npz, rlds, robomimic, zarr_store
 from robolearn.data.convert.formats.config import FormatConfig, FormatReader, FormatWriter
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeSource
@@ -17,7 +17,8 @@ from robolearn.data.convert.source import EpisodeSource
 __all__ = ["FORMATS", "FormatConfig", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
 
 FORMATS: dict[str, FormatConfig] = {
-    form.name: form for form in (lerobot_v21.FORMAT, lerobot_v30.FORMAT, robomimic.FORMAT, npz.FORMAT, bag.FORMAT)
+    module.FORMAT.name: module.FORMAT
+    for module in (lerobot_v21, lerobot_v30, robomimic, npz, bag, aloha, zarr_store, rlds)
 }
 
 

@@ -1,0 +1,270 @@
+"""RLDS as tensorflow_datasets writes it, without either (Ramos et al., *RLDS*, 2021); Open X-Embodiment is in it.
+
+    <folder>/features.json            names, shapes and kinds of numbers
+             <name>-<split>.tfrecord-<i>-of-<n>
+    a record = one episode = tf.train.Example: feature → list of bytes, floats or integers, T times each, in a row
+      steps/action, steps/reward, steps/is_terminal …
+      steps/observation/<name>        ``state`` and ``proprio`` are ``proprio``, colour pictures are cameras
+
+    length (8 bytes) | crc of it (4) | record | crc of it (4);    crc′ = (crc32c ≫ 15 | crc32c ≪ 17) + a282ead8
+
+Names are without ``steps/`` here, as for ``--map``. `--filter` takes one split, such as train. RLDS leaves the action
+of the last step undefined, most sets have one: it is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput
+from robolearn.core.installation import install_command
+from robolearn.data.convert.account import Account
+from robolearn.data.convert.formats.arrays import Head
+from robolearn.data.convert.formats.config import COMMON, FormatConfig
+from robolearn.data.convert.formats.named_arrays import NamedArrays, Pictures, decoded, episodes_of
+from robolearn.data.convert.options import ReadOptions
+from robolearn.data.convert.source import EpisodeSource
+from robolearn.data.lerobot.features import IMAGES
+
+STEPS, SEEN = "steps/", "observation/"
+_PROPRIO = ("observation/state", "observation/proprio")
+_WORDS = ("language_instruction", "observation/natural_language_instruction")
+_OWN = ("reward", "discount", "is_first", "is_last", "is_terminal")
+_RECORD = 1 << 31  # bytes of an episode: protobuf reads no more
+
+
+def here(path: Path) -> bool:
+    return path.is_dir() and (path / "features.json").is_file() and any(path.glob("*.tfrecord-*"))
+
+
+def read(path: Path, options: ReadOptions) -> EpisodeSource:
+    """The episodes of the folder `path`, in the order of its files.
+
+    Raises:
+      BadInput: no episodes, a damaged record, or a feature of another length or shape; episode and feature are named.
+    """
+    account, described = Account(), _described(path)
+    shards = _Shards(_records(path, options, account), described, path.resolve().parent.name.replace("_", " "))
+    heads = {name.removeprefix(STEPS): head for name, head in described.items() if name.startswith(STEPS)}
+    for name, head in heads.items():
+        if head.is_picture and min(head.shape) < 0:  # of a size that only the pictures say
+            heads[name] = Head(next(shards.pictures(0, name)).shape, head.dtype)
+    facts = {name for name in (*_OWN, *_WORDS) if heads.pop(name, None) is not None}
+    if shards.words:
+        account.became("task", [shards.words])
+    account.left_out += [name for name in described if not name.startswith(STEPS)]
+    usual = {name: "proprio" for name in _PROPRIO if name in heads}
+    usual |= {
+        name: IMAGES + re.sub(r"_(rgb|image)$", "", name.removeprefix(SEEN).replace("/", "_"))
+        for name, head in heads.items() if head.is_picture and name.startswith(SEEN)
+    }  # fmt: skip
+    found = NamedArrays(
+        f"RLDS folder {path}", [record.name for record in shards.records], heads, shards.numbers, shards.pictures,
+        usual, "action", shards.task, reward="reward" if "reward" in facts else "", ends=shards.ends,
+    )  # fmt: skip
+    return episodes_of(found, options, account)
+
+
+class _Shards:
+    """The features of the steps of `records`, by their names without ``steps/``; one record is in memory at a time.
+
+    Attributes:
+      words: the feature that is the task in words, or None.
+    """
+
+    def __init__(self, records: list[_Record], described: Mapping[str, Head], folder: str) -> None:
+        self.records, self._described, self._folder = records, described, folder
+        self.words = next((name for name in _WORDS if STEPS + name in described), None)
+        self._newest: tuple[int, Any] | None = None
+
+    def values(self, number: int, name: str) -> Any:
+        """The bytes, floats or integers of a feature, as many times as there are steps."""
+        if self._newest is None or self._newest[0] != number:
+            self._newest = (number, self.records[number].parse().features.feature)
+        features = self._newest[1]
+        if STEPS + name not in features:
+            raise BadInput(self.records[number].name, got=f"no {name}", expected="it", available=sorted(features))
+        kept = features[STEPS + name]
+        kind = kept.WhichOneof("kind")
+        return getattr(kept, kind).value if kind else ()
+
+    def numbers(self, number: int, name: str) -> NDArray:
+        """(T, …)."""
+        head, flat, where = self._described[STEPS + name], self.values(number, name), self.records[number].name
+        if flat and isinstance(flat[0], bytes):
+            raise BadInput(f"{where}: {name}", got="bytes", expected=f"numbers ({head})")
+        array = np.asarray(flat, np.float64 if head.dtype.kind == "f" else np.int64)
+        size = int(np.prod(head.shape)) if head.shape else 1
+        if array.size % size:
+            raise BadInput(f"{where}: {name}", got=f"{array.size} numbers", expected=f"{head} for each step")
+        return array.reshape(-1, *head.shape).astype(head.dtype)
+
+    def pictures(self, number: int, name: str) -> Pictures:
+        """Decoded, one by one."""
+        for t, content in enumerate(self.values(number, name)):
+            yield decoded(content, f"{self.records[number].name}: {name} at frame {t}")
+
+    def task(self, number: int) -> str:
+        """In words; by the name of the folder above where no feature is."""
+        said = self.values(number, self.words) if self.words else ()
+        return said[0].decode("utf-8", "replace").strip() if said else self._folder
+
+    def ends(self, number: int) -> tuple[bool | None, bool | None]:
+        """(None, whether it terminated)."""
+        known = STEPS + "is_terminal" in self._described
+        return None, bool(self.numbers(number, "is_terminal")[-1:].any()) if known else None
+
+
+def _described(path: Path) -> dict[str, Head]:
+    """Feature → one frame of it, of those in ``features.json``; pictures in their size when decoded."""
+    file = path / "features.json"
+    try:
+        top = json.loads(file.read_text())
+        found = dict(_flat(top, ""))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadInput(f"{file}", got=f"unreadable ({error!r})", expected="features of tensorflow_datasets") from None
+    if not any(name.startswith(STEPS) for name in found):
+        raise BadInput(f"{file}", got="no steps", expected="episodes of steps", available=found)
+    return found
+
+
+def _flat(feature: Mapping[str, Any], name: str) -> Iterator[tuple[str, Head]]:
+    if "featuresDict" in feature:
+        for key, inner in feature["featuresDict"]["features"].items():
+            yield from _flat(inner, f"{name}/{key}" if name else key)
+    elif "sequence" in feature and isinstance(feature["sequence"].get("feature"), dict) and name == STEPS[:-1]:
+        yield from _flat(feature["sequence"]["feature"], name)
+    elif "tensor" in feature or "image" in feature:
+        kept = feature.get("tensor") or feature["image"]
+        plain = kept.get("encoding", "none") == "none"
+        shape = tuple(int(edge) for edge in kept["shape"].get("dimensions", ()))
+        ragged = "tensor" in feature and any(edge < 1 for edge in shape)
+        kind = kept["dtype"] if plain and not ragged and kept["dtype"] not in ("string", "object") else "object"
+        yield name, Head(shape, np.dtype({"bfloat16": "float32"}.get(kind, kind)))
+    else:
+        yield name, Head((), np.dtype(object))
+
+
+@dataclass(frozen=True)
+class _Record:
+    """Where an episode lies."""
+
+    file: Path
+    offset: int
+    size: int
+    name: str
+
+    def parse(self) -> Any:
+        """The record as a tf.train.Example."""
+        crc, example = _libraries()
+        with self.file.open("rb") as file:
+            file.seek(self.offset)
+            content = file.read(self.size)
+            stored = file.read(4)
+        if len(content) < self.size or len(stored) < 4:
+            raise BadInput(self.name, got="a torn record", expected=f"{self.size} bytes")
+        if _masked(crc, content) != struct.unpack("<I", stored)[0]:
+            raise BadInput(self.name, got="a record whose checksum is another", expected="what was written")
+        try:
+            return example.FromString(content)
+        except Exception as error:
+            raise BadInput(self.name, got=f"no tf.train.Example ({error})") from None
+
+
+def _records(path: Path, options: ReadOptions, account: Account) -> list[_Record]:
+    """The episodes of the split that `options` name, of all without one; of each the head is read and nothing else."""
+    shards: dict[str, list[Path]] = {}
+    for file in sorted(path.glob("*.tfrecord-*")):
+        if found := re.fullmatch(r"(?:.*-)?([^-]+)\.tfrecord-\d+-of-\d+", file.name):
+            shards.setdefault(found[1], []).append(file)
+    split = options.filter
+    if split and split not in shards:
+        raise BadInput("--filter", got=split, available=shards, expected="a split of the folder")
+    for name, files in shards.items():
+        if split and name != split:
+            count = f"{len(files)} file{'s' * (len(files) > 1)}"
+            account.left_out.append(f"split {name} ({count}), of which --filter is not")
+    records: list[_Record] = []
+    for file in shards[split] if split else [file for files in shards.values() for file in files]:
+        try:
+            for record in _heads(file, len(records)):
+                records.append(record)
+        except BadInput as error:
+            if not options.skip_bad:
+                raise
+            account.left_out.append(f"{error}: the rest of {file.name}")
+    if not records:
+        raise BadInput(f"RLDS folder {path}", got="no episodes", expected="files .tfrecord-<i>-of-<n>")
+    return records
+
+
+def _heads(file: Path, first: int) -> Iterator[_Record]:
+    """Where the episodes of `file` lie, the first of which has the number `first`."""
+    crc, _ = _libraries()
+    end, at = file.stat().st_size, 0
+    with file.open("rb") as content:
+        while at < end:
+            content.seek(at)
+            head, name = content.read(12), f"episode {first} ({file.name})"
+            if len(head) < 12 or _masked(crc, head[:8]) != struct.unpack("<I", head[8:])[0]:
+                raise BadInput(name, got=f"no record at byte {at}", expected="one")
+            size, there = struct.unpack("<Q", head[:8])[0], end - at - 16
+            if size > min(_RECORD, there):
+                raise BadInput(name, got=f"{size} bytes, of which {there} are there", expected="all, and below 2 GiB")
+            yield _Record(file, at + 12, size, name)
+            at, first = at + 16 + size, first + 1
+
+
+def _masked(crc: Any, content: bytes) -> int:
+    value = crc.value(content)
+    return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> tuple[Any, Any]:
+    """(crc32c, the class of tf.train.Example)."""
+    try:
+        import google_crc32c
+        from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    except ImportError as error:
+        raise BadInput("RLDS", got=f"no {error.name}", expected="it", hint=install_command("formats")) from None
+    kinds = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="rlds", syntax="proto3")
+    once, many = kinds.LABEL_OPTIONAL, kinds.LABEL_REPEATED
+
+    def of(name: str) -> dict[str, Any]:
+        return {"type": kinds.TYPE_MESSAGE, "type_name": f".rlds.{name}"}
+
+    lists = {"Bytes": kinds.TYPE_BYTES, "Float": kinds.TYPE_FLOAT, "Int64": kinds.TYPE_INT64}
+    for name, kind in lists.items():
+        file.message_type.add(name=f"{name}List").field.add(name="value", number=1, type=kind, label=many)
+    feature = file.message_type.add(name="Feature")
+    feature.oneof_decl.add(name="kind")
+    for number, name in enumerate(lists, 1):
+        one = {"name": f"{name.lower()}_list", "number": number, "label": once, "oneof_index": 0}
+        feature.field.add(**one, **of(f"{name}List"))
+    features = file.message_type.add(name="Features")
+    entry = features.nested_type.add(name="FeatureEntry", options=descriptor_pb2.MessageOptions(map_entry=True))
+    entry.field.add(name="key", number=1, label=once, type=kinds.TYPE_STRING)
+    entry.field.add(name="value", number=2, label=once, **of("Feature"))
+    features.field.add(name="feature", number=1, label=many, **of("Features.FeatureEntry"))
+    file.message_type.add(name="Example").field.add(name="features", number=1, label=once, **of("Features"))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return google_crc32c, message_factory.GetMessageClass(pool.FindMessageTypeByName("rlds.Example"))
+
+
+FORMAT = FormatConfig(
+    "rlds", "a folder of tensorflow_datasets with episodes (RLDS, Open X-Embodiment)", here, read,
+    needs_extra="formats", options=(*COMMON, "named", "filter"),
+)  # fmt: skip
