@@ -13,6 +13,7 @@ HDF5, REPORTS, OUTLIERS = (
     ("tests/reports/test_data_that_comes_in.py",),
     ("tests/data/tools/test_outliers.py",),
 )
+ARRAYS = ("tests/data/tools/test_foreign_arrays.py",)
 BAG = ("tests/cli/test_bags.py",)
 LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
@@ -25,6 +26,21 @@ MUTANTS: dict[str, Mutant] = {
     "a-slow-recording-is-not-found": Mutant(
         "robolearn/core/types.py", "abs(seconds * fps / max(steps, 1) - 1.0)", "abs(0.0)", ("tests/reports/test_recordings_that_broke.py",)
     ),
+    "a-pickled-codec-is-decoded": Mutant(f"{FORMATS}/zarr_store.py", "            if codec not in CODECS:", "            if False:", ARRAYS),
+    "objects-in-a-store": Mutant(f"{FORMATS}/zarr_store.py", 'kind.endswith("O")', 'kind.endswith("Z")', ARRAYS),
+    "chunks-of-any-size": Mutant(f"{FORMATS}/zarr_store.py", "* 8 > CHUNK", "* 8 < 0", ARRAYS),
+    "ends-of-episodes-fall": Mutant(f"{FORMATS}/zarr_store.py", "or (ends <= starts).any()", "or False", ARRAYS),
+    "episodes-begin-a-frame-late": Mutant(f"{FORMATS}/zarr_store.py", "return rows(name, int(starts[number]), int(ends[number]))", "return rows(name, int(starts[number]) + 1, int(ends[number]) + 1)", ARRAYS),
+    "records-have-any-checksum": Mutant(f"{FORMATS}/rlds.py", 'if _masked(crc, content) != struct.unpack("<I", stored)[0]:', "if False:", ARRAYS),
+    "a-torn-record-is-read": Mutant(f"{FORMATS}/rlds.py", "            if size > min(_RECORD, there):", "            if False:", ARRAYS),
+    "the-terminal-step-is-the-first": Mutant(f"{FORMATS}/rlds.py", '"is_terminal")[-1:]', '"is_terminal")[:1]', ARRAYS),
+    "the-newest-record-serves-all": Mutant(f"{FORMATS}/rlds.py", "if self._newest is None or self._newest[0] != number:", "if self._newest is None:", ARRAYS),
+    "a-split-is-all": Mutant(f"{FORMATS}/rlds.py", "shards[split] if split else", "shards[split] if False else", ARRAYS),
+    "colours-are-swapped": Mutant("robolearn/data/video/readers.py", "else picture[..., ::-1].astype", "else picture.astype", ARRAYS),
+    "aloha-sorts-by-letters": Mutant(f"{FORMATS}/aloha.py", "for _, file in sorted(found)]", "for _, file in sorted(found, key=lambda one: one[1].name)]", ARRAYS),
+    "links-lead-out-of-aloha": Mutant(f"{FORMATS}/aloha.py", "            if number:\n                check_own(file, files[number])\n", "", ARRAYS),
+    "fewer-pictures-than-actions": Mutant(f"{FORMATS}/named_arrays.py", "    if count != length:\n", "    if False:\n", ARRAYS),
+    "fewer-rows-than-actions": Mutant(f"{FORMATS}/named_arrays.py", "or (length is not None and len(values) != length)", "or False", ARRAYS),
     "pictures-stay-upside-down": Mutant(f"{FORMATS}/robomimic.py", "pictures[:, ::-1]) if self", "pictures) if self", REPORTS),
     "pictures-are-turned-by-half": Mutant(f"{FORMATS}/robomimic.py", "pictures[:, ::-1]) if self", "pictures[:, ::-1, ::-1]) if self", REPORTS),
     "the-last-row-is-no-final": Mutant(f"{FORMATS}/robomimic.py", "{key: values[length]} if extra", "{key: values[length - 1]} if extra", HDF5),

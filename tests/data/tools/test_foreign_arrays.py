@@ -54,7 +54,7 @@ def aloha(path: Path, coded: bool = False) -> None:
     path.mkdir()
     image = np.zeros((T, 48, 64, 3), np.uint8)
     image[:, :, :32, 0], image[:, :, 32:, 2] = 230, 230
-    for e in (0, 1, 10):
+    for e in (0, 2, 10):
         with h5py.File(path / f"episode_{e}.hdf5", "w") as file:
             file.attrs["sim"], file.attrs["compress"] = False, coded
             file["action"] = steps(14, e)
@@ -128,7 +128,7 @@ def test_aloha_with_plain_and_with_coded_pictures(
     assert data.interface.observation["proprio"].names[6] == "left_gripper.qpos"
     assert "observations/effort (14 float32)" in result["left_out"]
     assert ("pictures of JPEG are decoded" in result["changed"]) is coded
-    for at, e in enumerate((0, 1, 10)):
+    for at, e in enumerate((0, 2, 10)):
         np.testing.assert_allclose(data.episode(at).observation["proprio"], steps(14, e), atol=1e-5)
         seen = pictures(data, at, "images.cam_high").astype(int)
         assert seen.shape == (T, 48, 64, 3)
@@ -240,15 +240,21 @@ def test_what_does_not_fit_is_named_and_can_be_left_out(tmp_path: Path, capsys: 
     """A linked file of another folder, fewer pictures than actions, boundaries that fall."""
     folder = tmp_path / "aloha"
     aloha(folder)
-    with h5py.File(folder / "episode_1.hdf5", "a") as file:
+    with h5py.File(folder / "episode_2.hdf5", "a") as file:
         del file["observations/qpos"]
-        file["observations/qpos"] = steps(14, 1)[:-1]
+        file["observations/qpos"] = steps(14, 2)[:-1]
     with h5py.File(folder / "episode_10.hdf5", "a") as file:
         del file["action"]
         file["action"] = h5py.ExternalLink("episode_0.hdf5", "/action")
-    assert "episode_1.hdf5" in refused(capsys, folder, tmp_path / "x", "--episodes", "0-1")
+    assert "episode_2.hdf5" in refused(capsys, folder, tmp_path / "x", "--episodes", "0-1")
     result, data = imported(capsys, folder, tmp_path / "set", "--skip-bad")
-    assert data.episodes == 1 and sum("episode_1" in line for line in result["left_out"]) == 2
+    assert data.episodes == 1 and sum(".hdf5" in line for line in result["left_out"]) == 2
+    with h5py.File(folder / "episode_0.hdf5", "a") as file:
+        seen = np.asarray(file["observations/images/cam_high"])[:-1]
+        del file["observations/images/cam_high"]
+        file["observations/images/cam_high"] = seen
+    said = refused(capsys, folder, tmp_path / "x", "--episodes", "0")
+    assert "episode_0.hdf5: observations/images/cam_high: got 5 pictures, expected 6" in said
     replay(tmp_path / "a.zarr")
     zarr.open_array(str(tmp_path / "a.zarr/meta/episode_ends"), mode="r+")[:] = np.array([6, 4])
     assert "numbers of frames that rise" in refused(capsys, tmp_path / "a.zarr", tmp_path / "x", "--hz", "10")
