@@ -36,8 +36,9 @@ class BenchmarkData(Command):
 
     A window is 2 observations of both cameras and 16 actions. LeRobot does the same in the same run, in this
     interpreter's environment or the one of --lerobot-python, with one thread and one worker like us; its larger set
-    is the one that we wrote. Last, a policy is trained on the largest set in memory, and by a process that may take
-    half as much memory as its pictures.
+    is the one that we wrote. The smallest set is imported from a robomimic file (HDF5, where h5py is installed). Last,
+    a policy is trained on the largest set in memory, and by a process that may take half as much memory as its
+    pictures.
     """
 
     scales: tuple[int, ...] = (1, 10)
@@ -73,12 +74,14 @@ class BenchmarkData(Command):
             with torch_threads(1):
                 for name, read in _read({name: work / f"ours-{name}" for name in ours}, self.seconds).items():
                     ours[name] |= read
+            imported = _import(work / f"ours-{min(self.scales)}", work)
             largest = work / f"ours-{max(self.scales)}"
             beyond = beyond_memory(largest, 3 * self.seconds) if self.beyond_memory else None
             theirs = _measure_lerobot(python, work, self.scales, self.seconds) if python is not None else None
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        return _result(ours, theirs) | {"beyond_memory": beyond, "wall_s": {"total": time.perf_counter() - begun}}
+        more = {"import_pictures_per_s": imported, "beyond_memory": beyond}
+        return _result(ours, theirs) | more | {"wall_s": {"total": time.perf_counter() - begun}}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         rows, rival = [], result["lerobot"] or {}
@@ -98,6 +101,8 @@ class BenchmarkData(Command):
         for key in ("read_ratio", "write_ratio", "write_ratio_streaming", "size_ratio", "read_cost_growth"):
             value = result[key]
             console.print(f"{key}: {'–' if value is None else f'{value:.3g}'}")
+        if result["import_pictures_per_s"] is not None:
+            console.print(f"import of a robomimic file: {result['import_pictures_per_s']:,.0f} pictures/s")
         if beyond := result["beyond_memory"]:
             memory, pictures = beyond["limit_bytes"] / 1e9, beyond["pictures_bytes"] / 1e9
             console.print(f"training on pictures of {pictures:.1f} GB with {memory:.1f} GB of memory: "
@@ -122,6 +127,22 @@ def _result(ours: dict[str, dict[str, Any]], theirs: dict[str, Any] | None) -> d
         "ours": ours,
         "lerobot": theirs,
     }
+
+
+def _import(path: Path, work: Path) -> float | None:
+    """Pictures/s of an import of the set at `path` from a file of HDF5; None without h5py."""
+    from importlib.util import find_spec
+
+    from robolearn.data import Dataset
+    from robolearn.data.convert.formats import ReadOptions, reader, writer
+    from robolearn.data.convert.source import write_dataset
+
+    if find_spec("h5py") is None:
+        return None
+    writer("robomimic")(Dataset.open(path, images=False), work / "foreign.hdf5")
+    begun = time.perf_counter()
+    written = write_dataset(reader("robomimic")(work / "foreign.hdf5", ReadOptions()), work / "imported")
+    return written.frames * len(CAMERAS) / (time.perf_counter() - begun)
 
 
 def _pictures(path: Path) -> Any:

@@ -229,8 +229,8 @@ class DatasetImport(Command):
     """Of actions beyond [-1, 1] that have no unit: by the least and the greatest, or by the quantiles q01 and q99,
     which one wrong frame does not move; what is beyond them is cut."""
     map: tuple[str, ...] = ()
-    """robomimic, aloha, zarr, rlds and npz: NAME=FEATURE for arrays that become a feature, in place of the usual ones, such as
-    obs/ee_pos=proprio obs/ee_ori=proprio: those of one feature are put side by side. action is a feature, too."""
+    """robomimic, aloha, zarr, rlds and npz: NAME=FEATURE for arrays that become a feature, in place of the usual ones,
+    such as obs/ee_pos=proprio obs/ee_ori=proprio: those of one feature are put side by side. action is one, too."""
     filter: str = ""
     """robomimic and rlds: the list of episodes in the file (mask), or the split, to take, such as train."""
     episodes: str = ""

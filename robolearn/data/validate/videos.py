@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from robolearn.data.lerobot import layout
 from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances
 from robolearn.data.video.container import misplaced, nearest, video_stream
+from robolearn.data.video.packing import grey
 from robolearn.io.paths import first_line
 
 BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
@@ -105,7 +106,7 @@ def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.uin
                     broken = "damaged data"
                     break
                 times.append(float(frame.time or 0.0))
-                signatures.append(_blocks(frame.to_ndarray(format="gray").astype(np.uint8, copy=False)))
+                signatures.append(_blocks(grey(frame)))
         except (FFmpegError, OSError, ValueError) as error:
             broken = first_line(error)
     return np.array(times), np.stack(signatures) if signatures else np.zeros((0, 0), np.uint8), size, broken

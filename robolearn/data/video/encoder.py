@@ -30,6 +30,7 @@ from robolearn.core import ArraySpec, BadInput, RobolearnError
 from robolearn.core.machine import ordinary_priority
 from robolearn.data.lerobot.statistics import PixelStatistics, Stats
 from robolearn.data.video.container import described
+from robolearn.data.video.packing import in_format
 from robolearn.io.append_only import Journal, records
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class VideoConfig:
       crf: quality, 0 (best) to 63.
       preset: of the encoder, 0 to 13 for libsvtav1 and e.g. ``"veryfast"`` for libx264; None for a quick one.
       queue: frames that may wait for each camera's encoder. The end of an episode waits for them.
+      threads: of each encoder; 0 leaves their number to it.
     """
 
     codec: str = "auto"
@@ -58,6 +60,7 @@ class VideoConfig:
     crf: int = 30
     preset: int | str | None = None
     queue: int = 32
+    threads: int = 0
 
     def encoder(self) -> str:
         """The encoder that this machine will use."""
@@ -74,6 +77,7 @@ class VideoConfig:
         options = {"g": str(self.g), "crf": str(self.crf)}
         # Frames in the order in which they are shown: packet t is frame t, so a video cut short is whole up to there.
         options |= {"bf": "0"} if self.encoder() == "libx264" else {}
+        options |= {"threads": str(self.threads)} if self.threads else {}
         return options | ({"preset": str(preset)} if preset is not None else {})
 
 
@@ -245,7 +249,9 @@ class VideoEncoder:
         index = Journal(self._index) if self._index is not None else None
         output = _Output(self.path)
         try:
-            with av.open(output, "w", format="mp4", options={"flush_packets": "1"}) as container:
+            # What nobody could make whole again need not reach the disk packet by packet.
+            flush = {"flush_packets": "1"} if index is not None else {}
+            with av.open(output, "w", format="mp4", options=flush) as container:
                 stream = open_stream(container, self._spec, self._hz, self._config)
                 rate = frame_rate(self._hz)
 
@@ -263,9 +269,10 @@ class VideoEncoder:
                     if self._error is not None:  # aborted
                         continue
                     self._statistics.add(frame)
+                    picture = in_format(av.VideoFrame.from_ndarray(frame, format="rgb24"), self._config.pix_fmt)
                     # The first one starts more of its threads.
                     with nullcontext() if self._frames else ordinary_priority():
-                        mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+                        mux(stream.encode(picture))
                     self._frames += 1
                     self._moves += 1
                 mux(stream.encode())

@@ -42,8 +42,18 @@ class Damaged(ValueError):
 
 def rgb(picture: av.VideoFrame) -> NDArray[np.uint8]:
     """(H, W, 3) the pixels of `picture`."""
-    pixels = _tools.colours.reformat(picture, format="rgb24", **_ONE_THREAD)
-    return pixels.to_ndarray().astype(np.uint8, copy=False)
+    return in_format(picture, "rgb24").to_ndarray().astype(np.uint8, copy=False)
+
+
+def grey(picture: av.VideoFrame) -> NDArray[np.uint8]:
+    """(H, W) the brightness of the pixels of `picture`."""
+    return in_format(picture, "gray").to_ndarray().astype(np.uint8, copy=False)
+
+
+def in_format(picture: av.VideoFrame, name: str) -> av.VideoFrame:
+    """`picture` with its pixels in the format `name`, by the tools that this thread has: to make others takes longer
+    than a small picture."""
+    return _tools.colours.reformat(picture, format=name, **_ONE_THREAD)
 
 
 def pack(picture: av.VideoFrame) -> bytes:
