@@ -23,6 +23,8 @@ from robolearn.io.atomic import write_text
 from robolearn.io.json_files import read_json
 from robots.arms import ROBOTS
 from robots.dynamics import DYNAMICS, NONE, PARAMETERS, WHEN, DynamicsConfig, Spread, dynamics_names
+from robots.stations.folder import DYNAMICS as DYNAMICS_FILE
+from robots.stations.folder import in_station
 from robots.stations.values import Finite, Word, bad_input, known_keys, one_of, read_yaml, section
 
 Numbers = Annotated[tuple[Finite, ...], BeforeValidator(lambda value: value if isinstance(value, list) else [value])]
@@ -61,15 +63,16 @@ class _File:
 
 
 def load_dynamics(name: str) -> DynamicsConfig:
-    """The level or the file (YAML or JSON) called `name`; what a file does not name is as at ``none``. Raises
-    `BadInput`: neither, or a mistake in the file."""
+    """The level, the file (YAML or JSON) or the station's folder called `name`; what a file does not name is as at
+    ``none``. Raises `BadInput`: none of them, or a mistake in the file."""
     if name in DYNAMICS:
         return DYNAMICS[name]
-    path = Path(name)
+    path = in_station(Path(name), DYNAMICS_FILE)
     if path.suffix not in (".yaml", ".yml", ".json"):
         raise BadInput("dynamics", got=name, available=dynamics_names())
     if not path.is_file():
-        raise BadInput("dynamics", got=f"{path}, which is not there", available=dynamics_names())
+        hint = f"robolearn identify --robot {name} --write makes it" if Path(name).is_dir() else ""
+        raise BadInput("dynamics", got=f"{path}, which is not there", available=dynamics_names(), hint=hint)
     found = read_dynamics(path)
     return replace(found, spreads={**NONE.spreads, **found.spreads})
 

@@ -77,6 +77,7 @@ class Calibrate(Command):
         from hardware.calibration.hand_eye import estimate_lens
         from hardware.calibration.pictures import views_of
         from robots.stations import CONTRACTS, load_contract
+        from robots.stations.folder import keep
 
         contract = load_contract(self.robot)
         path = Path(contract.path)
@@ -100,11 +101,13 @@ class Calibrate(Command):
             expected = f"{tuple(lens.size)}, as intrinsics have it"
             raise BadInput("size of the pictures", got=tuple(size), expected=expected)
         found = calibrate(views, lens, self.mounted)
-        lines = snippet(found)
+        lines, kept = snippet(found), 0
         if self.lens == "contract":
             del lines["intrinsics"]
         if self.write:
             write_into(path, camera, lines)
+            if contract.version:
+                kept = keep(path.parent, f"calibrate {camera}: {found.pixels_rms:.2f} px").number
         return {
             "camera": camera,
             "parent": found.parent,
@@ -117,6 +120,7 @@ class Calibrate(Command):
             "deviation": {"mm": found.deviation_mm, "deg": found.deviation_deg},
             "lines": lines,
             "written": str(path) if self.write else None,
+            "station_version": kept or None,
         }
 
     def _camera_of(self, contract: Contract) -> str:
@@ -165,7 +169,8 @@ class Calibrate(Command):
         console.print(f"{mm['rms']:.2f} mm, {deg['rms']:.3f}° (at most {mm['max']:.2f} mm, {deg['max']:.3f}°)")
         console.print(f"deviation   {result['deviation']['mm']:.2f} mm, {result['deviation']['deg']:.3f}° of the pose")
         if result["written"]:
-            console.print(f"written to  {result['written']}")
+            version = f", version {result['station_version']} of the station" if result["station_version"] else ""
+            console.print(f"written to  {result['written']}{version}")
         else:
             console.print(f"\nBelow cameras.{result['camera']} of the contract:")
             for key, value in result["lines"].items():

@@ -44,8 +44,8 @@ ImportFormat = Annotated[str, _of(_FORMATS, lambda m: ("auto", *(f.title for f i
 ExportFormat = Annotated[str, _of(_FORMATS, lambda m: (f.title for f in m.FORMATS.values() if f.write))]
 """A format of demonstrations that is written."""
 
-Station = Annotated[str, _of("robots.stations", lambda m: (*m.contract_names(), "<path>.yaml"))]
-"""A robot contract, by its name or as a file."""
+Station = Annotated[str, _of("robots.stations", lambda m: (*m.contract_names(), "<path>.yaml", "<folder>"))]
+"""A robot contract, by its name, as a file or as the folder of a station."""
 
 Robot = Annotated[str, _of("robots", lambda m: m.ROBOTS)]
 """An arm."""

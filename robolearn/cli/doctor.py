@@ -103,7 +103,7 @@ def walk_through(robot: str, seconds: float, domain: int | None) -> dict[str, An
     """Watch the station of the contract `robot` for `seconds`, and judge it.
 
     Returns:
-      ``{"robot", "seconds", "checks": [{"group", "name", "ok", "found", "fix", "needed"}, …]}``.
+      ``{"robot", "version", "seconds", "checks": [{"group", "name", "ok", "found", "fix", "needed"}, …]}``.
 
     Raises:
       BadInput: no such contract or domain, or no ROS 2 here.
@@ -118,4 +118,4 @@ def walk_through(robot: str, seconds: float, domain: int | None) -> dict[str, An
 
     found = check_station(contract, watch(contract, seconds, domain))
     checks = [{**asdict(one), "group": group} for group, findings in found.items() for one in findings]
-    return {"robot": contract.name, "seconds": seconds, "checks": checks}
+    return {"robot": contract.name, "version": contract.version or None, "seconds": seconds, "checks": checks}

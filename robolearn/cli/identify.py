@@ -44,6 +44,8 @@ class Identify(Command):
     """Share of the motion, its end, that judges the result."""
     before: Path | None = None
     """An earlier result of this arm: what has changed since is listed."""
+    write: bool = False
+    """Put the result into the station's folder, too, as dynamics.json and as its next version."""
     seed: int = 0
     """Of the motion, and of the simulated arm."""
     threads: tyro.conf.Suppress[int] = 0
@@ -51,8 +53,10 @@ class Identify(Command):
     """Folder for dynamics.json, motion.npz and report.html."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.io.atomic import write_bytes
         from robots.dynamics_file import load_dynamics
         from robots.stations import load_contract
+        from robots.stations.folder import DYNAMICS, keep
 
         check_seed(self.seed)
         if not 10.0 <= self.seconds <= LONGEST_S:
@@ -60,6 +64,10 @@ class Identify(Command):
         if not 0.1 <= self.held_out <= 0.5:
             raise BadInput("--held-out", got=self.held_out, expected="0.1 to 0.5")
         contract = load_contract(self.robot)
+        station = Path(contract.path).parent
+        if self.write and not contract.version:
+            expected = "a folder with versions, by robolearn station"
+            raise BadInput("--write", got=f"{contract.name}, in no station's folder", expected=expected)
         earlier = None if self.before is None else load_dynamics(str(self.before))
         if earlier is not None:
             earlier.check(contract.robot)
@@ -71,6 +79,10 @@ class Identify(Command):
         result = self._result(contract, fit, errors, (fitted.seconds, held.seconds), earlier)
         result["wall_s"] = {"motion": moved - begun, "fit": time.perf_counter() - moved}
         result |= self._write(motion, fit, result, pages)
+        if self.write:
+            write_bytes(station / DYNAMICS, Path(result["dynamics"]).read_bytes())
+            error = result["held_out"]["identified_mrad"]
+            result["station_version"] = keep(station, f"identify: {error:.3f} mrad on held-out motion").number
         result["wall_s"]["total"] = time.perf_counter() - begun
         return result
 
@@ -165,6 +177,8 @@ class Identify(Command):
             console.print(f"changed     {', '.join(found) or 'nothing'}")
         console.print(f"dynamics    {r['dynamics']}: robolearn finetune … --dynamics {r['dynamics']}")
         console.print(f"report      {r['report'] or r['report_error']}")
+        if "station_version" in r:
+            console.print(f"station     version {r['station_version']}")
 
 
 def drift(before: Any, now: Any) -> list[dict[str, Any]]:

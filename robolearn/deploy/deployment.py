@@ -277,6 +277,7 @@ def _result(
 
     return {
         "robot": deployment.contract.name,
+        "station_version": deployment.contract.version or None,
         "policy": deployment.policy.policy,
         "task": None if deployment.simulation is None else deployment.simulation.task,
         "dry_run": deployment.dry_run,

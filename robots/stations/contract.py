@@ -54,6 +54,7 @@ class Contract:
       frames: names of the arm's frames.
       simulated: our commands start the arm, as a simulation; a real one moves only after a person agreed to it.
       path: the file this was read from.
+      version: of the station's folder (`robots.stations.folder`), ``""`` without one.
     """
 
     name: str
@@ -81,6 +82,7 @@ class Contract:
     frames: Frames = field(default_factory=Frames)
     simulated: bool = False
     path: str = ""
+    version: str = ""
 
     @property
     def interface(self) -> Interface:

@@ -28,10 +28,11 @@ from robolearn.core.errors import BadInput
 from robots import ROBOTS
 from robots.control import CONTROLS
 from robots.limits import Box, Limits, Obstacle, Plane
-from robots.own import own_stations
+from robots.own import STATION, own_stations
 from robots.spec import GripperKind, RobotSpec
 from robots.stations import values
 from robots.stations.contract import DRIVERS, Contract
+from robots.stations.folder import in_station, version_of
 from robots.stations.mounting import BoxForm, Camera, Frames, ToolForm
 from robots.stations.parts import (
     CommandTopic,
@@ -203,11 +204,11 @@ def contract_names() -> tuple[str, ...]:
 
 
 def load_contract(name_or_path: str | Path, namespace: str = "") -> Contract:
-    """The contract called `name_or_path`, or in that file; relative topics are in `namespace` (``"/left"``), unless the
-    contract has one itself. Raises `BadInput`: there is no such contract, or it breaks the schema; the message names
-    the file, the place in it, what was found and what was expected."""
+    """The contract called `name_or_path`, or in that file or station's folder; relative topics are in `namespace`
+    (``"/left"``), unless the contract has one itself. Raises `BadInput`: there is no such contract, or it breaks the
+    schema; the message names the file, the place in it, what was found and what was expected."""
     shipped, own = CONTRACTS / f"{name_or_path}.yaml", own_stations().get(str(name_or_path))
-    path = shipped if shipped.is_file() else own or Path(name_or_path).expanduser()
+    path = shipped if shipped.is_file() else own or in_station(Path(name_or_path).expanduser(), STATION)
     if not path.is_file():
         raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
     data = values.read_yaml(path)
@@ -220,7 +221,7 @@ def load_contract(name_or_path: str | Path, namespace: str = "") -> Contract:
 
 def _contract(given: ContractFile, path: Path, namespace: str) -> Contract:
     """The contract of a checked file; `BadInput` where its parts do not fit together."""
-    robot, gripper = ROBOTS[given.robot], given.gripper
+    robot, gripper, version = ROBOTS[given.robot], given.gripper, version_of(path)
     if given.tool is not None:
         try:
             robot = replace(robot, tool=given.tool.tool())
@@ -228,7 +229,7 @@ def _contract(given: ContractFile, path: Path, namespace: str) -> Contract:
             raise BadInput(f"{path.name}: {error}") from error
     shared = {one.name for one in fields(Contract)} & {one.name for one in fields(ContractFile)}
     found = {name: getattr(given, name) for name in shared} | {
-        "name": given.name or path.stem,
+        "name": given.name or (path.resolve().parent.name if version else path.stem),
         "robot": robot,
         "gripper_joints": () if gripper is None else gripper.joints,
         "gripper_range": _gripper_range(gripper, robot, path.name),
@@ -239,6 +240,7 @@ def _contract(given: ContractFile, path: Path, namespace: str) -> Contract:
         "limits": _limits(given.limits, robot, path.name),
         "namespace": namespace,
         "path": str(path),
+        "version": version,
     }
     contract = _resolved(Contract(**found))
     _check_unique(contract, path.name)

@@ -19,6 +19,7 @@ GOAL, GOALS = "hardware/ros2/gripper_node.py", ("tests/hardware/test_action_goal
 ARMS = ("tests/sim/test_arms.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
 LATE, LATE_TESTS = "robots/chunk_execution.py", ("tests/hardware/test_chunk_execution_arm.py",)
+FOLDER, VERSIONS = "robots/stations/folder.py", ("tests/robots/test_station_folder.py",)
 PLAYED = ("tests/hardware/teleop/test_supervised.py",)
 
 MUTANTS: dict[str, Mutant] = {
@@ -184,6 +185,12 @@ MUTANTS: dict[str, Mutant] = {
         "            and np.array_equal(row.target, self.set_points.wanted(row.q, row.action))\n", "",
         ("tests/hardware/test_recording_in_time.py",),
     ),
+    "a-version-of-what-has-not-changed": Mutant(FOLDER, "    if past and not changes(folder, past[-1]):\n        return past[-1]\n", "", VERSIONS),
+    "a-version-is-no-copy": Mutant(FOLDER, "        shutil.copyfile(folder / name, part / name)\n", "        (part / name).touch()\n", VERSIONS),
+    "changes-since-go-unsaid": Mutant(FOLDER, "    changed = changes(folder, past[-1])\n", "    changed = []\n", VERSIONS),
+    "the-first-version-counts": Mutant(FOLDER, "key=lambda one: one.number)", "key=lambda one: -one.number)", VERSIONS),
+    "a-torn-version-stays": Mutant(FOLDER, "    shutil.rmtree(part, ignore_errors=True)\n    part.mkdir(parents=True)\n", "    part.mkdir(parents=True)\n", VERSIONS),
+    "dynamics-of-a-folder-are-none": Mutant("robots/dynamics_file.py", "    path = in_station(Path(name), DYNAMICS_FILE)\n", "    path = Path(name)\n", VERSIONS),
 }  # fmt: skip
 
 

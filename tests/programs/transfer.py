@@ -4,6 +4,9 @@ ARMS is the folder of `identify_arms.py`: each of its arms has `truth.json`, whi
 `dynamics.json`, what was identified of it. Under each dynamics (`none`, `mild`, `wild`, and each arm's identified ones)
 demonstrations are recorded, imitated and fine-tuned by RL, and each policy is judged on the hidden arms: an identified
 one on its own arm. What is there is not done again.
+
+With `--predict N` the six policies of the levels are checkpoints, whose success on each of the first N arms is
+predicted by simulations of `none`, `mild`, `wild` and of the arm as identified: Pearson's r and MMRV of each.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from robolearn.eval.intervals import clopper_pearson
+from robolearn.eval.paired import mmrv, pearson
 
 LEVELS = ("none", "mild", "wild")
 
@@ -58,6 +62,34 @@ def judged(asked: argparse.Namespace, policy: Path, dynamics: str, at: Path) -> 
     return round(json.loads(at.read_text())["success"]["rate"] * asked.episodes)
 
 
+def predict(asked: argparse.Namespace, arms: list[Path]) -> None:
+    """Print how well each simulation predicts the success of the six checkpoints on each of `arms`."""
+    checkpoints = [(asked.out / level, kind) for level in LEVELS for kind in ("imitation", "RL")]
+
+    def rates(dynamics: str, name: str) -> list[float]:
+        policies = {"imitation": "bc", "RL": "rl"}
+        return [
+            judged(asked, out / policies[kind], dynamics, out / f"{name}-{kind}.json") / asked.episodes
+            for out, kind in checkpoints
+        ]
+
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for arm in arms:
+        real = rates(str(arm / "truth.json"), f"on-{arm.name}")
+        for model in (*LEVELS, "identified"):
+            identified = model == "identified"
+            simulated = rates(
+                str(arm / "dynamics.json") if identified else model, f"as-{arm.name if identified else model}"
+            )
+            error = float(np.mean(np.abs(np.subtract(simulated, real))))
+            found.setdefault(model, []).append((pearson(simulated, real), mmrv(simulated, real), error))
+    for model, each in found.items():
+        r, violation, error = np.array(each).T
+        print(f"{model:10s} over {len(arms)} arms, six checkpoints: r {r.min():.3f} to {r.max():.3f}, MMRV "
+              f"{violation.min():.3f} to {violation.max():.3f} (mean {violation.mean():.3f}), success off by "
+              f"{100 * error.mean():.1f} points on average, {100 * error.max():.1f} on the worst arm")  # fmt: skip
+
+
 def main() -> int:
     """Train, judge, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,6 +100,7 @@ def main() -> int:
     parser.add_argument("--env-steps", type=int, default=40_000)
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--predict", type=int, default=0)
     asked = parser.parse_args()
     arms = sorted(path.parent for path in asked.arms.glob("*/dynamics.json"))
     ways = {name: (name, arms) for name in LEVELS} | {
@@ -92,6 +125,7 @@ def main() -> int:
             each = " ".join(f"{100 * rate:.1f}" for rate in rates)
             print(f"{kind:10s} {name:10s} promised {100 * promised:.1f}, on {len(rates)} hidden arms {each}: mean "
                   f"{100 * rates.mean():.1f} (one arm of that rate: {100 * low:.1f}–{100 * high:.1f})")  # fmt: skip
+    predict(asked, arms[: asked.predict])
     return 0
 
 
