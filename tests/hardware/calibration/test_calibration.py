@@ -174,6 +174,15 @@ def test_the_command_writes_the_pose_into_the_contract_and_leaves_the_rest(
     assert main([word for word in words if word != "--json"]) == 0
     out = capsys.readouterr().out
     assert " mm in the flange" in out and "px; the board moves by" in out and "    pose: {parent: flange" in out
+    # In a station's folder it is a version.
+    robot.write_text(before)
+    assert main(["station", str(tmp_path / "lab"), "--contract", str(robot)]) == 0
+    capsys.readouterr()
+    words[2] = str(tmp_path / "lab")
+    assert main([*words, "--write"]) == 0 and json.loads(capsys.readouterr().out)["station_version"] == 2
+    assert main(["station", str(tmp_path / "lab"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert shown["version"] == "2" and shown["versions"][1]["note"].startswith("calibrate wrist: 0.")
 
 
 @pytest.mark.parametrize(
