@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
     try:
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]  # `robolearn help train` is `robolearn train --help`
-        if not args or args[0] in ("-h", "--help"):
+        if not args or args[0] in ("-h", "--help") or args == ["list"]:
             print_help(entries)
             return 0
         if args[0] in ("-V", "--version", "version"):

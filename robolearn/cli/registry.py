@@ -69,6 +69,8 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("worlds show", "robolearn.cli.worlds:WorldsShow", "Show a world: observations, actions, success", "Begin"),
     Entry("worlds install", "robolearn.cli.worlds:WorldsInstall", "Install the environment of a world", "Begin"),
     Entry("worlds remove", "robolearn.cli.worlds:WorldsRemove", "Remove the environment of a world", "Begin"),
+    Entry("tasks", "robolearn.cli.worlds:TasksList", "List our tasks", "Begin"),
+    Entry("robots", "robolearn.cli.robots:ListRobots", "List the arms and their contracts", "Begin"),
     Entry("presets", "robolearn.cli.config_file:Presets", "List named presets", "Begin"),
     Entry("record", "robolearn.cli.record:Record", "Record teleoperated demonstrations", "Learn"),
     Entry("collect", "robolearn.cli.collect:Collect", "Generate demonstrations with a scripted expert", "Learn"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, at_least
+from robolearn.runs.command import PLAIN, Command, at_least, print_table
 
 if TYPE_CHECKING:
     from robots.making.check import RuleFinding
@@ -19,6 +19,45 @@ if TYPE_CHECKING:
 
 AT_REST_S = 0.4  # of joint states before the filter is armed
 LEAST_SUCCESS = 0.8  # of the scripted expert in `lift`
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListRobots(Command):
+    """List the arms, ours and those of one's own, and the contracts of stations that know them.
+
+    Example: robolearn robots. See also robolearn robots new and check, and robolearn station.
+    """
+
+    def run(self) -> dict[str, Any]:
+        """``{"robots": [{"name", "joints", "gripper_m", "stations", "own", "model"}, …]}``."""
+        from robots import ROBOTS
+        from robots.own import own_folders
+        from robots.stations import contract_names, load_contract
+
+        stations: dict[str, list[str]] = {}
+        for name in contract_names():
+            stations.setdefault(load_contract(name).robot.name, []).append(name)
+        own = own_folders()
+        return {
+            "robots": [
+                {
+                    "name": name,
+                    "joints": len(robot.joints),
+                    "gripper_m": robot.gripper.max_width if robot.gripper else None,
+                    "stations": stations.get(name, []),
+                    "own": name in own,
+                    "model": str(robot.mjcf),
+                }
+                for name, robot in ROBOTS.items()
+            ]
+        }
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        rows = [(r["name"], str(r["joints"]), f"{1e3 * r['gripper_m']:.0f} mm" if r["gripper_m"] else "–",
+                 ", ".join(r["stations"]) or "–", "one's own" if r["own"] else "ships with robolearn")
+                for r in result["robots"]]  # fmt: skip
+        print_table(console, ("arm", "joints", "gripper opens", "contracts", "from"), rows, **PLAIN)
+        console.print("\nrobolearn robots new NAME --urdf FILE makes another; a contract is --robot on a station")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,42 @@ class WorldsList(Command):
         console.print("\nrobolearn worlds install NAME makes the environment of one that is not installed")
 
 
+@dataclass(frozen=True, kw_only=True)
+class TasksList(Command):
+    """List our tasks: what is to be done, how long an episode may take, with which arms.
+
+    Example: robolearn tasks. Tasks of other makers: robolearn worlds.
+    """
+
+    def run(self) -> dict[str, Any]:
+        """``{"tasks": [{"name", "words", "steps", "seconds", "robots", "reward"}, …]}``."""
+        from robots import CONTROL_HZ, ROBOTS
+        from sim.embedded.task import fits
+        from sim.tasks import TASKS
+
+        rows = []
+        for name, kind in TASKS.items():
+            task = kind()
+            steps, robots = task.max_episode_steps, [arm for arm, robot in ROBOTS.items() if fits(robot, name)]
+            rows.append(
+                {
+                    "name": name,
+                    "words": task.prompt,
+                    "steps": steps,
+                    "seconds": steps / CONTROL_HZ,
+                    "robots": robots,
+                    "reward": (kind.__doc__ or "").strip().splitlines()[0],
+                }
+            )
+        return {"tasks": rows}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        rows = [(r["name"], r["words"], f"{r['steps']} ({r['seconds']:g} s)", ", ".join(r["robots"]))
+                for r in result["tasks"]]  # fmt: skip
+        print_table(console, ("--task", "what is to be done", "steps", "--robot"), rows, **PLAIN)
+        console.print("\nrobolearn worlds lists those of other makers, robolearn worlds show TASK what one observes")
+
+
 def _row(name: str, family: Family) -> dict[str, Any]:
     environment = family.environment
     return {

@@ -8,6 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import mujoco
 import numpy as np
 import pytest
 
@@ -137,3 +138,30 @@ def test_an_environment_is_made_with_pip_and_removed(cache: Path, tmp_path: Path
     monkeypatch.setitem(FAMILIES, "maker", family("maker", megabytes=10**9))
     assert main(["worlds", "install", "maker"]) == 2
     assert "MB free, expected" in capsys.readouterr().err
+
+
+def test_our_tasks_are_listed_with_the_arms_that_do_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """The arms that are named make a world of the task, and no others."""
+    assert main(["tasks", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["tasks"]}
+    assert rows["lift"]["words"] == "lift the cube" and rows["lift"]["seconds"] == pytest.approx(3.2)
+    for name, row in rows.items():
+        assert {"panda", "fr3"} <= set(row["robots"])
+        if "so101" in row["robots"]:
+            WorldConfig(name, robot="so101").build(1).close()
+        else:
+            with pytest.raises(BadInput, match="so101"):
+                WorldConfig(name, robot="so101").build(1)
+    assert main(["tasks"]) == 0 and "peg_insert_tight" in capsys.readouterr().out
+
+
+def test_arms_are_listed_as_mujoco_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["robots", "--json"]) == 0
+    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["robots"]}
+    assert rows["ur5e"]["stations"] == ["ur5e"] and rows["panda"]["stations"] == ["sim"] and not rows["fr3"]["own"]
+    for row in rows.values():
+        model = mujoco.MjModel.from_xml_path(row["model"])
+        hinges = int((model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE).sum())
+        assert hinges - row["joints"] in (0, 1), "the jaw of one turns, too"
+    assert main(["robots"]) == 0 and "80 mm" in capsys.readouterr().out
+    assert main(["list"]) == 0 and "robolearn COMMAND" in capsys.readouterr().out
