@@ -186,7 +186,7 @@ def _write(
 def video_config(pictures: Iterable[Images]) -> VideoConfig:
     """Encoding of images that cannot be copied: that of those that can, a quick one where there are only pictures.
 
-    A frame of 128 × 128 takes a quarter of AV1's processor time, at the same error and half as many bytes again.
+    A frame of 128 × 128 takes less than half of AV1's processor time, at a smaller error and half as many bytes again.
 
     Args:
       pictures: of one episode, those of each camera.

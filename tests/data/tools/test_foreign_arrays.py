@@ -236,6 +236,34 @@ def test_a_damaged_record_is_left_out_if_asked(tmp_path: Path, capsys: pytest.Ca
     assert "the rest of arithmetic_arm-train.tfrecord-00001-of-00002" in said
 
 
+def test_a_first_file_that_leads_elsewhere_is_left_out_like_any_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "aloha"
+    aloha(folder)
+    with h5py.File(folder / "episode_0.hdf5", "a") as file:
+        del file["action"]
+        file["action"] = h5py.ExternalLink("episode_2.hdf5", "/action")
+    for e in (2, 10):
+        with h5py.File(folder / f"episode_{e}.hdf5", "a") as file:  # a depth camera is no picture of colours
+            file["observations/images/cam_depth"] = np.zeros((T, 48, 64), np.uint16)
+    result, data = imported(capsys, folder, tmp_path / "set", "--skip-bad")
+    assert data.episodes == 2 and any("a link to episode_2.hdf5" in line for line in result["left_out"])
+    assert "observations/images/cam_depth (48×64 uint16)" in result["left_out"]
+
+
+def test_descriptions_without_an_end_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(RLDS, tmp_path / "rlds")
+    (tmp_path / "rlds/features.json").write_text("[" * 100_000)
+    assert "unreadable" in refused(capsys, tmp_path / "rlds", tmp_path / "x", "--hz", "5")
+    replay(tmp_path / "deep.zarr")
+    (tmp_path / "deep.zarr/data/state/.zarray").write_text("[" * 100_000)
+    assert "no readable zarr store" in refused(capsys, tmp_path / "deep.zarr", tmp_path / "x", "--hz", "10")
+    with zipfile.ZipFile(tmp_path / "bomb.zarr.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("meta/episode_ends/.zarray", " " * (2 << 20))
+    assert "bytes" in refused(capsys, tmp_path / "bomb.zarr.zip", tmp_path / "x", "--hz", "10")
+
+
 def test_what_does_not_fit_is_named_and_can_be_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A linked file of another folder, fewer pictures than actions, boundaries that fall."""
     folder = tmp_path / "aloha"

@@ -54,16 +54,19 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     first, heads = next(iter(sound(_heads, files, [], options)), (None, {}))
     if first is None:
         raise BadInput(f"ALOHA folder {path}", got="no file that can be read", expected="one per episode")
-    usual = {_QPOS: "proprio"} | {name: IMAGES + name.removeprefix(_PICTURES) for name in heads if _is_camera(name)}
+    cameras = [name for name, head in heads.items() if name.startswith(_PICTURES) and head.is_picture]
+    usual = {_QPOS: "proprio"} | {name: IMAGES + name.removeprefix(_PICTURES) for name in cameras}
     if not options.hz:
         account.changed.append(f"what the file does not say is assumed: {CONTROL_HZ:g} Hz, which --hz mends")
-    if any(_is_camera(name) and _is_coded(first, name) for name in heads):
+    if any(_is_coded(first, name) for name in cameras):
         account.changed.append("pictures of JPEG are decoded")
+    own = {first}  # files that lead to no other
 
     def numbers(number: int, name: str) -> NDArray:
         with open_file(files[number]) as file, damage(files[number], name):
-            if number:
+            if files[number] not in own:
                 check_own(file, files[number])
+                own.add(files[number])
             return np.asarray(file[name][()])
 
     def pictures(number: int, name: str) -> Pictures:
@@ -89,10 +92,6 @@ def _number(file: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _is_camera(name: str) -> bool:
-    return name.startswith(_PICTURES)
-
-
 def _is_coded(path: Path, name: str) -> bool:
     with open_file(path) as file:
         return file[name].ndim == 2 or file[name].dtype.kind == "O"
@@ -108,7 +107,7 @@ def _heads(path: Path) -> dict[str, Head]:
         if not isinstance(item, h5py.Dataset) or not item.ndim or name == "compress_len":
             return
         shape, kind = tuple(item.shape[1:]), item.dtype
-        if _is_camera(name) and (item.ndim == 2 or kind.kind == "O") and len(item):
+        if name.startswith(_PICTURES) and (item.ndim == 2 or kind.kind == "O") and len(item):
             shape, kind = decoded(item[0].tobytes(), f"{path.name}: {name} at frame 0").shape, np.dtype(np.uint8)
         heads[name] = Head(shape, kind)
 

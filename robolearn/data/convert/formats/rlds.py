@@ -89,9 +89,10 @@ class _Shards:
 
     def values(self, number: int, name: str) -> Any:
         """The bytes, floats or integers of a feature, as many times as there are steps."""
-        if self._newest is None or self._newest[0] != number:
-            self._newest = (number, self.records[number].parse().features.feature)
-        features = self._newest[1]
+        newest = self._newest  # cameras are read beside each other
+        if newest is None or newest[0] != number:
+            newest = self._newest = (number, self.records[number].parse().features.feature)
+        features = newest[1]
         if STEPS + name not in features:
             raise BadInput(self.records[number].name, got=f"no {name}", expected="it", available=sorted(features))
         kept = features[STEPS + name]
@@ -131,7 +132,7 @@ def _described(path: Path) -> dict[str, Head]:
     try:
         top = json.loads(file.read_text())
         found = dict(_flat(top, ""))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadInput(f"{file}", got=f"unreadable ({error!r})", expected="features of tensorflow_datasets") from None
     if not any(name.startswith(STEPS) for name in found):
         raise BadInput(f"{file}", got="no steps", expected="episodes of steps", available=found)

@@ -36,6 +36,7 @@ from robolearn.data.lerobot.features import IMAGES
 CODECS = ("blosc", "bytes", "bz2", "crc32c", "delta", "gzip", "lz4", "lzma", "shuffle", "sharding_indexed", "transpose",
           "zlib", "zstd")  # fmt: skip
 CHUNK = 1 << 30  # bytes of one chunk when decoded
+LARGEST = 1 << 20  # bytes of a description
 BLOCK = 32  # pictures that are in memory together
 ENDS = "meta/episode_ends"
 _PROPRIO = r"state|agent_pos|robot\d+_(eef_pos|eef_quat|eef_rot_axis_angle|gripper_width|gripper_qpos)"
@@ -151,13 +152,17 @@ def _descriptions(path: Path, what: str) -> Iterator[tuple[str, Any]]:
                 if file.name in _META:
                     if path.resolve() not in file.resolve().parents:
                         raise BadInput(f"{what}: {file.parent.name}", got="a link", expected="a part of the store")
+                    if file.stat().st_size > LARGEST:
+                        raise ValueError(f"{file.name} of {file.stat().st_size} bytes")
                     yield str(file.parent.relative_to(path)), json.loads(file.read_text())
         else:
             with zipfile.ZipFile(path) as archive:
-                for name in archive.namelist():
-                    if name.rsplit("/", 1)[-1] in _META:
-                        yield name, json.loads(archive.read(name))
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+                for one in archive.infolist():
+                    if one.filename.rsplit("/", 1)[-1] in _META:
+                        if one.file_size > LARGEST:
+                            raise ValueError(f"{one.filename} of {one.file_size} bytes")
+                        yield one.filename, json.loads(archive.read(one))
+    except (OSError, ValueError, RecursionError, zipfile.BadZipFile) as error:
         raise BadInput(what, got=f"no readable zarr store ({error})") from None
 
 
