@@ -36,7 +36,7 @@ class StationFolder(Command):
         """``{"folder", "robot", "version", "versions": [{"number", "made", "note", "files"}], "changed": [file]}``."""
         from robots.own import STATION
         from robots.stations import load_contract
-        from robots.stations.folder import changes, keep, versions
+        from robots.stations.folder import changes, keep, version_of, versions
 
         if self.contract:
             source = Path(load_contract(self.contract).path)
@@ -46,14 +46,14 @@ class StationFolder(Command):
             shutil.copyfile(source, self.folder / STATION)
         elif not self.folder.is_dir():
             raise BadInput("station", got=f"no folder {self.folder}", expected="one", hint="--contract NAME makes it")
-        load_contract(self.folder)  # a contract that cannot be read is no version
+        robot = load_contract(self.folder).robot.name  # a contract that cannot be read is no version
         if self.note or self.contract:
             keep(self.folder, self.note or f"a copy of {self.contract}")
-        past, found = versions(self.folder), load_contract(self.folder)
+        past = versions(self.folder)
         return {
             "folder": str(self.folder),
-            "robot": found.robot.name,
-            "version": found.version or None,
+            "robot": robot,
+            "version": version_of(self.folder / STATION) or None,
             "versions": [asdict(one) for one in past],
             "changed": changes(self.folder, past[-1]) if past else [],
         }

@@ -252,6 +252,19 @@ def test_a_first_file_that_leads_elsewhere_is_left_out_like_any_other(
     assert "observations/images/cam_depth (48×64 uint16)" in result["left_out"]
 
 
+def test_an_episode_whose_rewards_do_not_fit_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As if rewards had two components each: an episode of an odd number of steps has half a reward too few."""
+    shutil.copytree(RLDS, tmp_path / "rlds")
+    file = tmp_path / "rlds/features.json"
+    features = json.loads(file.read_text())
+    steps_of = features["featuresDict"]["features"]["steps"]["sequence"]["feature"]["featuresDict"]["features"]
+    steps_of["reward"]["tensor"]["shape"] = {"dimensions": ["2"]}
+    file.write_text(json.dumps(features))
+    assert "reward: got 5 numbers" in refused(capsys, tmp_path / "rlds", tmp_path / "x", "--hz", "5", "--episodes", "2")
+    result, data = imported(capsys, tmp_path / "rlds", tmp_path / "set", "--hz", "5", "--skip-bad")
+    assert data.episodes <= 3 and sum("reward: got" in line for line in result["left_out"]) == 5 - data.episodes
+
+
 def test_descriptions_without_an_end_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(RLDS, tmp_path / "rlds")
     (tmp_path / "rlds/features.json").write_text("[" * 100_000)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,9 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     usual = {_QPOS: "proprio"} | {name: IMAGES + name.removeprefix(_PICTURES) for name in cameras}
     if not options.hz:
         account.changed.append(f"what the file does not say is assumed: {CONTROL_HZ:g} Hz, which --hz mends")
-    if any(_is_coded(first, name) for name in cameras):
+    with open_file(first) as file:
+        coded = any(_is_coded(file[name]) for name in cameras)
+    if coded:
         account.changed.append("pictures of JPEG are decoded")
     own = {first}  # files that lead to no other
 
@@ -71,7 +74,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
 
     def pictures(number: int, name: str) -> Pictures:
         with open_file(files[number]) as file, damage(files[number], name):
-            data, coded = file[name], _is_coded(files[number], name)
+            data, coded = file[name], _is_coded(file[name])
             for begin in range(0, len(data), BLOCK):
                 for t, row in enumerate(data[begin : begin + BLOCK], begin):
                     yield decoded(row.tobytes(), f"{files[number].name}: {name} at frame {t}") if coded else row
@@ -92,9 +95,9 @@ def _number(file: Path) -> int | None:
     return int(found[1]) if found else None
 
 
-def _is_coded(path: Path, name: str) -> bool:
-    with open_file(path) as file:
-        return file[name].ndim == 2 or file[name].dtype.kind == "O"
+def _is_coded(data: Any) -> bool:
+    """True where each row of a camera's array is a file."""
+    return data.ndim == 2 or data.dtype.kind == "O"
 
 
 def _heads(path: Path) -> dict[str, Head]:
@@ -107,7 +110,7 @@ def _heads(path: Path) -> dict[str, Head]:
         if not isinstance(item, h5py.Dataset) or not item.ndim or name == "compress_len":
             return
         shape, kind = tuple(item.shape[1:]), item.dtype
-        if name.startswith(_PICTURES) and (item.ndim == 2 or kind.kind == "O") and len(item):
+        if name.startswith(_PICTURES) and _is_coded(item) and len(item):
             shape, kind = decoded(item[0].tobytes(), f"{path.name}: {name} at frame 0").shape, np.dtype(np.uint8)
         heads[name] = Head(shape, kind)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,11 +96,12 @@ def episodes_of(found: NamedArrays, options: ReadOptions, account: Account) -> E
         parts = [rows(number, length, name).reshape(length, -1) for name in arrays.parts["action"]]
         return np.concatenate(parts, axis=1).astype(np.float32)
 
+    @cache
     def ending(number: int) -> tuple[NDArray[np.float32] | None, bool | None, bool | None]:
         reward = np.asarray(found.read(number, found.reward), np.float32).reshape(-1) if found.reward else None
         return reward, *found.ends(number)
 
-    endings = dict(sound(ending, range(len(found.episodes)), [], options))  # `imported` names those that are not
+    endings = dict(sound(ending, range(len(found.episodes)), [], options))  # a draft names those that are not
     solved = rewarded(reward for reward, *_ in endings.values() if reward is not None)
 
     def draft(number: int) -> EpisodeDraft:
@@ -115,7 +116,7 @@ def episodes_of(found: NamedArrays, options: ReadOptions, account: Account) -> E
             else:
                 values = arrays.vector(key, partial(rows, number, length), length)
                 vectors[key] = values.astype(spec.dtype, copy=False)
-        reward, success, terminated = endings[number]
+        reward, success, terminated = ending(number)
         success = outcome(success, options, reward, solved)
         words = options.task or found.task(number)
         episode = stored_episode(vectors, actions, reward, success, terminated, None, (words,), None, {})

@@ -14,7 +14,6 @@ of the last step undefined, most sets have one: it is kept.
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -35,6 +34,7 @@ from robolearn.data.convert.formats.named_arrays import NamedArrays, Pictures, d
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeSource
 from robolearn.data.lerobot.features import IMAGES
+from robolearn.io.json_files import parse_json
 
 STEPS, SEEN = "steps/", "observation/"
 _PROPRIO = ("observation/state", "observation/proprio")
@@ -130,9 +130,8 @@ def _described(path: Path) -> dict[str, Head]:
     """Feature → one frame of it, of those in ``features.json``; pictures in their size when decoded."""
     file = path / "features.json"
     try:
-        top = json.loads(file.read_text())
-        found = dict(_flat(top, ""))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        found = dict(_flat(parse_json(file), ""))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadInput(f"{file}", got=f"unreadable ({error!r})", expected="features of tensorflow_datasets") from None
     if not any(name.startswith(STEPS) for name in found):
         raise BadInput(f"{file}", got="no steps", expected="episodes of steps", available=found)

@@ -12,11 +12,11 @@ zarr's pickles are code of a stranger's.
 
 from __future__ import annotations
 
-import json
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from robolearn.data.convert.formats.named_arrays import NamedArrays, Pictures, e
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeSource
 from robolearn.data.lerobot.features import IMAGES
+from robolearn.io.json_files import json_in, parse_json
 
 CODECS = ("blosc", "bytes", "bz2", "crc32c", "delta", "gzip", "lz4", "lzma", "shuffle", "sharding_indexed", "transpose",
           "zlib", "zstd")  # fmt: skip
@@ -154,15 +155,16 @@ def _descriptions(path: Path, what: str) -> Iterator[tuple[str, Any]]:
                         raise BadInput(f"{what}: {file.parent.name}", got="a link", expected="a part of the store")
                     if file.stat().st_size > LARGEST:
                         raise ValueError(f"{file.name} of {file.stat().st_size} bytes")
-                    yield str(file.parent.relative_to(path)), json.loads(file.read_text())
+                    yield str(file.parent.relative_to(path)), parse_json(file)
         else:
             with zipfile.ZipFile(path) as archive:
                 for one in archive.infolist():
                     if one.filename.rsplit("/", 1)[-1] in _META:
                         if one.file_size > LARGEST:
                             raise ValueError(f"{one.filename} of {one.file_size} bytes")
-                        yield one.filename, json.loads(archive.read(one))
-    except (OSError, ValueError, RecursionError, zipfile.BadZipFile) as error:
+                        with archive.open(one) as member:
+                            yield one.filename, json_in(BytesIO(member.read()))
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
         raise BadInput(what, got=f"no readable zarr store ({error})") from None
 
 
