@@ -15,6 +15,7 @@ import tyro
 
 from policies.networks.encoder_settings import EncoderConfig
 from robolearn.core import BadInput, Interface
+from robolearn.core.plugins import Table, with_plugins
 from robolearn.core.switches import check_choice, switch
 
 NetworkKind = Literal["mlp", "unet1d", "transformer"]
@@ -259,9 +260,11 @@ class ActConfig(PolicyConfig):
             raise BadInput("kl weight", got=self.kl_weight, expected="at least 0")
 
 
-POLICIES: dict[str, type[PolicyConfig]] = {
-    config.name: config for config in (FlowConfig, DiffusionConfig, RegressionConfig, ActConfig)
-}
+POLICIES: Table[type[PolicyConfig]] = with_plugins(
+    "policies",
+    {config.name: config for config in (FlowConfig, DiffusionConfig, RegressionConfig, ActConfig)},
+    lambda found: isinstance(found, type) and issubclass(found, PolicyConfig),
+)
 
 
 def denoising_kinds() -> dict[str, type[Any]]:

@@ -21,6 +21,7 @@ from math import pi
 from pathlib import Path
 from typing import Any
 
+from robolearn.core.plugins import Table
 from robots.own import own_robots
 from robots.spec import GripperKind, GripperSpec, RobotSpec
 
@@ -99,5 +100,5 @@ SO101 = _arm(
 
 SHIPPED: dict[str, RobotSpec] = {robot.name: robot for robot in (PANDA, FR3, UR5E, SO101)}
 
-ROBOTS: dict[str, RobotSpec] = SHIPPED | {name: robot for name, robot in own_robots().items() if name not in SHIPPED}
+ROBOTS = Table(SHIPPED, lambda _: own_robots())
 """Arms by name: the shipped ones, and those of the user's own folders."""

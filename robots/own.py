@@ -1,4 +1,5 @@
-"""Arms of the user's own: folders that `robolearn robots new` makes, in the folder that ROBOLEARN_ROBOTS names.
+"""Arms of the user's own: folders that `robolearn robots new` makes, in the folder that ROBOLEARN_ROBOTS names, or in
+an installed package that names one by an entry point (`robolearn.core.plugins`).
 
     kinova3/robot.yaml     the facts that a `RobotSpec` holds
     kinova3/model.xml      its MJCF, meshes in kinova3/meshes
@@ -9,6 +10,7 @@ A folder that cannot be read is left out and logged; `robolearn robots check` na
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from dataclasses import field
@@ -20,6 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from robolearn.core.errors import BadInput
+from robolearn.core.plugins import load
 from robots.spec import GripperKind, GripperSpec, RobotSpec, Triple
 
 VARIABLE = "ROBOLEARN_ROBOTS"
@@ -99,10 +102,16 @@ def read_robot(folder: Path) -> tuple[RobotSpec, OwnFacts]:
 
 
 def own_folders() -> dict[str, Path]:
-    """Name → folder of the user's arms; none where ROBOLEARN_ROBOTS is not set."""
+    """Name → folder of the user's arms: those of ROBOLEARN_ROBOTS, and those of installed packages."""
     top = os.environ.get(VARIABLE, "")
     found = sorted(Path(top).expanduser().glob(f"*/{FACTS}")) if top else []
-    return {path.parent.name: path.parent for path in found}
+    others = {name: Path(folder) for name, folder in _installed().items()}
+    return others | {path.parent.name: path.parent for path in found}
+
+
+@functools.cache
+def _installed() -> dict[str, Path | str]:
+    return load("robots", (), lambda found: isinstance(found, Path | str) and (Path(found) / FACTS).is_file())
 
 
 def own_robots() -> dict[str, RobotSpec]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from robolearn.core import BadInput, Env, Interface
+from robolearn.core.plugins import Table, with_plugins
 from robolearn.core.specs import is_image
 from robolearn.core.switches import available
 from robolearn.io.hashes import sha256_file
@@ -204,7 +205,7 @@ def _elsewhere(form: str, packages: tuple[str, ...], megabytes: int, **facts: An
     return Family(form, made_by, environment=environment, far=f".{name}", runs_elsewhere=True, **facts)
 
 
-FAMILIES: dict[str, Family] = {
+_SHIPPED: dict[str, Family] = {
     "": Family(
         "",
         "sim.embedded.build:make",
@@ -232,6 +233,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "pusht": _elsewhere("pusht:state", ("gym-pusht==0.1.8",), 350, cameras="render"),
 }
+FAMILIES: Table[Family] = with_plugins("worlds", _SHIPPED, lambda found: isinstance(found, Family))
 """The part before the colon of a task's name → its family."""
 
 

@@ -19,13 +19,18 @@ from hardware.teleop.recorded import Logged, RecordedConfig
 from hardware.teleop.scripted import ScriptedConfig
 from hardware.teleop.spacemouse import SpaceMouseConfig
 from robolearn.core.errors import BadInput
+from robolearn.core.plugins import Table, with_plugins
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
     from robots import RobotSpec
 
 SORTS = (KeyboardConfig, GamepadConfig, SpaceMouseConfig, BrowserConfig, LeaderConfig, ScriptedConfig, RecordedConfig)
-TELEOPERATORS: dict[str, type[TeleopConfig]] = {config.name: config for config in SORTS}
+TELEOPERATORS: Table[type[TeleopConfig]] = with_plugins(
+    "teleoperators",
+    {config.name: config for config in SORTS},
+    lambda found: isinstance(found, type) and issubclass(found, TeleopConfig),
+)
 
 __all__ = [
     "TELEOPERATORS", "Device", "EpisodeEvent", "Sample", "Status", "TeleopConfig", "make_device", "people",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from robolearn.core import BadInput, Interface, RewardModel
+from robolearn.core.plugins import Table, with_plugins
 from robolearn.rewards.config import RewardConfig
 from robolearn.rewards.serving.settings import ServedReward
 from robolearn.rewards.vla.settings import VLM_REWARDS
@@ -85,9 +86,12 @@ class CriticReward(RewardConfig):
         return critic
 
 
-REWARDS: dict[str, type[RewardConfig]] = {
-    config.name: config for config in (TaskReward, KeyReward, *VLM_REWARDS, ServedReward, PythonReward, CriticReward)
-}
+_SHIPPED = (TaskReward, KeyReward, *VLM_REWARDS, ServedReward, PythonReward, CriticReward)
+REWARDS: Table[type[RewardConfig]] = with_plugins(
+    "rewards",
+    {config.name: config for config in _SHIPPED},
+    lambda found: isinstance(found, type) and issubclass(found, RewardConfig),
+)
 
 
 def reward_config(text: str) -> RewardConfig:

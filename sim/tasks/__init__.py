@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from robolearn.core.plugins import with_plugins
 from sim.embedded.task import Task
 from sim.tasks.lift import Lift
 from sim.tasks.lift_to import LiftTo
 from sim.tasks.peg_insert import PegInsert, peg_insert_tight
 from sim.tasks.pick_place import PickPlace
 
-TASKS: dict[str, Callable[..., Task]] = {
+_SHIPPED: dict[str, Callable[..., Task]] = {
     "lift": Lift,
     "lift_to": LiftTo,
     "pick_place": PickPlace,
     "peg_insert": PegInsert,
     "peg_insert_tight": peg_insert_tight,
 }
+
+TASKS = with_plugins("tasks", _SHIPPED, callable)

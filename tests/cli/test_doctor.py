@@ -23,6 +23,7 @@ from robolearn.cli.checks.machine import Answer
 from robolearn.cli.checks.software import INDEX
 from robolearn.cli.doctor import Doctor
 from robolearn.cli.main import main
+from robolearn.core.plugins import Plugin
 
 GIB = 2**30
 TORCH = Answer(0, {"version": "2.13.0", "threads": 2, "gpus": []})
@@ -47,6 +48,7 @@ class Imagined(Machine):
     files: dict[str, str] = field(default_factory=dict)  # path → content
     closed: tuple[str, ...] = ()
     shm: tuple[int, int] | None = (4 * GIB, 4 * GIB)
+    variants: tuple[Plugin, ...] = ()
 
     def python(self, *arguments: str, timeout_s: float = 0) -> Answer:
         assert arguments == ("-m", "hardware.ros2.dds_check")
@@ -79,6 +81,9 @@ class Imagined(Machine):
 
     def cpus(self) -> int:
         return 2
+
+    def plugins(self) -> list[Plugin]:
+        return list(self.variants)
 
     def place(self) -> Path:
         return Path("/home/u/robolearn")
@@ -285,3 +290,11 @@ def test_this_machine(capsys: pytest.CaptureFixture) -> None:
         assert checks[name]["ok"], checks[name]
     assert code == 0
     assert all(check.keys() == {"name", "ok", "found", "fix", "group", "needed"} for check in checks.values())
+
+
+def test_plugins_are_listed_and_what_is_left_out_has_its_reason() -> None:
+    assert only(software.plugins(Imagined())).found == "no package brings one"
+    good, bad = Plugin("tasks", "stack", "my-lab 1.0"), Plugin("robots", "arm", "my-lab 1.0", "the name arm is taken")
+    found = software.plugins(Imagined(variants=(good, bad)))
+    assert [(check.name, check.ok) for check in found] == [("stack (tasks)", True), ("arm (robots)", False)]
+    assert found[1].found == "of my-lab 1.0, left out: the name arm is taken"

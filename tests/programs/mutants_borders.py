@@ -15,6 +15,7 @@ HDF5, REPORTS, OUTLIERS = (
 )
 ARRAYS = ("tests/data/tools/test_foreign_arrays.py",)
 BAG = ("tests/cli/test_bags.py",)
+PLUGINS = ("tests/core/test_plugins.py",)
 LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
 
@@ -26,6 +27,11 @@ MUTANTS: dict[str, Mutant] = {
     "a-slow-recording-is-not-found": Mutant(
         "robolearn/core/types.py", "abs(seconds * fps / max(steps, 1) - 1.0)", "abs(0.0)", ("tests/reports/test_recordings_that_broke.py",)
     ),
+    "a-plug-in-takes-our-name": Mutant("robolearn/core/plugins.py", "if entry.name in taken or entry.name in loaded:", "if False:", PLUGINS),
+    "a-plug-in-breaks-us": Mutant("robolearn/core/plugins.py", "except (Exception, SystemExit) as error:", "except KeyError as error:", PLUGINS),
+    "anything-is-a-plug-in": Mutant("robolearn/core/plugins.py", 'fault = "" if fits(found) else', 'fault = "" if True else', PLUGINS),
+    "plug-ins-are-looked-for-anew": Mutant("robolearn/core/plugins.py", "            self._more = None  # who asks", "            # who asks", PLUGINS),
+    "plug-ins-are-silent": Mutant("robolearn/core/plugins.py", "        if fault:\n            log.warning", "        if fault:\n            log.debug", PLUGINS),
     "a-pickled-codec-is-decoded": Mutant(f"{FORMATS}/zarr_store.py", "            if codec not in CODECS:", "            if False:", ARRAYS),
     "objects-in-a-store": Mutant(f"{FORMATS}/zarr_store.py", 'kind.endswith("O")', 'kind.endswith("Z")', ARRAYS),
     "chunks-of-any-size": Mutant(f"{FORMATS}/zarr_store.py", "* 8 > CHUNK", "* 8 < 0", ARRAYS),

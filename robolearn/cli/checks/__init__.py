@@ -14,6 +14,7 @@ CHECKS: dict[str, tuple[Callable[[Machine], list[Check]], ...]] = {
     SIMULATION: (software.python, software.program, software.processors, software.torch, software.worlds),
     "Faster, and with pictures": (software.gpu, software.cameras),
     "ROS 2": (software.rclpy, software.dds, software.network, software.launch, software.images),
+    "Plug-ins": (software.plugins,),
     "Real-time": (software.priority,),
     "Devices": (devices.gamepad, devices.spacemouse, devices.cameras, devices.serial),
 }

@@ -14,7 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from robolearn.core.plugins import Plugin
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,22 @@ class Machine:
         from robolearn.core.installation import install_command
 
         return install_command(extra)
+
+    def plugins(self) -> list[Plugin]:
+        """Variants that other installed packages bring, of all rooms."""
+        from hardware.teleop import TELEOPERATORS
+        from policies.settings import POLICIES
+        from robolearn.core.plugins import plugins
+        from robolearn.data.convert.formats import FORMATS
+        from robolearn.rewards.choice import REWARDS
+        from robolearn.rl.algorithms import ALGORITHMS
+        from robots import ROBOTS
+        from sim.registry import FAMILIES
+        from sim.tasks import TASKS
+
+        for table in (TASKS, FAMILIES, ROBOTS, TELEOPERATORS, FORMATS, POLICIES, REWARDS, ALGORITHMS):
+            len(table)  # which loads them
+        return plugins()
 
     def place(self) -> Path:
         """Folder of the packages that run."""

@@ -31,6 +31,15 @@ def processors(machine: Machine) -> list[Check]:
     return [Check("CPUs", True, f"{cpus}" if cpus > 1 else "1; with 2 the quickstart takes about half as long")]
 
 
+def plugins(machine: Machine) -> list[Check]:
+    """Variants that other packages bring."""
+    found: list[Check] = []
+    for one in machine.plugins():
+        note = f"of {one.package}" + (f", left out: {one.fault}" if one.fault else "")
+        found.append(Check(f"{one.name} ({one.room})", not one.fault, note))
+    return found or [Check("plug-ins", True, "no package brings one")]
+
+
 def torch(machine: Machine) -> list[Check]:
     """Import of torch, in a child process: a broken one may crash."""
     answer = machine.torch

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from robolearn.core import BadInput
+from robolearn.core.plugins import Table, with_plugins
 from robolearn.rl.off_policy_settings import (
     CalQlConfig,
     DsrlConfig,
@@ -20,7 +21,7 @@ from robolearn.rl.off_policy_settings import (
 )
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig, SrpoConfig
 
-ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
+_SHIPPED: dict[str, type[AlgorithmConfig]] = {
     "reinflow": ReinFlowConfig,
     "dppo": DppoConfig,
     "grpo": GrpoConfig,
@@ -32,6 +33,9 @@ ALGORITHMS: dict[str, type[AlgorithmConfig]] = {
     "cal_ql": CalQlConfig,
     "ogpo": OgpoConfig,
 }
+ALGORITHMS: Table[type[AlgorithmConfig]] = with_plugins(
+    "algorithms", _SHIPPED, lambda found: isinstance(found, type) and issubclass(found, AlgorithmConfig)
+)
 Family = TypeVar("Family", bound=AlgorithmConfig)
 
 

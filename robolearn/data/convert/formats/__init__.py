@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput
+from robolearn.core.plugins import Table, with_plugins
 from robolearn.data.convert.formats import aloha, bag, lerobot_v21, lerobot_v30, npz, rlds, robomimic, zarr_store
 from robolearn.data.convert.formats.config import FormatConfig, FormatReader, FormatWriter
 from robolearn.data.convert.options import ReadOptions
@@ -16,10 +17,10 @@ from robolearn.data.convert.source import EpisodeSource
 
 __all__ = ["FORMATS", "FormatConfig", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
 
-FORMATS: dict[str, FormatConfig] = {
-    module.FORMAT.name: module.FORMAT
-    for module in (lerobot_v21, lerobot_v30, robomimic, npz, bag, aloha, zarr_store, rlds)
-}
+_MODULES = (lerobot_v21, lerobot_v30, robomimic, npz, bag, aloha, zarr_store, rlds)
+FORMATS: Table[FormatConfig] = with_plugins(
+    "formats", {module.FORMAT.name: module.FORMAT for module in _MODULES}, lambda found: isinstance(found, FormatConfig)
+)
 
 
 def guess(path: Path) -> str | None:
