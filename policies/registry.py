@@ -57,7 +57,7 @@ def build_policy(data: Mapping[str, Any], interface: Interface, what: str, devic
     where `data` comes from, for messages. Raises `BadInput`: an unknown kind, or settings that it does not have."""
     if not isinstance(data, Mapping):
         raise BadInput(f"{what}: proposer", got=type(data).__name__, expected="an object with kind and settings")
-    stored = data.get("kind", "nothing")
+    stored = str(data.get("kind", "nothing"))
     kind = RENAMED_KINDS.get(stored, stored)
     if kind not in POLICIES | RL_POLICIES:
         raise BadInput(f"{what}: kind", got=kind, available=[*POLICIES, *RL_POLICIES])
