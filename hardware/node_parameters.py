@@ -74,6 +74,14 @@ class SafetyParameters(NodeParameters):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MotionParameters(NodeParameters):
+    """Of the node `motion`."""
+
+    way: str = param("", "the motion: an .npy of joint targets, one row each period of the stream")
+    out: str = param("", "the log of what was commanded and measured (.npz), for robolearn identify")
+
+
+@dataclass(frozen=True, kw_only=True)
 class GripperParameters(NodeParameters):
     """Of the node `gripper`."""
 
@@ -181,6 +189,7 @@ NODES: dict[str, type[NodeParameters]] = {
     "policy": PolicyParameters,
     "streamer": StreamerParameters,
     "safety": SafetyParameters,
+    "motion": MotionParameters,
     "gripper": GripperParameters,
     "servos": ServosParameters,
     "sim_arm": SimArmParameters,

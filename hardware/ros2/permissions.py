@@ -54,10 +54,11 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[st
     simulated = (topics.SIM_EPISODE, topics.SIM_MONITOR) if contract.simulated else ()
     begin = (topics.SIM_RESET,) if contract.simulated else ()
     scene = (topics.SIM_SCENE,) if contract.simulated else ()  # never the policy's
+    statuses = (topics.POLICY_STATUS, topics.STREAMER_STATUS, topics.MOTION_STATUS)
     targets = (topics.TARGET_POSE, topics.TARGET_OPENING) if poses else (topics.TARGET,)
     found = {
         "safety": _node(
-            publish=(*commands, topics.SAFETY_STATE, topics.ACCEPTED, *events),
+            publish=(*commands, topics.SAFETY_STATE, topics.ACCEPTED, topics.SET_POINT, *events),
             subscribe=(*felt, *(c.topic for c in contract.conditions), topics.DEADMAN, *targets, *events),
             reply=(*switch, topics.ESTOP),
         ),
@@ -71,7 +72,7 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[st
         ),
         "operator": _node(
             publish=(topics.DEADMAN,),
-            subscribe=(topics.SAFETY_STATE, topics.POLICY_STATUS, topics.STREAMER_STATUS, *simulated),
+            subscribe=(topics.SAFETY_STATE, *statuses, states, *simulated),
             request=(*switch, topics.ESTOP, *begin),
             lifecycle=False,
         ),
@@ -82,6 +83,9 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[st
             publish=(topics.TARGET, topics.DEADMAN),
             subscribe=(*measured, topics.SAFETY_STATE, topics.ACCEPTED, *simulated, *scene),
             request=(*switch, *begin),
+        ),
+        "motion": _node(
+            publish=(topics.TARGET, topics.MOTION_STATUS), subscribe=(states, topics.SAFETY_STATE, topics.SET_POINT)
         ),
         "doctor": _node(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
         "film": _node(subscribe=(states, *own, *scene) if contract.simulated else cameras),

@@ -48,6 +48,8 @@ COMMAND = stream(lease_s=COMMAND_LEASE_S, depth=100)
 was held up and reads them all finds none missing: a set-point left out is a step."""
 ACCEPTED = stream(lease_s=None, depth=50)
 """A recording must not miss one while it is held up."""
+SET_POINT = stream(lease_s=None, depth=500)
+"""A second of them: a motion is not identified from what was missed."""
 CONTROLLER = stream(lease_s=None)
 """As controllers ask for."""
 

@@ -54,6 +54,18 @@ def realtime(priority: int, other_threads: Collection[int] = ()) -> bool:
     return bool(found)
 
 
+@contextmanager
+def in_realtime(priority: int) -> Iterator[None]:
+    """All threads at `priority`, see `realtime`; at the end all of them are as ordinary ones again."""
+    realtime(priority)
+    try:
+        yield
+    finally:
+        for thread in threads() if priority > 0 else ():
+            with suppress(OSError):
+                set_schedule(thread, (os.SCHED_OTHER, 0))
+
+
 def step_back() -> None:
     """This thread, and those that it starts, do not drive the arm: half the real-time priority that it has inherited.
     Not none: a thread that holds the interpreter's lock could be kept from running, and with it the one that drives the

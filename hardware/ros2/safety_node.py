@@ -84,6 +84,7 @@ class SafetyNode(Node):
         self._posture_publisher, self._gripper_publisher = self._controller(posture), self._controller(contract.gripper)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
+        self._set_point_publisher = self.create_publisher(JointState, topics.SET_POINT, qos.SET_POINT)
         supervisor = self.supervisor
         self._watch(JointState, contract.joint_states.topic, self._on_joints, qos.sensor(JOINT_STATES))
         self._watch(
@@ -247,6 +248,10 @@ class SafetyNode(Node):
         if command is not None:
             self._publish(command, time.monotonic())
             self._filter.sent()
+            if self._set_point_publisher.get_subscription_count():
+                now = 1e-9 * self.get_clock().now().nanoseconds
+                sent = messages.joint_state(self.contract.joints, command.positions, now, command.velocities)
+                self._set_point_publisher.publish(sent)
             if accepted := self.supervisor.newly_accepted():
                 stamp_ns, positions = accepted
                 names = (*self.contract.joints, GRIPPER)

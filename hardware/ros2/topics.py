@@ -13,10 +13,12 @@ TARGET = "target"  # streamer → safety; no points: stop, the reason in header.
 TARGET_POSE = "target_pose"  # instead of TARGET, where the safety node takes poses: planner of other software → safety
 TARGET_OPENING = "target_opening"  # beside TARGET_POSE: of the gripper [m]
 ACCEPTED = "accepted"  # safety → recorder: where the arm goes in answer to the target of the same stamp
+SET_POINT = "set_point"  # safety → motion: what it sends to the controller, tick by tick, while somebody listens
 DEADMAN = "deadman"  # operator → safety
 SAFETY_STATE = "safety_state"  # safety → everybody
 STREAMER_STATUS = "streamer_status"
 POLICY_STATUS = "policy_status"
+MOTION_STATUS = "motion_status"
 POLICY_ALIVE = "policy_alive"  # policy → streamer, 50 Hz
 
 ARM = "arm"

@@ -110,7 +110,7 @@ class Deploy(StationCommand):
         if contract.simulated:
             driver = contract.driver or ("sim" if contract.servos else "")
             load_dynamics(self.dynamics).check(contract.robot)
-            names, simulation = _simulation(self.task, driver, self.seconds, self.dynamics)
+            names, simulation = simulated_arm(self.task, driver, self.seconds, self.dynamics)
             contract = contract.with_objects(names)
         else:
             for flag, value, idle in (("delay-steps", self.delay_steps, 0), ("dynamics", self.dynamics, "none")):
@@ -170,7 +170,7 @@ class Deploy(StationCommand):
     def _deployment(self, contract: Contract, simulation: Simulation | None, goals: str) -> Deployment:
         """The deployment; refused before anything is started where there is no terminal to ask on."""
         from hardware.node_parameters import PolicyParameters
-        from robolearn.core import BadInput
+        from robolearn.cli.terminal_operator import check_may_ask, may_ask
         from robolearn.deploy import Deployment
         from robolearn.deploy.deployment import checked
 
@@ -193,12 +193,9 @@ class Deploy(StationCommand):
             simulation=simulation,
             enclaves=self.enclaves,
         )
-        if not (contract.simulated or self.yes or sys.stdin.isatty()):
+        if not may_ask(contract, self.yes):
             checked(deployment)  # that it is for another arm is what to learn first: a terminal would not help
-            raise BadInput(
-                f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
-                hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
-            )
+        check_may_ask(contract, self.yes)
         return deployment
 
     def _deploy(
@@ -244,8 +241,8 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} by {stage}" for stage, count in counts.items()) or "none"
 
 
-def _simulation(task: str, driver: str, seconds: float, dynamics: str) -> tuple[tuple[str, ...], Simulation]:
-    """The components of the task's privileged vector, and the simulated arm for it."""
+def simulated_arm(task: str, driver: str, seconds: float, dynamics: str) -> tuple[tuple[str, ...], Simulation]:
+    """The components of the task's privileged vector, and the simulated arm for it, which lasts `seconds`."""
     from robolearn.core import BadInput
     from robolearn.deploy import Simulation
     from robots import CONTROL_HZ

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from robolearn.cli.choices import Dynamics, Station
+from robolearn.cli.station_command import StationCommand
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, check_seed, command_text, reported
+from robolearn.runs.command import check_seed, command_text, reported
 
 if TYPE_CHECKING:
     from robots.motion_log import MotionLog
@@ -24,22 +26,30 @@ DRIFT = 3.0  # deviations of a difference that are a change
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identify(Command):
+class Identify(StationCommand):
     """Fit masses, gains, damping, friction, backlash and delay of an arm to its motion, with 95% intervals.
 
-    The simulated arm moves for --seconds, every set-point through the safety filter; of a real one give a --log. The
-    last part of the motion is held out and judges the result, which is a file for --dynamics: its distributions are
-    the posterior of the fit.
+    The arm moves for --seconds, every set-point through the safety filter. A real one's driver runs already; you are
+    asked before it moves, and hold the emergency stop. The motion begins where the arm is, was played through the
+    station's filter before, and leaves room around the table: clear the arm's workspace. The last part of it is held
+    out and judges the result, which is a file for --dynamics: its distributions are the posterior of the fit.
     """
 
     robot: Station = "sim"
     """The robot contract, by name or as a file of your own."""
     log: Path | None = None
     """A motion that was recorded before (.npz): robot, period [s], commanded and measured (T, n) [rad]."""
+    rehearse: bool = False
+    """On a simulated arm behind an emulator of the station's driver, over ROS 2 and in real time."""
+    yes: bool = False
+    """On a real arm: do not ask before it moves."""
     dynamics: Dynamics = "none"
-    """Dynamics that the simulated arm has, hidden from the fit: a level or a file."""
+    """Dynamics that the simulated arm has, and one in a rehearsal, hidden from the fit: a level or a file."""
     seconds: float = 60.0
-    """Length of the motion of the simulated arm [s], ways between its pieces aside."""
+    """Length of the motion [s], ways between its pieces aside."""
+    speed: float = 1.0
+    """Share of the motion's usual speed, in (0, 1]: a third of what the station's limits allow each joint. A slow
+    motion shows friction and backlash, and little of masses and gains."""
     held_out: float = 0.25
     """Share of the motion, its end, that judges the result."""
     before: Path | None = None
@@ -53,6 +63,19 @@ class Identify(Command):
     """Folder for dynamics.json, motion.npz and report.html."""
 
     def run(self) -> dict[str, Any]:
+        if not self.rehearse:
+            return self._identify()
+        if self.log is not None or self.write:
+            got = "--log" if self.log is not None else "--write"
+            raise BadInput(
+                "--rehearse", got=f"it with {got}", expected="the motion of a simulated arm, which is kept nowhere"
+            )
+        from robolearn.bench.emulators.rehearsal import rehearsal
+
+        with rehearsal(self.robot) as robot:
+            return replace(self, robot=robot, rehearse=False)._identify()
+
+    def _identify(self) -> dict[str, Any]:
         from robolearn.io.atomic import write_bytes
         from robots.dynamics_file import load_dynamics
         from robots.stations import load_contract
@@ -61,6 +84,8 @@ class Identify(Command):
         check_seed(self.seed)
         if not 10.0 <= self.seconds <= LONGEST_S:
             raise BadInput("--seconds", got=self.seconds, expected=f"10 to {LONGEST_S:g}")
+        if not 0.0 < self.speed <= 1.0:
+            raise BadInput("--speed", got=self.speed, expected="above 0, at most 1")
         if not 0.1 <= self.held_out <= 0.5:
             raise BadInput("--held-out", got=self.held_out, expected="0.1 to 0.5")
         contract = load_contract(self.robot)
@@ -95,21 +120,66 @@ class Identify(Command):
             if self.dynamics != "none":
                 raise BadInput("--dynamics", got=f"{self.dynamics} with --log", expected="one of them")
             return load_log(self.log, contract.robot)
-        if not contract.simulated:
-            raise BadInput(f"contract {contract.name}", got="a real arm", expected="--log FILE of its motion")
         dynamics.check(contract.robot)
+        if contract.simulated and not (contract.driver or contract.servos):
+            return self._stepped(contract)
+        if not contract.simulated and self.dynamics != "none":
+            expected = "none, or --rehearse"
+            raise BadInput(f"--dynamics on {contract.name}, a real arm", got=self.dynamics, expected=expected)
+        return self._played(contract)
+
+    def _task(self, contract: Contract) -> str:
+        from sim.embedded.task import fits
+        from sim.registry import task_names
+
+        return next(name for name in task_names() if fits(contract.robot, name))
+
+    def _stepped(self, contract: Contract) -> MotionLog:
+        """Of the simulated arm, as fast as it can be simulated."""
         from hardware.calibration.motion import drive
         from robolearn.runs import Progress
         from robots.excitation import excitation
-        from sim.embedded.task import fits
         from sim.realtime import RealtimeWorld
-        from sim.registry import task_names
 
-        task = next(name for name in task_names() if fits(contract.robot, name))
-        world = RealtimeWorld(task, self.seed, robot=contract.robot, dynamics=self.dynamics)
-        targets = excitation(contract.robot, self.seconds, 1.0 / contract.stream_hz, self.seed)
+        world = RealtimeWorld(self._task(contract), self.seed, robot=contract.robot, dynamics=self.dynamics)
+        targets = excitation(contract.robot, self.seconds, 1.0 / contract.stream_hz, self.seed, speed=self.speed)
         with Progress("moving the arm", total=len(targets), unit="set-points", quiet=self.json) as progress:
             return drive(world, contract, targets, lambda done: progress(min(done, len(targets))))
+
+    def _played(self, contract: Contract) -> MotionLog:
+        """Of the station's arm, over ROS 2 and in real time."""
+        from robolearn.cli.deploy import simulated_arm
+        from robolearn.cli.terminal_operator import TerminalOperator, check_may_ask
+        from robolearn.deploy.excited import Station, record_motion
+        from robolearn.deploy.processes import warn_of_enclaves
+        from robolearn.runs import Progress
+        from robots.excitation import excitation
+
+        check_may_ask(contract, self.yes)
+        warn_of_enclaves(self.enclaves)
+        simulation = None
+        if contract.simulated:
+            driver = contract.driver or "sim"
+            _, simulation = simulated_arm(self._task(contract), driver, 4.0 * self.seconds + 120.0, self.dynamics)
+        station = Station(
+            contract=contract, robot=self.robot, realtime_priority=self.realtime_priority, enclaves=self.enclaves,
+            seed=self.seed, simulation=simulation,
+        )  # fmt: skip
+        bar: Progress | None = None  # not before the person was asked
+
+        def progress(done: int, of: int) -> None:
+            nonlocal bar
+            if bar is None:
+                bar = moving.enter_context(Progress("moving the arm", of, unit="set-points", quiet=self.json))
+            bar(done)
+
+        def draw(attempt: int) -> Any:
+            period, seed = 1.0 / contract.stream_hz, self.seed + 1000 * attempt
+            return excitation(contract.robot, self.seconds, period, seed, contract.limits, self.speed)
+
+        operator = TerminalOperator(self.yes)
+        with ExitStack() as moving:
+            return record_motion(station, draw, operator, domain=self.domain, logs=self.logs, progress=progress)
 
     def _fit(self, contract: Contract, fitted: MotionLog, held: MotionLog) -> tuple[Fit, Any, tuple[float, float]]:
         from robolearn.core.machine import available_cpus

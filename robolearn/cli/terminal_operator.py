@@ -4,6 +4,26 @@ from __future__ import annotations
 
 import select
 import sys
+from typing import TYPE_CHECKING
+
+from robolearn.core.errors import BadInput
+
+if TYPE_CHECKING:
+    from robots.stations import Contract
+
+
+def may_ask(contract: Contract, yes: bool) -> bool:
+    """True where nobody has to be asked before the arm moves, or can be: a simulated one, leave given, a terminal."""
+    return contract.simulated or yes or sys.stdin.isatty()
+
+
+def check_may_ask(contract: Contract, yes: bool) -> None:
+    """Raise `BadInput` where that is not so."""
+    if not may_ask(contract, yes):
+        raise BadInput(
+            f"{contract.name} is a real arm, and there is no terminal to ask on before it moves",
+            hint="Start this in a terminal, or with --yes where somebody holds the emergency stop",
+        )
 
 
 class TerminalOperator:

@@ -1,4 +1,5 @@
-"""The nodes as programs: policy, streamer, safety, gripper for one that knows only actions, servos for an arm of them.
+"""The nodes as programs: policy, streamer, safety, motion, gripper for one that knows only actions, servos for an arm
+of them.
 
 Parameters come the ROS way, `--ros-args -p contract:=sim -p policy:=runs/quickstart`, or as flags,
 `--contract sim --policy runs/quickstart`. The simulated arm is a program of the
@@ -80,6 +81,7 @@ MAKERS: dict[str, Callable[[Any], Any]] = {
     "policy": lambda module: module.PolicyNode(load),
     "streamer": lambda module: module.StreamerNode(),
     "safety": lambda module: module.SafetyNode(),
+    "motion": lambda module: module.MotionNode(),
     "gripper": lambda module: module.GripperNode(),
     "servos": lambda module: module.ServosNode(_servos()),
 }

@@ -182,18 +182,18 @@ def run_session(
         try:
             result = _episode(index, switch, arm, limit_s, alive)
         except SafetySilent as error:
-            _raise_death(alive, SILENT_DYING_S)
+            raise_death(alive, SILENT_DYING_S)
             log.error("%s", error)  # at once: to end a node that hangs takes seconds
             raise
         except RobolearnError as error:
-            _raise_death(alive, DYING_S)  # a node that died, and not its consequence, is the cause to report
+            raise_death(alive, DYING_S)  # a node that died, and not its consequence, is the cause to report
             if isinstance(error, SafetyStopped) and error.episode is not None:
                 yield error.episode
             raise
         yield result
 
 
-def _raise_death(alive: Callable[[], None], limit_s: float) -> None:
+def raise_death(alive: Callable[[], None], limit_s: float) -> None:
     """Raise what `alive` raises within `limit_s`: a process is seen to be dead only when its memory is freed."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:

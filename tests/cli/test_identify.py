@@ -25,7 +25,14 @@ REST = np.tile(PANDA.home, (2000, 1))
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--robot", "fr3"], "contract fr3: got a real arm, expected --log FILE of its motion"),
+        (["--robot", "fr3"], "fr3 is a real arm, and there is no terminal to ask on before it moves"),
+        (
+            ["--robot", "fr3", "--yes", "--dynamics", "mild"],
+            "--dynamics on fr3, a real arm: got mild, expected none, or",
+        ),
+        (["--robot", "fr3", "--rehearse", "--log", "rest.npz"], "--rehearse: got it with --log"),
+        (["--rehearse"], "--rehearse: contract sim: got simulated: true, expected a real station"),
+        (["--speed", "0"], "--speed: got 0.0, expected above 0, at most 1"),
         (["--log", "none.npz"], "--log: got none.npz, which is not there"),
         (["--log", "fr3.npz"], "got the arm fr3, expected panda"),
         (["--log", "short.npz"], "expected at least 5 s"),

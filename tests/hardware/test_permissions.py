@@ -24,6 +24,7 @@ from hardware.calibration import Board
 from hardware.recording import Session
 from hardware.ros2 import topics
 from hardware.ros2.film_node import FilmNode
+from hardware.ros2.motion_node import MotionNode
 from hardware.ros2.permissions import permissions, policy_xml
 from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.process import Background, wait_until
@@ -124,8 +125,11 @@ CONTRACT = load_contract("sim")
 LATER = {  # what they open when it is their turn
     "/robolearn/record": {"/robolearn/sim_arm/reset"},
     "/robolearn/calibrate": {CONTRACT.cameras["wrist"].topic},
+    "/robolearn/operator": {CONTRACT.joint_states.topic},  # of `identify`, before the motion is made
 }
-PROGRAMS = ("safety", "streamer", "policy", "sim_arm", "teleop", "record", "film", "operator", "doctor", "calibrate")
+PROGRAMS = (
+    "safety", "streamer", "policy", "sim_arm", "motion", "teleop", "record", "film", "operator", "doctor", "calibrate",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +154,9 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
         )
         start(StreamerNode(**placed), 0)
         start(SafetyNode(**placed), 0)
+        way = tmp_path_factory.mktemp("motion") / "way.npy"
+        np.save(way, np.tile(CONTRACT.robot.home, (10, 1)))
+        start(MotionNode(overrides={"way": str(way), "out": str(way.with_name("log.npz"))}, **placed), 0)
         placed["context"] = ros[1].context
         start(TeleopNode(lambda *_: Still(), **placed), 1)
         session = Session(seen, Still(), seen.interface, Paper(), "nothing", 1, simulated=True)
@@ -159,6 +166,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
         operator = SafetyClient(ros[2])
         operator.subscribe_json(topics.SIM_EPISODE, print, depth=10)
         operator.subscribe_json(topics.SIM_MONITOR, print)
+        operator.subscribe_json(topics.MOTION_STATUS, print)
         operator.node.create_client(Trigger, topics.SIM_RESET)
         info = replace(CONTRACT.cameras["front"], info="/camera/front/info")
         StationWatch(ros[2], replace(CONTRACT, cameras={**CONTRACT.cameras, "front": info}))
