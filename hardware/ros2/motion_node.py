@@ -39,7 +39,7 @@ class MotionNode(Node):
             raise BadInput(f"motion {p.way}", got=f"shape {way.shape}", expected=expected)
         if not p.out:
             raise BadInput("parameter out", got="nothing", expected="a file for the log")
-        self._out, self._written = Path(p.out), False
+        self._out, self._written, self._lost = Path(p.out), False, ""
         self.motion = PlayedMotion(way.astype(np.float64), 1.0 / contract.stream_hz)
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._status_publisher = self.create_publisher(String, topics.MOTION_STATUS, qos.latched())
@@ -79,15 +79,17 @@ class MotionNode(Node):
 
     def _report(self) -> None:
         motion = self.motion
-        if motion.over and not self._written:  # not before: who is armed must send targets in time
+        # Not before it is disarmed: who is armed must send targets in time. What was moved before a stop is kept, too.
+        if (motion.over or (motion.state == "stopped" and motion.done)) and not self._written and not self._lost:
             try:
                 log = resampled(self.contract.robot.name, motion.period, motion.sent, motion.seen)
                 self._written = bool(log.save(self._out))
             except (RobolearnError, OSError) as error:
-                motion.state, motion.reason = "stopped", str(error)
+                self._lost = str(error)
         # The safety node's set-points have to be heard from the first one on, or nothing is recorded.
         status = {
             "ready": motion.ready and self.count_publishers(topics.SET_POINT) > 0, "state": motion.state,
             "reason": motion.reason, "done": motion.done, "of": len(motion.way), "written": self._written,
+            "lost": self._lost,
         }  # fmt: skip
         self._status_publisher.publish(messages.text(json.dumps(status)))

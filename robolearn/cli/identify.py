@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from robots.motion_log import MotionLog
     from robots.stations import Contract
     from sim.identification.fit import Fit
+
+log = logging.getLogger(__name__)
 
 LONGEST_S = 600.0
 DRIFT = 3.0  # deviations of a difference that are a change
@@ -97,11 +100,12 @@ class Identify(StationCommand):
         if earlier is not None:
             earlier.check(contract.robot)
         begun = time.perf_counter()
-        motion = self._motion(contract)
+        motion, stopped = self._motion(contract)
         moved = time.perf_counter()
         fitted, held = motion.part(0.0, 1.0 - self.held_out), motion.part(1.0 - self.held_out, 1.0)
         fit, pages, errors = self._fit(contract, fitted, held)
         result = self._result(contract, fit, errors, (fitted.seconds, held.seconds), earlier)
+        result["stopped"] = stopped or None
         result["wall_s"] = {"motion": moved - begun, "fit": time.perf_counter() - moved}
         result |= self._write(motion, fit, result, pages)
         if self.write:
@@ -111,7 +115,8 @@ class Identify(StationCommand):
         result["wall_s"]["total"] = time.perf_counter() - begun
         return result
 
-    def _motion(self, contract: Contract) -> MotionLog:
+    def _motion(self, contract: Contract) -> tuple[MotionLog, str]:
+        """The motion, and why it was stopped before its end, or nothing."""
         from robots.dynamics_file import load_dynamics
         from robots.motion_log import load_log
 
@@ -119,10 +124,10 @@ class Identify(StationCommand):
         if self.log is not None:
             if self.dynamics != "none":
                 raise BadInput("--dynamics", got=f"{self.dynamics} with --log", expected="one of them")
-            return load_log(self.log, contract.robot)
+            return load_log(self.log, contract.robot), ""
         dynamics.check(contract.robot)
         if contract.simulated and not (contract.driver or contract.servos):
-            return self._stepped(contract)
+            return self._stepped(contract), ""
         if not contract.simulated and self.dynamics != "none":
             expected = "none, or --rehearse"
             raise BadInput(f"--dynamics on {contract.name}, a real arm", got=self.dynamics, expected=expected)
@@ -146,7 +151,7 @@ class Identify(StationCommand):
         with Progress("moving the arm", total=len(targets), unit="set-points", quiet=self.json) as progress:
             return drive(world, contract, targets, lambda done: progress(min(done, len(targets))))
 
-    def _played(self, contract: Contract) -> MotionLog:
+    def _played(self, contract: Contract) -> tuple[MotionLog, str]:
         """Of the station's arm, over ROS 2 and in real time."""
         from robolearn.cli.deploy import simulated_arm
         from robolearn.cli.terminal_operator import TerminalOperator, check_may_ask
@@ -179,7 +184,10 @@ class Identify(StationCommand):
 
         operator = TerminalOperator(self.yes)
         with ExitStack() as moving:
-            return record_motion(station, draw, operator, domain=self.domain, logs=self.logs, progress=progress)
+            moved = record_motion(station, draw, operator, domain=self.domain, logs=self.logs, progress=progress)
+        if moved.stopped:
+            log.warning("%s; the %.0f s until then are used", moved.stopped, moved.log.seconds)
+        return moved.log, moved.stopped
 
     def _fit(self, contract: Contract, fitted: MotionLog, held: MotionLog) -> tuple[Fit, Any, tuple[float, float]]:
         from robolearn.core.machine import available_cpus
@@ -224,13 +232,13 @@ class Identify(StationCommand):
         from robots.dynamics_file import write_dynamics
 
         self.out.mkdir(parents=True, exist_ok=True)
-        path, log = self.out / "dynamics.json", self.log
+        path, motion_file = self.out / "dynamics.json", self.log
         write_dynamics(path, fit.config(str(path)), source="robolearn identify")
-        if log is None:
-            log = motion.save(self.out / "motion.npz")
-        command = command_text("identify", replace(self, log=log, dynamics="none"))
+        if motion_file is None:
+            motion_file = motion.save(self.out / "motion.npz")
+        command = command_text("identify", replace(self, log=motion_file, dynamics="none"))
         units = {name: (parameter.unit, parameter.nominal) for name, parameter in PARAMETERS.items()}
-        written = {"dynamics": str(path), "log": str(log)}
+        written = {"dynamics": str(path), "log": str(motion_file)}
         return written | reported(lambda: write_dynamics_page(self.out / "report.html", result, held, units, command))
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:

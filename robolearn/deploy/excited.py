@@ -38,6 +38,7 @@ from robots.stations import Contract
 TRIES = 20  # motions that are drawn until one passes the filter
 POLL_S = 0.05
 WRITTEN_S = 30.0  # for the log
+SERVES_S = 25.0  # a motion that was stopped later than that is identified from, the way to its beginning included
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +92,7 @@ def record_motion(
     domain: int | None,
     logs: Path | None,
     progress: Callable[[int, int], Any] = lambda done, of: None,
-) -> MotionLog:
+) -> Moved:
     """Move the arm of `station` along a motion, see `free_motion`, and return its log. The nodes have ended then.
 
     Args:
@@ -103,7 +104,7 @@ def record_motion(
     Raises:
       BadInput: no such domain, or no ROS 2 here.
       RobolearnError: a node died or did not get ready, no motion passes the filter, the operator refused, or the filter
-        stopped the arm.
+        stopped the arm before much of it was moved.
     """
     from hardware.ros2.environment import prepare
 
@@ -111,7 +112,7 @@ def record_motion(
     choose_domain(domain, station.contract.simulated)
     folder = logs or Path(tempfile.mkdtemp(prefix="robolearn-identify-"))
     try:
-        log = _record(station, draw, operator, folder, progress)
+        moved = _record(station, draw, operator, folder, progress)
     except RobolearnError as error:
         error.add_note(f"logs: {folder}")
         raise
@@ -121,13 +122,13 @@ def record_motion(
         raise
     if logs is None:
         shutil.rmtree(folder, ignore_errors=True)
-    return log
+    return moved
 
 
 def _record(
     station: Station, draw: Callable[[int], Array], operator: ArmOperator, folder: Path,
     progress: Callable[[int, int], Any],
-) -> MotionLog:  # fmt: skip
+) -> Moved:  # fmt: skip
     from hardware.ros2 import topics
     from hardware.ros2.runtime import in_realtime
     from hardware.ros2.safety_client import SafetyClient
@@ -167,10 +168,24 @@ def _record(
                         client.disarm()
                     if isinstance(error, RobolearnError):  # perhaps the consequence of a death
                         raise_death(watch.alive, DYING_S)
-                    raise
+                    if not isinstance(error, MotionStopped) or not watch.kept(contract.stream_hz):
+                        raise
+                    return Moved(load_log(out, contract.robot), str(error))
                 client.disarm()
             watch.wait(lambda: watch.status["written"], WRITTEN_S, "the log of the motion")
-    return load_log(out, contract.robot)
+    return Moved(load_log(out, contract.robot))
+
+
+class MotionStopped(RobolearnError):
+    """The safety filter stopped the motion, or the motion node did."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A motion that was made: its log, and why it was stopped before its end, or nothing."""
+
+    log: MotionLog
+    stopped: str = ""
 
 
 @dataclass
@@ -188,8 +203,12 @@ class _Watch:
             nodes.check()
 
     def wait(self, until: Callable[[], Any], seconds: float, what: str) -> None:
-        """Wait until a condition holds. Raises `RobolearnError`: it does not within `seconds`, the safety node hangs,
-        a node died, or the motion was stopped; the reason."""
+        """Wait until a condition holds.
+
+        Raises:
+          MotionStopped: the motion was stopped, the reason.
+          RobolearnError: it does not within `seconds`, the safety node hangs, its log is lost, or a node died.
+        """
         end = time.monotonic() + seconds
         while not until():
             self.alive()
@@ -197,12 +216,22 @@ class _Watch:
             if self.status.get("state") == "stopped":
                 stopped = self.client.state in (SafetyState.BRAKING, SafetyState.LATCHED)
                 reason = f": {self.client.reason}" if stopped else ""
-                raise RobolearnError(f"{self.status['reason']}{reason}")
+                raise MotionStopped(f"{self.status['reason']}{reason}")
+            if lost := self.status.get("lost"):
+                raise RobolearnError(lost)
             if time.monotonic() > end:
                 raise RobolearnError(f"waited {seconds:g} s for {what}")
             if self.status:
                 self.progress(self.status["done"], self.status["of"])
             time.sleep(POLL_S)
+
+    def kept(self, stream_hz: float) -> bool:
+        """True where so much was moved before a stop that it serves, and its log is written."""
+        end = time.monotonic() + WRITTEN_S
+        while not self.status["written"] and not self.status["lost"] and time.monotonic() < end:
+            self.alive()
+            time.sleep(POLL_S)
+        return bool(self.status["written"]) and self.status["done"] / stream_hz >= SERVES_S
 
 
 def _posture(contract: Contract, client: Any, nodes: StackProcesses) -> Array:
