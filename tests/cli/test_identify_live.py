@@ -76,7 +76,7 @@ def test_what_was_moved_before_a_stop_is_used_and_said(tmp_path: Path) -> None:
         code, answer, err = running.end()
     assert code == 0, err
     assert "the safety filter has stopped the arm: " in err and "s until then are used" in err
-    assert "emergency stop" in json.loads(answer.splitlines()[-1])["stopped"]
+    assert "e-stop" in json.loads(answer.splitlines()[-1])["stopped"]
     motion = load_log(tmp_path / "out" / "motion.npz", ROBOTS["ur5e"])
     assert 28.0 < motion.seconds < 45.0
     assert json.loads(answer.splitlines()[-1])["motion_s"]["fit"] == pytest.approx(0.6 * motion.seconds, abs=0.1)
