@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hardware.execution.played_motion import PlayedMotion
 from hardware.execution.setpoints import SetPoints
 from hardware.observing.clocks import FUTURE_S, MEND, SenderClock
 from hardware.observing.observer import JointReader
@@ -229,7 +230,7 @@ class Streamer:
     ) -> None:
         self._set_points = SetPoints(contract)
         self.names = self._set_points.names
-        self._period = 1.0 / contract.control_hz
+        self._period, self._stream_hz = 1.0 / contract.control_hz, contract.stream_hz
         self.stream = ActionChunkBuffer(
             self._set_points.spec.names,
             self._period,
@@ -251,6 +252,8 @@ class Streamer:
         self._arrival = Latencies()
         self._first = Latencies()
         self._chunks = self._refusals = 0
+        self._homing: PlayedMotion | None = None
+        self._homings = 0
 
     # --- what arrives ----------------------------------------------------------------------------------------
 
@@ -262,11 +265,24 @@ class Streamer:
         self.stopped = ""
         self._armed_at, self._alive_at = self._wall(), math.inf
         self.arming = arming
+        if arming and self._homing is not None and self._homing.state != "waiting":
+            self._homing = None  # over; now the policy moves the arm
+        if self._homing is not None:
+            self._homing.safety(arming)
 
     def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float) -> None:
         """A joint state, see `JointReader.update`."""
         if self.joints.update(names, np.asarray(positions, dtype=np.float64), stamp):
             self._sender_clock.update(stamp)
+            if self._homing is not None and self.joints.q is not None:
+                self._homing.joint_state(stamp, self.joints.q)
+
+    def go_home(self, way: Array) -> int:
+        """Follow `way` (T, n + 1), see `hardware.execution.homing`, when the arm is armed next, and no chunk until it
+        is armed once more. Returns the number of this homing, which `status` has."""
+        self._homing = PlayedMotion(way, 1.0 / self._stream_hz)
+        self._homings += 1
+        return self._homings
 
     def _problem(self) -> str:
         """Problem of the joint states, or nothing."""
@@ -277,7 +293,7 @@ class Streamer:
         self, stamp_ns: int, names: Sequence[str], actions: Any, times: NDArray[np.float64], sender: object = None
     ) -> None:
         """An action chunk, see `ActionChunkBuffer.accept`; one that is refused is a stop."""
-        if not self.arming or self.stopped:
+        if not self.arming or self.stopped or self._homing is not None:
             return
         stamp = 1e-9 * stamp_ns
         if 0 < stamp < self._armed_at - self._period and not self.stream.running:
@@ -320,6 +336,12 @@ class Streamer:
         if self.stopped:
             self._send(StreamStop(self.stopped))
             return
+        if self._homing is not None:
+            if problem := self._problem():
+                self.halt(problem)
+            elif (target := self._homing.target()) is not None:
+                self._send(StreamTarget(target, round(1e9 * self._wall())))
+            return
         if not self.stream.running:
             return  # no chunk yet; the arm holds still
         if self._clock() - self._alive_at > SILENCE_S:
@@ -357,6 +379,7 @@ class Streamer:
             "reason": reason,
             "armed": bool(self.arming),
             "stopped": self.stopped,
+            "homing": [self._homings, self._homing.state if self._homing else ""],
             "last_stop": self.last_stop,
             "chunks": self._chunks,
             "refused": self._refusals,

@@ -12,7 +12,8 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.calibration.motion import PlayedMotion, resampled
+from hardware.calibration.motion import resampled
+from hardware.execution.played_motion import PlayedMotion
 from hardware.node_parameters import MotionParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node

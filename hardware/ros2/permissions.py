@@ -65,6 +65,7 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[st
         "streamer": _node(
             publish=(topics.TARGET, topics.STREAMER_STATUS),
             subscribe=(states, topics.SAFETY_STATE, topics.ACTION_CHUNK, topics.POLICY_ALIVE),
+            reply=(topics.GO_HOME,),
         ),
         "policy": _node(
             publish=(topics.ACTION_CHUNK, topics.POLICY_STATUS, topics.POLICY_ALIVE),
@@ -73,7 +74,7 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[st
         "operator": _node(
             publish=(topics.DEADMAN,),
             subscribe=(topics.SAFETY_STATE, *statuses, states, *simulated),
-            request=(*switch, topics.ESTOP, *begin),
+            request=(*switch, topics.ESTOP, topics.GO_HOME, *begin),
             lifecycle=False,
         ),
         "teleop": _node(

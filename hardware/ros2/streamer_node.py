@@ -11,13 +11,16 @@ from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, String
+from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
+from hardware.execution.homing import way_home
 from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
 from hardware.node_parameters import StreamerParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.runtime import Node
+from robolearn.core import RobolearnError
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +32,7 @@ class StreamerNode(Node):
         super().__init__("streamer", **station)
 
     def configure(self) -> None:
-        contract = self.station()
+        self.contract = contract = self.station()
         p: StreamerParameters = self.parameters
         self.streamer = Streamer(
             contract,
@@ -47,6 +50,7 @@ class StreamerNode(Node):
         self.hear(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
         self.hear(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events)
         self.hear(Empty, topics.POLICY_ALIVE, lambda message, info: self.streamer.heartbeat(), qos.ALIVE)
+        self.create_service(Trigger, topics.GO_HOME, self._go_home)
         self.beat(1.0 / contract.stream_hz, self._tick)
         self.every(0.5, self._report)
 
@@ -78,6 +82,17 @@ class StreamerNode(Node):
             f"a publisher of {self.resolve_topic_name(topics.ACTION_CHUNK)} has incompatible QoS: {event}"
         )
         log.error(self.streamer.last_stop)
+
+    def _go_home(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        self.take_all()
+        if self.streamer.arming or self.streamer.joints.q is None:
+            why = "the arm is armed" if self.streamer.arming else "no joint states"
+            return messages.trigger(response, False, f"not home: {why}")
+        try:
+            way = way_home(self.contract, self.streamer.joints.q)
+        except RobolearnError as error:
+            return messages.trigger(response, False, f"not home: {error}")
+        return messages.trigger(response, True, str(self.streamer.go_home(way)))
 
     def _tick(self) -> None:
         self.take_all()

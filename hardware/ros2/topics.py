@@ -25,6 +25,7 @@ ARM = "arm"
 DISARM = "disarm"
 RESET = "reset"
 ESTOP = "estop"
+GO_HOME = "go_home"  # of the streamer: armed next, it brings the arm home, and takes no chunk until armed once more
 
 SIM_RESET = "sim_arm/reset"
 SIM_EPISODE = "sim_arm/episode"

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from policies.storage.backends import BackendName, InferencePrecision, backend_device, check_backend
 from policies.storage.onnx_policy import need_onnx
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from robolearn.deploy import Deployment, Simulation
     from robolearn.deploy.session import ArmOperator
     from robots.stations import Contract
+
+
+REHEARSED_HOMING_S = 12.0  # of the simulated arm's episode, which begins with its first motion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +75,10 @@ class Deploy(StationCommand):
     policy do. Meanwhile the arm goes on with what is predicted beyond what is executed (`train --horizon`)."""
     seconds: float = 30.0
     """On a real arm and in a rehearsal: longest episode [s]."""
+    reset: Literal["person", "motion"] = "person"
+    """Between episodes: motion opens the gripper where the arm is, lifts the tool and brings the arm home by itself,
+    slowly and through the safety filter; then, or with person alone, you put everything in its place. On a real arm and
+    in a rehearsal, whose episodes are 12 s longer for it."""
     dry_run: bool = False
     """Everything but the last step: nothing is published to the controller."""
     yes: bool = False
@@ -98,6 +105,10 @@ class Deploy(StationCommand):
         check_backend(self.backend, self.precision)
         if self.backend == "onnx":
             need_onnx("onnx", "onnxscript", "onnxruntime")
+        if self.reset == "motion" and self.dry_run:
+            raise BadInput(
+                "--dry-run", got="it with --reset motion", expected="--reset person: nothing moves the arm home"
+            )
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         if self.rehearse:
@@ -110,7 +121,12 @@ class Deploy(StationCommand):
         if contract.simulated:
             driver = contract.driver or ("sim" if contract.servos else "")
             load_dynamics(self.dynamics).check(contract.robot)
-            names, simulation = simulated_arm(self.task, driver, self.seconds, self.dynamics)
+            if self.reset == "motion" and not driver:
+                raise BadInput(
+                    "--reset", got="motion on the simulated arm, which begins anew", expected="person, or --rehearse"
+                )
+            homing_s = REHEARSED_HOMING_S if self.reset == "motion" else 0.0
+            names, simulation = simulated_arm(self.task, driver, self.seconds + homing_s, self.dynamics)
             contract = contract.with_objects(names)
         else:
             for flag, value, idle in (("delay-steps", self.delay_steps, 0), ("dynamics", self.dynamics, "none")):
@@ -189,6 +205,7 @@ class Deploy(StationCommand):
             contract=contract,
             episodes=self.episodes,
             limit_s=self.seconds,
+            homes=self.reset == "motion",
             dry_run=self.dry_run,
             simulation=simulation,
             enclaves=self.enclaves,

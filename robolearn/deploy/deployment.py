@@ -26,7 +26,16 @@ from robolearn.deploy.processes import (
     may_be_realtime,
     node_program,
 )
-from robolearn.deploy.session import ArmOperator, EpisodeResult, RealArm, SafetyStopped, SimulatedArm, run_session
+from robolearn.deploy.session import (
+    ArmOperator,
+    EpisodeResult,
+    RealArm,
+    SafetyStopped,
+    SimulatedArm,
+    go_home,
+    no_homing,
+    run_session,
+)
 from robolearn.io.json_files import write_json
 from robots.stations import Contract
 
@@ -69,6 +78,7 @@ class Deployment:
       contract: the station, read, with the components of the task's privileged vector in simulation.
       episodes: number of them.
       limit_s: longest episode of a real arm [s].
+      homes: the arm goes to its home posture by itself before each episode.
       dry_run: nothing is published to the controller.
       simulation: the simulated arm, or None for a real one.
       enclaves: every node runs in its enclave of `robolearn permissions`.
@@ -78,6 +88,7 @@ class Deployment:
     contract: Contract
     episodes: int
     limit_s: float
+    homes: bool = False
     dry_run: bool = False
     simulation: Simulation | None = None
     enclaves: bool = False
@@ -213,7 +224,8 @@ def _run(
             while not watched() and time.monotonic() < end:
                 nodes.check()
                 time.sleep(POLL_S)
-            arm = RealArm(contract.name, operator) if simulation is None else SimulatedArm(client)
+            home = partial(go_home, client, nodes.check) if deployment.homes else no_homing
+            arm = RealArm(contract.name, operator, home) if simulation is None else SimulatedArm(client, home)
             limit_s = deployment.limit_s if simulation is None else simulation.limit_s
             try:
                 with Progress(

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hardware.calibration.motion import Array, PerfectArm, drive, way_from
+from hardware.calibration.motion import Array, PerfectArm, drive
+from hardware.execution.played_motion import way_from
 from hardware.safety.states import SafetyState
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import SENSORS_S, SIM_SENSORS_S, START_S, Simulation

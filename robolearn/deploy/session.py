@@ -42,14 +42,19 @@ class ArmOperator(Protocol):
         ...
 
 
+def no_homing() -> None:
+    """A person brings the arm to where an episode begins."""
+
+
 class SimulatedArm:
     """Episodes of the simulated arm, begun and judged by its node; `client` is the safety node's, whose ROS node is
-    used. `monitor` is the newest summary of the simulated arm's limit monitor."""
+    used. `home` brings the arm to its home posture before each. `monitor` is the newest summary of the simulated arm's
+    limit monitor."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, home: Callable[[], None] = no_homing) -> None:
         from hardware.ros2 import topics
 
-        self._client, self._reset_service = client, topics.SIM_RESET
+        self._client, self._reset_service, self._home = client, topics.SIM_RESET, home
         self._episode, self._ended = -1, {}
         self.monitor: dict[str, Any] = {}
         client.subscribe_json(topics.SIM_EPISODE, self._on_episode, depth=10)
@@ -63,6 +68,7 @@ class SimulatedArm:
         self._episode = json.loads(message)["episode"]
         # No other arm is elsewhere all of a sudden: armed on joint states from before, the filter would start there.
         time.sleep(SETTLE_S)
+        self._home()
 
     def over(self) -> bool:
         """True where the task's episode has ended."""
@@ -79,20 +85,23 @@ class SimulatedArm:
 
 
 class RealArm:
-    """Episodes of a real arm: the operator puts things in place, may end an episode, and judges it. `monitor` is empty:
-    nothing measures the commands at the controller of a real arm."""
+    """Episodes of a real arm: the operator puts things in place, may end an episode, and judges it. `home` brings the
+    arm to its home posture before each, and before things are put in place. `monitor` is empty: nothing measures the
+    commands at the controller of a real arm."""
 
-    def __init__(self, robot: str, operator: ArmOperator) -> None:
-        self._robot, self._operator, self._confirmed = robot, operator, False
+    def __init__(self, robot: str, operator: ArmOperator, home: Callable[[], None] = no_homing) -> None:
+        self._robot, self._operator, self._home, self._confirmed = robot, operator, home, False
         self.monitor: dict[str, Any] = {}
 
     def begin(self) -> None:
         """Ask for leave to move, and later for the scene to be restored; raises `RobolearnError` without leave."""
-        if self._confirmed:
-            self._operator.restore_scene()
-        elif not self._operator.confirm_motion(self._robot):
+        again = self._confirmed
+        if not again and not self._operator.confirm_motion(self._robot):
             raise RobolearnError("not confirmed: the arm was not armed")
         self._confirmed = True
+        self._home()
+        if again:
+            self._operator.restore_scene()
 
     def over(self) -> bool:
         """True where the operator ends the episode before its time."""
@@ -146,6 +155,38 @@ class SafetySwitch(Protocol):
     def reset(self, timeout_s: float = ...) -> None: ...
     def estop(self, timeout_s: float = ...) -> None: ...
     def release(self) -> None: ...
+
+
+HOMING_S = 90.0  # at most; the way is slow
+
+
+def go_home(client: Any, alive: Callable[[], None]) -> None:
+    """Let the streamer bring the arm to its home posture, through the safety filter; `client` is the safety node's.
+
+    Raises:
+      SafetyStopped: the filter refused to arm, or stopped the arm.
+      RobolearnError: the filter would not let the way pass, which begins where the arm is; or a node has died.
+    """
+    from hardware.ros2 import topics
+
+    done, message = client.call(topics.GO_HOME, RESET_S)
+    if not done:
+        raise RobolearnError(message)
+    try:
+        client.arm()
+    except SafetySilent:
+        raise
+    except RobolearnError as error:
+        raise SafetyStopped(f"not home: {error}") from error
+    end = time.monotonic() + HOMING_S
+    while client.streamer.get("homing") != [int(message), "done"]:
+        alive()
+        client.check_heard()
+        if client.state in (SafetyState.BRAKING, SafetyState.LATCHED) or time.monotonic() > end:
+            reason = client.reason or f"not there after {HOMING_S:g} s"
+            raise SafetyStopped(f"on the way home the safety filter stopped the arm: {reason}")
+        time.sleep(POLL_S)
+    client.disarm()
 
 
 class Arm(Protocol):

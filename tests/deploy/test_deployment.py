@@ -205,6 +205,15 @@ def test_leave_to_move_is_asked_once_and_the_scene_restored_for_every_further_ep
     assert not RealArm("fr3", Person(success=False)).judge()
 
 
+def test_an_arm_that_goes_home_by_itself_does_so_after_leave_and_before_the_scene_is_restored() -> None:
+    person = Person()
+    arm = RealArm("fr3", person, lambda: person.asked.append("home"))
+    for _ in range(2):
+        arm.begin()
+        assert arm.judge()
+    assert person.asked == ["confirm fr3", "home", "judge", "home", "restore", "judge"]
+
+
 def test_without_leave_no_episode_begins_and_it_is_asked_again() -> None:
     person = Person(leave=False)
     arm = RealArm("fr3", person)

@@ -125,7 +125,8 @@ CONTRACT = load_contract("sim")
 LATER = {  # what they open when it is their turn
     "/robolearn/record": {"/robolearn/sim_arm/reset"},
     "/robolearn/calibrate": {CONTRACT.cameras["wrist"].topic},
-    "/robolearn/operator": {CONTRACT.joint_states.topic},  # of `identify`, before the motion is made
+    # of `identify`, before the motion is made; of `deploy --reset motion`
+    "/robolearn/operator": {CONTRACT.joint_states.topic, "/robolearn/go_home"},
 }
 PROGRAMS = (
     "safety", "streamer", "policy", "sim_arm", "motion", "teleop", "record", "film", "operator", "doctor", "calibrate",

@@ -10,18 +10,19 @@ ARM, DRAWS, LATE = "sim/embedded/dynamics.py", "robots/dynamics.py", "robots/tra
 WORLD, FILES = ("tests/sim/test_world_dynamics.py",), ("tests/robots/test_dynamics.py",)
 PAIRED, PAIRS = "robolearn/eval/paired.py", ("tests/eval/test_paired.py",)
 FOUND = ("tests/sim/test_identification.py",)
-MOVED, MOVES = "hardware/calibration/motion.py", ("tests/hardware/calibration/test_motion.py",)
+MOVED, PLAYED = "hardware/calibration/motion.py", "hardware/execution/played_motion.py"
+MOVES = ("tests/hardware/calibration/test_motion.py",)
 WAYS, EXCITED = "robots/excitation.py", "robolearn/deploy/excited.py"
 
 MUTANTS: dict[str, Mutant] = {
     "measured-a-period-early": Mutant(MOVED, "np.interp(grid + period, times[1], column)", "np.interp(grid, times[1], column)", MOVES),
     "the-next-set-point-counts": Mutant(MOVED, 'side="right") - 1', 'side="right")', MOVES),
     "holes-are-drawn-over": Mutant(MOVED, "if (widest := float(gaps.max())) > GAP_S:", "if (widest := float(gaps.max())) > 9.0:", MOVES),
-    "an-arm-that-was-moved-jumps": Mutant(MOVED, "            if far > ELSEWHERE:", "            if far > 9.0:", MOVES),
-    "a-stopped-motion-goes-on": Mutant(MOVED, 'if self.state == "moving":\n            self.stop(', 'if False:\n            self.stop(', MOVES),
-    "the-end-is-not-held": Mutant(MOVED, "return self.way[min(k, len(self.way) - 1)]", "return self.way[k] if k < len(self.way) else None", MOVES),
-    "written-while-armed": Mutant(MOVED, 'return self.state == "done" and not self._arming', 'return self.state == "done"', MOVES),
-    "the-way-begins-at-its-goal": Mutant(MOVED, "start + share[:, None] * (targets[0] - start)", "targets[0] + 0 * share[:, None]", MOVES),
+    "an-arm-that-was-moved-jumps": Mutant(PLAYED, "            if far > ELSEWHERE:", "            if far > 9.0:", MOVES),
+    "a-stopped-motion-goes-on": Mutant(PLAYED, 'if self.state == "moving":\n            self.stop(', 'if False:\n            self.stop(', MOVES),
+    "the-end-is-not-held": Mutant(PLAYED, "return self.way[min(k, len(self.way) - 1)]", "return self.way[k] if k < len(self.way) else None", MOVES),
+    "written-while-armed": Mutant(PLAYED, 'return self.state == "done" and not self._arming', 'return self.state == "done"', MOVES),
+    "the-way-begins-at-its-goal": Mutant(PLAYED, "start + share[:, None] * (targets[0] - start)", "targets[0] + 0 * share[:, None]", MOVES),
     "a-motion-is-not-tried-before": Mutant(EXCITED, "drive(PerfectArm(contract.joints, start), contract, targets)", "pass", MOVES),
     "beyond-the-workspace": Mutant(WAYS, "if limits is not None and limits.workspace is not None:", "if False:", MOVES),
     "as-fast-as-the-arm": Mutant(WAYS, "velocity = speed * (np.array(robot.velocity) if limits is None else limits.velocity)", "velocity = np.array(robot.velocity)", MOVES),

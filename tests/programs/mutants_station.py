@@ -13,6 +13,8 @@ SERVOS, SERVO_TESTS = "hardware/servos/driver.py", ("tests/hardware/test_servo_d
 GRAVITY, GRAVITY_TESTS = "robots/spec.py", ("tests/hardware/safety/test_safety_gravity.py",)
 STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
 POSES = ("tests/hardware/test_pose_targets.py",)
+STREAMER, HOMING = "hardware/execution/streamer.py", ("tests/hardware/test_homing.py",)
+HOME, SESSION = "hardware/execution/homing.py", "robolearn/deploy/session.py"
 CLAMP = ("tests/hardware/test_workspace_clamp.py",)
 SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_wherever_they_may_be",)
 GOAL, GOALS = "hardware/ros2/gripper_node.py", ("tests/hardware/test_action_goal.py",)
@@ -23,6 +25,13 @@ FOLDER, VERSIONS = "robots/stations/folder.py", ("tests/robots/test_station_fold
 PLAYED = ("tests/hardware/teleop/test_supervised.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "chunks-on-the-way-home": Mutant(STREAMER, "if not self.arming or self.stopped or self._homing is not None:", "if not self.arming or self.stopped:", HOMING),
+    "home-for-ever": Mutant(STREAMER, "            self._homing = None  # over", "            pass  # over", HOMING),
+    "home-on-old-joints": Mutant(STREAMER, "            if problem := self._problem():\n                self.halt(problem)\n            elif (target", "            if False:\n                self.halt(problem)\n            elif (target", HOMING),
+    "a-way-home-is-not-tried-before": Mutant(HOME, "    drive(PerfectArm(contract.joints, q), contract, way)\n", "", HOMING),
+    "home-along-the-table": Mutant(HOME, "above[0, 2] += RISE_M", "above[0, 2] += 0.0", HOMING),
+    "home-with-the-thing": Mutant(HOME, "limits.gripper_max)], axis=1)", "0.0)], axis=1)", HOMING),
+    "home-before-leave": Mutant(SESSION, "        self._home()\n        if again:", "        if again:\n            self._home()", ("tests/deploy/test_deployment.py",)),
     "late-by-time-alone": Mutant(
         "hardware/execution/streamer.py", "relative=self._set_points.relative", "relative=False", LATE_TESTS
     ),

@@ -8,7 +8,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from hardware.calibration.motion import ELSEWHERE, GAP_S, PlayedMotion, resampled, way_from
+from hardware.calibration.motion import GAP_S, resampled
+from hardware.execution.played_motion import ELSEWHERE, PlayedMotion, way_from
 from robolearn.core import RobolearnError
 from robolearn.deploy.excited import TRIES, free_motion
 from robots import PANDA
