@@ -176,6 +176,7 @@ class ActionChunkBuffer:
 log = logging.getLogger(__name__)
 
 ON_ITS_WAY_S = 1.0  # so long after arming a chunk may come that was made before it
+HOMING_S = 20.0  # from asking for it to arming
 SILENCE_S = 0.12  # of the policy's heartbeat, 50 times a second; with the braking, a quarter of a second to rest
 
 
@@ -253,7 +254,7 @@ class Streamer:
         self._first = Latencies()
         self._chunks = self._refusals = 0
         self._homing: PlayedMotion | None = None
-        self._homings = 0
+        self._homings, self._homing_asked = 0, -math.inf
 
     # --- what arrives ----------------------------------------------------------------------------------------
 
@@ -265,8 +266,9 @@ class Streamer:
         self.stopped = ""
         self._armed_at, self._alive_at = self._wall(), math.inf
         self.arming = arming
-        if arming and self._homing is not None and self._homing.state != "waiting":
-            self._homing = None  # over; now the policy moves the arm
+        late = self._clock() - self._homing_asked > HOMING_S
+        if arming and self._homing is not None and (late or self._homing.state != "waiting"):
+            self._homing = None  # over, or asked for by one who is gone: now the policy moves the arm
         if self._homing is not None:
             self._homing.safety(arming)
 
@@ -278,8 +280,9 @@ class Streamer:
                 self._homing.joint_state(stamp, self.joints.q)
 
     def go_home(self, way: Array) -> int:
-        """Follow `way` (T, n + 1), see `hardware.execution.homing`, when the arm is armed next, and no chunk until it
-        is armed once more. Returns the number of this homing, which `status` has."""
+        """Follow `way` (T, n + 1), see `hardware.execution.homing`, when the arm is armed within `HOMING_S`, and no chunk
+        until it is armed once more. Returns the number of this homing, which `status` has."""
+        self._homing_asked = self._clock()
         self._homing = PlayedMotion(way, 1.0 / self._stream_hz)
         self._homings += 1
         return self._homings

@@ -121,3 +121,15 @@ def test_joint_states_that_grow_old_stop_it_and_a_stop_is_no_arrival() -> None:
     assert bench.streamer.status()["homing"] == [1, "stopped"]
     bench.streamer.safety("2")
     assert bench.streamer.status()["homing"] == [1, ""]
+
+
+def test_a_homing_that_nobody_arms_for_is_forgotten() -> None:
+    bench = Bench()
+    bench.tick(HOME)
+    bench.streamer.go_home(np.append(HOME, 0.08)[None].repeat(400, 0))
+    bench.now += 21.0
+    bench.tick(HOME)
+    bench.streamer.safety("1")
+    bench.chunk()
+    bench.tick(HOME)
+    assert bench.streamer.status()["homing"] == [1, ""] and bench.streamer.status()["chunks"] == 1

@@ -27,6 +27,7 @@ PLAYED = ("tests/hardware/teleop/test_supervised.py",)
 MUTANTS: dict[str, Mutant] = {
     "chunks-on-the-way-home": Mutant(STREAMER, "if not self.arming or self.stopped or self._homing is not None:", "if not self.arming or self.stopped:", HOMING),
     "home-for-ever": Mutant(STREAMER, "            self._homing = None  # over", "            pass  # over", HOMING),
+    "home-for-one-who-is-gone": Mutant(STREAMER, "late = self._clock() - self._homing_asked > HOMING_S", "late = False", HOMING),
     "home-on-old-joints": Mutant(STREAMER, "            if problem := self._problem():\n                self.halt(problem)\n            elif (target", "            if False:\n                self.halt(problem)\n            elif (target", HOMING),
     "a-way-home-is-not-tried-before": Mutant(HOME, "    drive(PerfectArm(contract.joints, q), contract, way)\n", "", HOMING),
     "home-along-the-table": Mutant(HOME, "above[0, 2] += RISE_M", "above[0, 2] += 0.0", HOMING),
