@@ -280,7 +280,7 @@ class Streamer:
                 self._homing.joint_state(stamp, self.joints.q)
 
     def go_home(self, way: Array) -> int:
-        """Follow `way` (T, n + 1), see `hardware.execution.homing`, when the arm is armed within `HOMING_S`, and no chunk
+        """Follow `way` (T, n + 1), see `hardware.execution.homing`, when it is armed within `HOMING_S`, and no chunk
         until it is armed once more. Returns the number of this homing, which `status` has."""
         self._homing_asked = self._clock()
         self._homing = PlayedMotion(way, 1.0 / self._stream_hz)
