@@ -150,6 +150,7 @@ class RecordParameters(TeleopParameters):
     seed: int = param(0, "of starts in simulation and of the script's choices")
     quality: str = param("expert", "of the script")
     seconds: float = param(60.0, "longest episode [s]")
+    reset: str = param("person", "between the episodes of a real arm: person, or motion: it goes home by itself")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +173,7 @@ class HilParameters(TeleopParameters):
     policy: str = param("", "the policy to begin with: a run or its checkpoint folder")
     demos: str = param("", "folder of a data set of demonstrations")
     seconds: float = param(30.0, "longest episode [s]")
+    reset: str = param("person", "between the episodes of a real arm: person, or motion: it goes home by itself")
     out: str = param("", "the run folder; a run that is there already is gone on with")
     task: str = param("peg_insert_tight", "task of the simulated arm")
     algo: str = param("proposals", "the algorithm: proposals, rlpd, dsrl, iql, cal_ql or ogpo")

@@ -26,9 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.observing.observer import Observer
-from hardware.recording.episodes import EpisodeLifecycle, OperatorVerdict, Phase
+from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, OperatorVerdict, Phase
 from hardware.recording.session import Outcome, Session, Storage
 from hardware.teleop.arm_link import ArmLink, Call, Steps
+from hardware.teleop.device import Sample
+from hardware.teleop.homecoming import Homecoming
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
 from robolearn.core.types import RATE_NOTED, RATE_REFUSED, rate_fault
@@ -96,6 +98,49 @@ class Recording(Teleoperation):
         self._refused = False  # the writer could not store something; what to keep of it is its own business
         self._up_by, self._blind_since, self._sim_episode = clock() + session.start_s, clock(), -1
         self._outcome: dict[str, Any] | None = None
+        self._home = Homecoming(self.contract) if session.homes else None
+        self._before = self.episodes.phase  # in the last tick
+
+    # --- the way home ----------------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        if self._home is not None:
+            self._lead(self._home)
+        super().tick()
+
+    def _lead(self, home: Homecoming) -> None:
+        """Follow the way home where nobody is recorded and no hand moves the arm."""
+        before, self._before = self._before, self.episodes.phase
+        q = self.observer.joints.q
+        if self.episodes.phase is not Phase.READY or q is None:
+            return
+        if before is not Phase.READY:
+            home.begin(q)
+            self.episodes.message = "the arm goes home; move it to stop that"
+        elif home.going and self._moved_by_hand(self.sample):
+            home.cancel("you move the arm")
+            self.episodes.message = f"{home.reason}. Put everything in its place, then START records"
+        elif home.going and self._asked is not None:
+            if (target := home.target(q)) is not None:
+                self._asked = (q, target, self._unique(self.link.observed_ns()))
+            if not home.going:
+                word = home.reason or "the arm is home"
+                self.episodes.message = f"{word}. Put everything in its place, then START records"
+
+    def _moved_by_hand(self, sample: Sample) -> bool:
+        action = None if sample.automatic else sample.action
+        return action is not None and not self.set_points.at_rest(np.asarray(action, dtype=np.float64))
+
+    def _ask(self, sample: Sample) -> None:
+        home = self._home
+        if home is None or not home.going or self._asked is None or self._moved_by_hand(sample):
+            super()._ask(sample)
+
+    def do(self, commands: list[EpisodeCommand]) -> None:
+        if EpisodeCommand.BEGIN in commands and self._home is not None and self._home.going:
+            commands = self.episodes.put_off("the arm is on its way home")
+            self._before = Phase.READY  # it goes on
+        super().do(commands)
 
     # --- what arrives ----------------------------------------------------------------------------------------
 

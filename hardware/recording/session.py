@@ -54,6 +54,7 @@ class Session:
       start_s: how long everything may take to be there [s].
       simulated: the arm is `sim_arm`, which puts everything in its place.
       judged: the simulated arm judges when an episode ends, and how; no operator is there.
+      homes: between episodes the arm goes to its home posture by itself; where the operator places things.
       watch: called ten times a second; raises when something that the recording needs is gone.
     """
 
@@ -68,6 +69,7 @@ class Session:
     start_s: float = float("inf")
     simulated: bool = False
     judged: bool = False
+    homes: bool = False
     watch: Callable[[EpisodeLifecycle], None] = lambda episodes: None
 
 

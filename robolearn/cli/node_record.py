@@ -94,6 +94,13 @@ class RecordingSetup:
         return device
 
 
+def check_reset(text: str) -> Any:
+    """`text`, where it is a way to begin the next episode of a real arm; raises `BadInput` where it is none."""
+    if text not in (ways := ("person", "motion")):
+        raise BadInput("parameter reset", got=text, available=ways)
+    return text
+
+
 def open_supervised(path: str | Path, contract: Contract) -> Policy:
     """The policy at `path`, for the arm of `contract`; raises `BadInput` where it is for another one."""
     from policies.storage.config_file import FOREIGN
@@ -206,9 +213,11 @@ def _record_node(stack: ExitStack) -> Any:
         resume = (out / layout.INFO_PATH).exists()
         writer = stack.enter_context(make_writer(out, contract.interface, task, resume=resume))
         simulated = contract.simulated
+        homes = check_reset(p.reset) == "motion" and not simulated
         return Session(
             contract, device, contract.interface, writer, task, max(p.episodes - writer.episodes, 0),
             first=writer.episodes, limit_s=p.seconds, simulated=simulated, judged=setup.scripted,
+            homes=homes,
         )  # fmt: skip
 
     return RecordNode(make_session, defaults=teleop_parameters(RecordParameters)())

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from robolearn.cli.node_record import RecordingSetup, make_writer, open_supervised, supervised
 from robolearn.cli.station_command import StationCommand
@@ -42,6 +42,9 @@ class Record(RecordingSetup, StationCommand):
     """Go on with an existing data set."""
     seconds: float = 60.0
     """Longest episode [s]; it is then stored as a failure."""
+    reset: Literal["person", "motion"] = "person"
+    """Between the episodes of a real arm: motion opens the gripper where the arm is, lifts the tool and brings the arm
+    home by itself, slowly and through the filter, while you hold the dead-man's switch; person: you move it."""
     view: TeleopView = "auto"
     """View of the arm, the task's bodies and the cameras: browser prints the address of a page, window opens it,
     none; auto: browser for devices without a page of their own at a terminal, else none. --teleop browser has a
@@ -68,6 +71,10 @@ class Record(RecordingSetup, StationCommand):
         check_view(view)
         begun = time.perf_counter()
         contract = self.contract()
+        if contract.simulated and self.reset == "motion":
+            raise BadInput(
+                "--reset", got=f"motion on {contract.name}, which begins anew", expected="person, or a real arm"
+            )
         # Before what a device lacks: a terminal would not help a policy of another arm.
         policy = None if self.policy is None else open_supervised(self.policy, contract)
         task = self.words(contract)
@@ -126,7 +133,8 @@ class Record(RecordingSetup, StationCommand):
 
         session = Session(
             contract, device, contract.interface, writer, task, wanted, first=first, limit_s=self.seconds,
-            start_s=START_S, simulated=contract.simulated, judged=self.scripted, watch=watch,
+            start_s=START_S, simulated=contract.simulated, judged=self.scripted, homes=self.reset == "motion",
+            watch=watch,
         )  # fmt: skip
         own = {"priority": self.realtime_priority, "enclaves": self.enclaves}
         try:

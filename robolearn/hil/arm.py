@@ -51,6 +51,7 @@ class ArmActor:
       limit_s: longest episode [s].
       check: called ten times a second; raises where something that the arm needs has died.
       done: ends episodes as solved, or None.
+      homes: between episodes the arm goes home by itself; not a simulated one, which begins anew.
 
     Attributes:
       session, make: of the recording.
@@ -74,6 +75,7 @@ class ArmActor:
         limit_s: float,
         check: Callable[[], None],
         done: OnlineDone | None = None,
+        homes: bool = False,
     ) -> None:
         if config.pace != "realtime":
             raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside an arm")
@@ -90,7 +92,8 @@ class ArmActor:
         self.writer = OutboxWriter(outbox, tuple(base.interface.observation), link, task)
         self.session = Session(
             contract, supervised, observed(contract, base), self.writer, task, ENDLESS, limit_s=limit_s,
-            start_s=START_S, simulated=contract.simulated, watch=lambda _: check(),
+            start_s=START_S, simulated=contract.simulated, homes=homes and not contract.simulated,
+            watch=lambda _: check(),
         )  # fmt: skip
         self.make = partial(
             HilRecording, link=link, buffered=buffered, hold=supervised.hold, periods=self.periods, console=console,
@@ -110,6 +113,7 @@ def act_on_arm(
     limit_s: float,
     priority: int,
     enclaves: bool,
+    homes: bool = False,
     make_done: Callable[[LearnerConfig], OnlineDone | None] = lambda _: None,
 ) -> tuple[ActorResult, Period, dict[str, Any]]:
     """Act on the arm of `contract` for the learner of `link` until its run is over, or the person has enough.
@@ -118,7 +122,7 @@ def act_on_arm(
       link: not yet open; closed at the end.
       station: seed of the simulated arm → the station's nodes.
       people: opens the person's device, and the console or None.
-      task, limit_s: see `ArmActor`.
+      task, limit_s, homes: see `ArmActor`.
       make_done: see `robolearn.hil.actor.act_in_world`.
       priority, enclaves: of the node, see `robolearn.deploy.recorder.run_recorder`.
 
@@ -139,7 +143,9 @@ def act_on_arm(
             device, console = stack.enter_context(people)
             if (done := make_done(config)) is not None:
                 stack.callback(done.close)
-            actor = ArmActor(base, contract, outbox, link, config, device, console, task, limit_s, nodes.check, done)
+            actor = ArmActor(
+                base, contract, outbox, link, config, device, console, task, limit_s, nodes.check, done, homes
+            )
             stack.callback(actor.close)
             node = run_recorder(actor.session, priority=priority, enclaves=enclaves, name="hil", make=actor.make)
         link.drain(1.0)

@@ -80,3 +80,20 @@ def test_where_nothing_can_bring_it_home_it_is_refused(
     policy = make_constant(tmp_path / "policy", load_contract("sim").interface)
     assert main(["deploy", "--policy", str(policy), "--reset", "motion", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["record", "--out", "data"], "--reset: got motion on sim, which begins anew, expected person, or a real arm"),
+        (["hil", "run", "--policy", "policy", "--out", "run"], "--reset: got motion without a real arm"),
+    ],
+)
+def test_who_records_or_teaches_a_simulated_arm_needs_none(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_constant(tmp_path / "policy", load_contract("sim").interface)
+    assert main([*words, "--reset", "motion"]) == 2
+    assert said in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"policy"}

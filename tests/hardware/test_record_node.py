@@ -305,3 +305,21 @@ def test_teleoperation_without_a_recording(station: Station) -> None:
     finally:
         hosted.close()
     assert hand.closed
+
+
+def test_between_episodes_the_arm_goes_home_by_itself(station: Station) -> None:
+    made = Recording(station, homes=True)
+    try:
+        made.open()
+        made.record()
+        made.hand.action = move(dy=-0.5, dz=-0.3)
+        made.steps(25)
+        made.hand.action = move()
+        made.steps(4)
+        assert np.abs(station.arm.q - HOME).max() > 0.1
+        made.press(E.FAILURE)
+        made.until(Phase.READY)
+        wait_until(lambda: "the arm is home" in made.node.episodes.message, WAIT_S, "the arm to be home")
+        assert np.abs(station.arm.q - HOME).max() < 0.01 and made.node.report.state == "armed"
+    finally:
+        made.close()

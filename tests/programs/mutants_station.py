@@ -14,6 +14,7 @@ GRAVITY, GRAVITY_TESTS = "robots/spec.py", ("tests/hardware/safety/test_safety_g
 STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
 POSES = ("tests/hardware/test_pose_targets.py",)
 STREAMER, HOMING = "hardware/execution/streamer.py", ("tests/hardware/test_homing.py",)
+RECORDS, HOMES = "hardware/recording/recording.py", ("tests/hardware/test_recording_homes.py",)
 HOME, SESSION = "hardware/execution/homing.py", "robolearn/deploy/session.py"
 CLAMP = ("tests/hardware/test_workspace_clamp.py",)
 SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_wherever_they_may_be",)
@@ -32,6 +33,10 @@ MUTANTS: dict[str, Mutant] = {
     "a-way-home-is-not-tried-before": Mutant(HOME, "    drive(PerfectArm(contract.joints, q), contract, way)\n", "", HOMING),
     "home-along-the-table": Mutant(HOME, "above[0, 2] += RISE_M", "above[0, 2] += 0.0", HOMING),
     "home-with-the-thing": Mutant(HOME, "limits.gripper_max)], axis=1)", "0.0)], axis=1)", HOMING),
+    "a-hand-does-not-take-over": Mutant(RECORDS, "elif home.going and self._moved_by_hand(self.sample):", "elif False:", HOMES),
+    "home-is-recorded": Mutant(RECORDS, "if EpisodeCommand.BEGIN in commands and self._home is not None and self._home.going:", "if False:", HOMES),
+    "the-device-moves-it-on-its-way": Mutant(RECORDS, "if home is None or not home.going or self._asked is None or self._moved_by_hand(sample):", "if True:", HOMES),
+    "a-refused-way-is-silent": Mutant("hardware/teleop/homecoming.py", 'self.cancel(f"the arm does not go home: {error}")', "self.cancel()", HOMES),
     "home-before-leave": Mutant(SESSION, "        self._home()\n        if again:", "        if again:\n            self._home()", ("tests/deploy/test_deployment.py",)),
     "late-by-time-alone": Mutant(
         "hardware/execution/streamer.py", "relative=self._set_points.relative", "relative=False", LATE_TESTS

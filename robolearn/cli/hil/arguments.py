@@ -75,6 +75,10 @@ class WorldArguments(Command):
     """An arm behind the safety filter over ROS 2, with --teleop: a robot contract, by name or as a file of your own."""
     rehearse: bool = False
     """With --robot: a simulated arm behind an emulator of the station's driver, its topics, stamps and habits."""
+    reset: Literal["person", "motion"] = "person"
+    """With --robot of a real arm, between episodes: motion opens the gripper where the arm is, lifts the tool and
+    brings the arm home by itself, slowly and through the filter, while you hold the dead-man's switch; person: you
+    move it."""
     seconds: float = 30.0
     """With --teleop: longest episode [s] of an arm and of our tasks; people take longer than scripts."""
     console: int | None = None
@@ -112,6 +116,9 @@ class WorldArguments(Command):
             raise BadInput("--robot", got="no --teleop", expected="a person with a device", available=people())
         if self.rehearse and not self.robot:
             raise BadInput("--rehearse", got="no --robot", expected="the contract of a station")
+        if self.reset == "motion" and (not self.robot or self.rehearse):
+            got = "motion without a real arm: a simulated one begins anew"
+            raise BadInput("--reset", got=got, expected="person, or --robot")
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
 

@@ -43,7 +43,8 @@ def play_on_arm(actor: ActorArguments, base: ChunkPolicy) -> dict[str, Any]:
         played, period, arm = act_on_arm(
             base, contract, outbox, link, lambda seed: _station(actor, contract, seed), people(actor, contract, base),
             task=words_on_arm(actor, contract), limit_s=actor.seconds, priority=actor.realtime_priority,
-            enclaves=actor.enclaves, make_done=lambda config: actor.make_done(config, base.interface),
+            enclaves=actor.enclaves, homes=actor.reset == "motion",
+            make_done=lambda config: actor.make_done(config, base.interface),
         )  # fmt: skip
         result = actor_result(actor, played, outbox, link, period) | arm
     write_json(Path(actor.out) / ARM, result)

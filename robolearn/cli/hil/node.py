@@ -61,6 +61,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     from policies.storage.checkpoint import load_chunk_policy
     from robolearn.cli.hil.arm import people, station_of, words_on_arm
     from robolearn.cli.hil.commands import HilActor
+    from robolearn.cli.node_record import check_reset
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import StackProcesses
     from robolearn.hil.arm import ArmActor
@@ -75,8 +76,8 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     out, token = Path(p.out), new_token()
     actor = HilActor(
         policy=Path(p.policy), out=out / SPOOL, robot=p.contract, teleop=p.device,
-        task=p.task, words=p.words, seconds=p.seconds, learner=address, token=token, done_check=p.done_check,
-        reward="" if reward_config(p.reward).recorded else p.reward,
+        task=p.task, words=p.words, seconds=p.seconds, reset=check_reset(p.reset), learner=address, token=token,
+        done_check=p.done_check, reward="" if reward_config(p.reward).recorded else p.reward,
         **teleop_values(p),
     )  # fmt: skip
     actor.check_world()
@@ -109,7 +110,8 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     done = actor.make_done(config, base.interface)
     if done is not None:
         stack.callback(done.close)
-    parts = ArmActor(base, contract, outbox, link, config, device, console, task, actor.seconds, check, done)
+    homes = actor.reset == "motion"
+    parts = ArmActor(base, contract, outbox, link, config, device, console, task, actor.seconds, check, done, homes)
     stack.callback(parts.close)
     return parts
 
