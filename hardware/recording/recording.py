@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.execution.homing import Homecoming
 from hardware.observing.observer import Observer
 from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, OperatorVerdict, Phase
 from hardware.recording.session import Outcome, Session, Storage
 from hardware.teleop.arm_link import ArmLink, Call, Steps
 from hardware.teleop.device import Sample
-from hardware.teleop.homecoming import Homecoming
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
 from robolearn.core.types import RATE_NOTED, RATE_REFUSED, rate_fault

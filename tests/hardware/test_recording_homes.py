@@ -12,9 +12,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from recording_rig import CONTRACT, HOME, RecordingRig
 
+from hardware.execution import homing
 from hardware.recording.episodes import Phase
 from hardware.safety.states import SafetyState
-from hardware.teleop import homecoming
 from hardware.teleop.device import EpisodeEvent
 
 DOWN = np.array([0.0, 0.0, -0.6, 0.0, 0.0, 0.3, -1.0])  # of the tcp, and the gripper closes
@@ -31,7 +31,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> RecordingRig:
             future.set_exception(error)
         return future
 
-    monkeypatch.setattr(homecoming, "in_thread", at_once)
+    monkeypatch.setattr(homing, "in_thread", at_once)
     return RecordingRig(homes=True)
 
 

@@ -36,7 +36,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-hand-does-not-take-over": Mutant(RECORDS, "elif home.going and self._moved_by_hand(self.sample):", "elif False:", HOMES),
     "home-is-recorded": Mutant(RECORDS, "if EpisodeCommand.BEGIN in commands and self._home is not None and self._home.going:", "if False:", HOMES),
     "the-device-moves-it-on-its-way": Mutant(RECORDS, "if home is None or not home.going or self._asked is None or self._moved_by_hand(sample):", "if True:", HOMES),
-    "a-refused-way-is-silent": Mutant("hardware/teleop/homecoming.py", 'self.cancel(f"the arm does not go home: {error}")', "self.cancel()", HOMES),
+    "a-refused-way-is-silent": Mutant(HOME, 'self.cancel(f"the arm does not go home: {error}")', "self.cancel()", HOMES),
     "home-before-leave": Mutant(SESSION, "        self._home()\n        if again:", "        if again:\n            self._home()", ("tests/deploy/test_deployment.py",)),
     "late-by-time-alone": Mutant(
         "hardware/execution/streamer.py", "relative=self._set_points.relative", "relative=False", LATE_TESTS
