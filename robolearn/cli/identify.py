@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LONGEST_S = 600.0
+JUDGED_S = 5.0  # held out at least: the first 4 s of each part are not judged
+WAYS = 1.25  # length of a motion with the ways between its pieces, at least
+AT_ONCE_S = 1e-4  # a delay that is no delay
+EARLY = "the arm seems to move before it is told to; are its joint states stamped too early, or a clock behind?"
 DRIFT = 3.0  # deviations of a difference that are a change
 
 
@@ -87,6 +91,9 @@ class Identify(StationCommand):
         check_seed(self.seed)
         if not 10.0 <= self.seconds <= LONGEST_S:
             raise BadInput("--seconds", got=self.seconds, expected=f"10 to {LONGEST_S:g}")
+        if self.log is None and WAYS * self.seconds * self.held_out < JUDGED_S:  # before an arm moves for nothing
+            got = f"{self.seconds:g} s, {self.held_out:g} of them held out"
+            raise BadInput("--seconds, --held-out", got=got, expected=f"{JUDGED_S:g} s held out or more")
         if not 0.0 < self.speed <= 1.0:
             raise BadInput("--speed", got=self.speed, expected="above 0, at most 1")
         if not 0.1 <= self.held_out <= 0.5:
@@ -103,6 +110,9 @@ class Identify(StationCommand):
         motion, stopped = self._motion(contract)
         moved = time.perf_counter()
         fitted, held = motion.part(0.0, 1.0 - self.held_out), motion.part(1.0 - self.held_out, 1.0)
+        if held.seconds < JUDGED_S:
+            got = f"{motion.seconds:.1f} s of motion, {held.seconds:.1f} s of them held out"
+            raise BadInput("motion", got=got, expected=f"{JUDGED_S:g} s held out: more of it, or --held-out")
         fit, pages, errors = self._fit(contract, fitted, held)
         result = self._result(contract, fit, errors, (fitted.seconds, held.seconds), earlier)
         result["stopped"] = stopped or None
@@ -220,6 +230,7 @@ class Identify(StationCommand):
             },
             "not_identified": list(fit.unidentified),
             "not_shown_by_motion": BEYOND,
+            "measured_early": intervals["command_delay.0"][0] < AT_ONCE_S,
             "held_out": {"nominal_mrad": errors[0], "identified_mrad": errors[1], "ratio": errors[1] / errors[0]},
             "residual_mrad": 1e3 * fit.residual,
             "noise_mrad": 1e3 * fit.noise,
@@ -245,7 +256,9 @@ class Identify(StationCommand):
         r, held, delay = result, result["held_out"], result["parameters"]["command_delay.0"]
         console.print(f"held out    {held['identified_mrad']:.3f} mrad, {held['ratio']:.1%} of the model's "
                       f"{held['nominal_mrad']:.3f} mrad")  # fmt: skip
-        console.print(f"delay       {1e3 * delay['value']:.1f} ms ({1e3 * delay['low']:.1f}–{1e3 * delay['high']:.1f})")
+        early = f": {EARLY}" if r["measured_early"] else ""
+        span = f"{1e3 * delay['low']:.1f}–{1e3 * delay['high']:.1f}"
+        console.print(f"delay       {1e3 * delay['value']:.1f} ms ({span}){early}", soft_wrap=True)
         known = len(r["parameters"]) - len(r["not_identified"])
         rest = f"; not by this motion: {', '.join(r['not_identified'])}" if r["not_identified"] else ""
         console.print(f"identified  {known} of {len(r['parameters'])} parameters{rest}")

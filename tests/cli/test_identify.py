@@ -43,6 +43,11 @@ REST = np.tile(PANDA.home, (2000, 1))
         (["--dynamics", "fr3.json"], "got of the arm fr3, expected of panda"),
         (["--before", "fr3.json"], "got of the arm fr3, expected of panda"),
         (["--seconds", "3"], "--seconds: got 3.0, expected 10 to 600"),
+        (["--seconds", "12"], "--seconds, --held-out: got 12 s, 0.25 of them held out, expected 5 s held out or more"),
+        (
+            ["--log", "rest.npz", "--held-out", "0.3"],
+            "motion: got 10.0 s of motion, 3.0 s of them held out, expected 5 s",
+        ),
         (["--held-out", "0.9"], "--held-out: got 0.9, expected 0.1 to 0.5"),
     ],
 )
@@ -107,3 +112,22 @@ def test_a_hidden_arm_is_found_and_the_result_is_a_dynamics_file(tmp_path: Path,
     assert config.robot == "panda" and set(config.spreads) > {"gain", "link_mass", "joint_noise"}
     assert str(hidden) not in (out / "report.html").read_text()
     RealtimeWorld("lift", 0, dynamics=result["dynamics"])
+
+
+@pytest.mark.long
+def test_joint_states_that_are_stamped_early_are_named(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """A motion of the simulated arm whose measurements are stamped 10 ms before they were made."""
+    from robots.excitation import excitation
+
+    contract = load_contract("sim")
+    targets = excitation(PANDA, 16.0, 1.0 / contract.stream_hz, 0)
+    log = drive(RealtimeWorld("lift", 0), contract, targets)
+    found = []
+    for early in (0, 2):
+        kept = len(log.commanded) - 2
+        shifted = MotionLog("panda", log.period, log.commanded[:kept], log.measured[early : kept + early])
+        path, out = shifted.save(tmp_path / f"{early}.npz"), tmp_path / f"out-{early}"
+        assert main(["identify", "--log", str(path), "--held-out", "0.4", "--out", str(out), "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
+    assert [one["measured_early"] for one in found] == [False, True]
+    assert found[1]["parameters"]["command_delay.0"]["value"] < 1e-4
