@@ -19,7 +19,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.motion_node import MotionNode
 from hardware.ros2.process import Background
 from hardware.ros2.safety_client import SafetyClient
-from robolearn.core import BadInput
+from robolearn.core import BadInput, RobolearnError
 from robots import ROBOTS
 from robots.motion_log import load_log
 
@@ -31,6 +31,14 @@ HIDDEN = "parameters: {command_delay: 0.1, gain: 0.8, joint_noise: 0.0002}\n"
 
 def command(out: Path, seconds: int, *more: object) -> tuple[object, ...]:
     return ("identify", "--robot", "ur5e", "--rehearse", "--seconds", seconds, "--held-out", 0.4, "--out", out, *more)
+
+
+# Of a machine that stands still for a tenth of a second within half a minute: the arm is stopped, as it must.
+STOOD_STILL = ("did not run for", "joint state is", "target is", "targets are late", "heartbeat is")
+
+
+def stood_still(err: str) -> bool:
+    return any(words in err for words in STOOD_STILL)
 
 
 def lag(path: Path) -> float:
@@ -48,10 +56,11 @@ def test_an_arm_behind_its_driver_is_identified(tmp_path: Path) -> None:
     """Its hidden delay is seen in the motion without any model, softer motors lag a little more; and the fit predicts
     what it has not seen better than the model as it is."""
     (tmp_path / "hidden.yaml").write_text(HIDDEN)
-    out = tmp_path / "out"
-    code, answer, err = Running(
-        tmp_path / "logs", *command(out, 16, "--dynamics", tmp_path / "hidden.yaml"), domain=DOMAIN
-    ).end()
+    out, words = tmp_path / "out", ("--dynamics", tmp_path / "hidden.yaml")
+    for attempt in range(3):
+        code, answer, err = Running(tmp_path / f"logs-{attempt}", *command(out, 16, *words), domain=DOMAIN).end()
+        if code == 0 or not stood_still(err):
+            break
     assert code == 0, err
     result = json.loads(answer.splitlines()[-1])
     assert result["log"] == str(out / "motion.npz")
@@ -63,17 +72,22 @@ def test_an_arm_behind_its_driver_is_identified(tmp_path: Path) -> None:
 
 def test_what_was_moved_before_a_stop_is_used_and_said(tmp_path: Path) -> None:
     """After half a minute another program presses the emergency stop."""
-    running = Running(tmp_path / "logs", *command(tmp_path / "out", 60), domain=DOMAIN)
-    try:
-        end = time.monotonic() + 90.0
-        while "armed" not in running.log().partition("== safety")[2] and time.monotonic() < end:
-            time.sleep(0.1)
-        time.sleep(32.0)
-        with Background(DOMAIN) as ros, SafetyClient(ros, name="passer_by") as client:
-            client.wait_ready(policy=False)
-            client.estop()
-    finally:
-        code, answer, err = running.end()
+    for attempt in range(3):
+        running = Running(tmp_path / f"logs-{attempt}", *command(tmp_path / "out", 60), domain=DOMAIN)
+        try:
+            end = time.monotonic() + 90.0
+            while "armed" not in running.log().partition("== safety")[2] and time.monotonic() < end:
+                time.sleep(0.1)
+            time.sleep(32.0)
+            with Background(DOMAIN) as ros, SafetyClient(ros, name="passer_by") as client:
+                client.wait_ready(policy=False)
+                client.estop()
+        except RobolearnError:  # it has ended before
+            pass
+        finally:
+            code, answer, err = running.end()
+        if not stood_still(err):
+            break
     assert code == 0, err
     assert "the safety filter has stopped the arm: " in err and "s until then are used" in err
     assert "e-stop" in json.loads(answer.splitlines()[-1])["stopped"]
