@@ -17,7 +17,7 @@ ELSEWHERE = 0.02  # of the first target: the arm has moved since the motion was 
 def way_from(start: Array, targets: Array, contract: Contract, speed: float = 0.1) -> Array:
     """(R + T, n) from where the arm is to the first of `targets` (T, n) at that share of its speed, a second there,
     then the targets; a row each period of the stream."""
-    period, velocity = 1.0 / contract.stream_hz, np.minimum(contract.limits.velocity, contract.robot.velocity)
+    period, velocity = 1.0 / contract.stream_hz, contract.limits.velocity
     seconds = max(1.0, float(np.max(np.abs(targets[0] - start) / (speed * velocity))))
     share = np.clip(np.arange(0.0, seconds + 1.0, period) / seconds, 0.0, 1.0)
     return np.concatenate([start + share[:, None] * (targets[0] - start), targets])

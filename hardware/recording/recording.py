@@ -117,11 +117,10 @@ class Recording(Teleoperation):
         if before is not Phase.READY:
             home.begin(q)
             self.episodes.message = "the arm goes home; move it to stop that"
-        elif home.going and self._moved_by_hand(self.sample):
-            home.cancel("you move the arm")
-            self.episodes.message = f"{home.reason}. Put everything in its place, then START records"
-        elif home.going and self._asked is not None:
-            if (target := home.target(q)) is not None:
+        elif home.going:
+            if self._moved_by_hand(self.sample):
+                home.cancel("you move the arm")
+            elif self._asked is not None and (target := home.target(q)) is not None:
                 self._asked = (q, target, self._unique(self.link.observed_ns()))
             if not home.going:
                 word = home.reason or "the arm is home"

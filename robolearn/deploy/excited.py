@@ -112,18 +112,16 @@ def record_motion(
     prepare()
     choose_domain(domain, station.contract.simulated)
     folder = logs or Path(tempfile.mkdtemp(prefix="robolearn-identify-"))
+    kept = logs is not None
     try:
-        moved = _record(station, draw, operator, folder, progress)
+        return _record(station, draw, operator, folder, progress)
     except RobolearnError as error:
+        kept = True
         error.add_note(f"logs: {folder}")
         raise
-    except BaseException:
-        if logs is None:
+    finally:
+        if not kept:
             shutil.rmtree(folder, ignore_errors=True)
-        raise
-    if logs is None:
-        shutil.rmtree(folder, ignore_errors=True)
-    return moved
 
 
 def _record(
@@ -228,11 +226,13 @@ class _Watch:
 
     def kept(self, stream_hz: float) -> bool:
         """True where so much was moved before a stop that it serves, and its log is written."""
+        if self.status["done"] / stream_hz < SERVES_S:
+            return False
         end = time.monotonic() + WRITTEN_S
         while not self.status["written"] and not self.status["lost"] and time.monotonic() < end:
             self.alive()
             time.sleep(POLL_S)
-        return bool(self.status["written"]) and self.status["done"] / stream_hz >= SERVES_S
+        return bool(self.status["written"])
 
 
 def _posture(contract: Contract, client: Any, nodes: StackProcesses) -> Array:

@@ -41,6 +41,14 @@ def stood_still(err: str) -> bool:
     return any(words in err for words in STOOD_STILL)
 
 
+def moving(running: Running, seconds: float) -> None:
+    """Return when the arm has been armed for so long."""
+    end = time.monotonic() + 90.0
+    while "armed" not in running.log().partition("== safety")[2] and time.monotonic() < end:
+        time.sleep(0.1)
+    time.sleep(seconds)
+
+
 def lag(path: Path) -> float:
     """Delay [s] of what was measured behind what was commanded, by cross-correlation of speeds: no model of an arm."""
     log = load_log(path, ROBOTS["ur5e"])
@@ -75,10 +83,7 @@ def test_what_was_moved_before_a_stop_is_used_and_said(tmp_path: Path) -> None:
     for attempt in range(3):
         running = Running(tmp_path / f"logs-{attempt}", *command(tmp_path / "out", 60), domain=DOMAIN)
         try:
-            end = time.monotonic() + 90.0
-            while "armed" not in running.log().partition("== safety")[2] and time.monotonic() < end:
-                time.sleep(0.1)
-            time.sleep(32.0)
+            moving(running, 32.0)
             with Background(DOMAIN) as ros, SafetyClient(ros, name="passer_by") as client:
                 client.wait_ready(policy=False)
                 client.estop()
@@ -100,10 +105,7 @@ def test_what_was_moved_before_a_stop_is_used_and_said(tmp_path: Path) -> None:
 def test_a_node_that_is_killed_ends_it_with_its_name(tmp_path: Path, node: str) -> None:
     running = Running(tmp_path / "logs", *command(tmp_path / "out", 30), domain=DOMAIN)
     try:
-        end = time.monotonic() + 90.0
-        while "armed" not in running.log().partition("== safety")[2] and time.monotonic() < end:
-            time.sleep(0.1)
-        time.sleep(2.0)
+        moving(running, 2.0)
         os.kill(running.pid(node), signal.SIGKILL)
     finally:
         code, _, err = running.end()
@@ -114,10 +116,7 @@ def test_a_node_that_is_killed_ends_it_with_its_name(tmp_path: Path, node: str) 
 def test_ctrl_c_disarms_and_leaves_nothing(tmp_path: Path) -> None:
     running = Running(tmp_path / "logs", *command(tmp_path / "out", 30), domain=DOMAIN)
     try:
-        end = time.monotonic() + 90.0
-        while "armed" not in running.log().partition("== safety")[2] and time.monotonic() < end:
-            time.sleep(0.1)
-        time.sleep(2.0)
+        moving(running, 2.0)
         running.process.send_signal(signal.SIGINT)
     finally:
         code, _, err = running.end()

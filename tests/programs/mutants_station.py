@@ -33,7 +33,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-way-home-is-not-tried-before": Mutant(HOME, "    drive(PerfectArm(contract.joints, q), contract, way)\n", "", HOMING),
     "home-along-the-table": Mutant(HOME, "above[0, 2] += RISE_M", "above[0, 2] += 0.0", HOMING),
     "home-with-the-thing": Mutant(HOME, "limits.gripper_max)], axis=1)", "0.0)], axis=1)", HOMING),
-    "a-hand-does-not-take-over": Mutant(RECORDS, "elif home.going and self._moved_by_hand(self.sample):", "elif False:", HOMES),
+    "a-hand-does-not-take-over": Mutant(RECORDS, "            if self._moved_by_hand(self.sample):", "            if False:", HOMES),
     "home-is-recorded": Mutant(RECORDS, "if EpisodeCommand.BEGIN in commands and self._home is not None and self._home.going:", "if False:", HOMES),
     "the-device-moves-it-on-its-way": Mutant(RECORDS, "if home is None or not home.going or self._asked is None or self._moved_by_hand(sample):", "if True:", HOMES),
     "a-refused-way-is-silent": Mutant(HOME, 'self.cancel(f"the arm does not go home: {error}")', "self.cancel()", HOMES),
