@@ -263,7 +263,7 @@ class ActConfig(PolicyConfig):
 POLICIES: Table[type[PolicyConfig]] = with_plugins(
     "policies",
     {config.name: config for config in (FlowConfig, DiffusionConfig, RegressionConfig, ActConfig)},
-    lambda found: isinstance(found, type) and issubclass(found, PolicyConfig),
+    PolicyConfig,
 )
 
 

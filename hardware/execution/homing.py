@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hardware.calibration.motion import PerfectArm, drive
 from hardware.execution.played_motion import ELSEWHERE, way_from
-from robolearn.core import RobolearnError
+from robolearn.core import BadInput, RobolearnError
 from robots.ik import solve
 from robots.stations import Contract
 
@@ -23,6 +23,20 @@ Array = NDArray[np.float64]
 OPENING_S = 1.0  # for the gripper, before anything moves
 RISE_M = 0.05  # of the tcp, so that the fingers leave what they held
 SPEED = 0.2  # share of the joints' speed
+RESETS = ("person", "motion")
+
+
+def goes_home(reset: str, contract: Contract, *, what: str = "--reset", instead: str = "a real arm") -> bool:
+    """True where the arm of `contract` goes home by itself between episodes: one of `RESETS` says who brings it there.
+
+    Raises:
+      BadInput: `reset` is none of them, or the arm is simulated and begins anew by itself; `instead` is offered.
+    """
+    if reset not in RESETS:
+        raise BadInput(what, got=reset, available=RESETS)
+    if reset == "motion" and contract.simulated:
+        raise BadInput(what, got=f"motion on {contract.name}, which begins anew", expected=f"person, or {instead}")
+    return reset == "motion"
 
 
 def way_home(contract: Contract, q: Array) -> Array:

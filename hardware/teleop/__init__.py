@@ -29,7 +29,7 @@ SORTS = (KeyboardConfig, GamepadConfig, SpaceMouseConfig, BrowserConfig, LeaderC
 TELEOPERATORS: Table[type[TeleopConfig]] = with_plugins(
     "teleoperators",
     {config.name: config for config in SORTS},
-    lambda found: isinstance(found, type) and issubclass(found, TeleopConfig),
+    TeleopConfig,
 )
 
 __all__ = [

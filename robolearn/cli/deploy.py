@@ -94,6 +94,7 @@ class Deploy(StationCommand):
 
     def run_beside(self, operator: ArmOperator) -> dict[str, Any]:
         """`run` with this person beside a real arm."""
+        from hardware.execution.homing import goes_home
         from robolearn.core import BadInput
         from robolearn.deploy.processes import warn_of_enclaves
         from robots.dynamics_file import load_dynamics
@@ -121,10 +122,8 @@ class Deploy(StationCommand):
         if contract.simulated:
             driver = contract.driver or ("sim" if contract.servos else "")
             load_dynamics(self.dynamics).check(contract.robot)
-            if self.reset == "motion" and not driver:
-                raise BadInput(
-                    "--reset", got="motion on the simulated arm, which begins anew", expected="person, or --rehearse"
-                )
+            if not driver:
+                goes_home(self.reset, contract, instead="--rehearse")
             homing_s = REHEARSED_HOMING_S if self.reset == "motion" else 0.0
             names, simulation = simulated_arm(self.task, driver, self.seconds + homing_s, self.dynamics)
             contract = contract.with_objects(names)

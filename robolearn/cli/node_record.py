@@ -94,13 +94,6 @@ class RecordingSetup:
         return device
 
 
-def check_reset(text: str) -> Any:
-    """`text`, where it is a way to begin the next episode of a real arm; raises `BadInput` where it is none."""
-    if text not in (ways := ("person", "motion")):
-        raise BadInput("parameter reset", got=text, available=ways)
-    return text
-
-
 def open_supervised(path: str | Path, contract: Contract) -> Policy:
     """The policy at `path`, for the arm of `contract`; raises `BadInput` where it is for another one."""
     from policies.storage.config_file import FOREIGN
@@ -188,6 +181,7 @@ def _teleop_node() -> Any:
 
 
 def _record_node(stack: ExitStack) -> Any:
+    from hardware.execution.homing import goes_home
     from hardware.recording import Session
     from hardware.ros2.record_node import RecordNode
     from hardware.teleop.wrapped import reconnecting
@@ -206,6 +200,7 @@ def _record_node(stack: ExitStack) -> Any:
         given: dict[str, Any] = {name: getattr(p, name) for name in ("task", "sim_task", "seed", "quality")}
         setup = RecordingSetup(robot=p.contract, teleop=p.device, cameras=cameras, **given, **teleop_values(p))
         contract = setup.contract()
+        homes = goes_home(p.reset, contract, what="parameter reset")
         task, own = setup.words(contract), setup.device(contract)
         device = viewed(reconnecting(own, own), own, view, contract.robot, p.host, p.port)
         stack.callback(device.close)
@@ -213,11 +208,9 @@ def _record_node(stack: ExitStack) -> Any:
         resume = (out / layout.INFO_PATH).exists()
         writer = stack.enter_context(make_writer(out, contract.interface, task, resume=resume))
         simulated = contract.simulated
-        homes = check_reset(p.reset) == "motion" and not simulated
         return Session(
             contract, device, contract.interface, writer, task, max(p.episodes - writer.episodes, 0),
-            first=writer.episodes, limit_s=p.seconds, simulated=simulated, judged=setup.scripted,
-            homes=homes,
+            first=writer.episodes, limit_s=p.seconds, simulated=simulated, judged=setup.scripted, homes=homes,
         )  # fmt: skip
 
     return RecordNode(make_session, defaults=teleop_parameters(RecordParameters)())

@@ -56,6 +56,7 @@ class Record(RecordingSetup, StationCommand):
     """Its port; that of --view takes a free one where this is taken."""
 
     def run(self) -> dict[str, Any]:
+        from hardware.execution.homing import goes_home
         from hardware.ros2.environment import prepare
         from hardware.teleop.wrapped import reconnecting
         from robolearn.core import BadInput
@@ -71,10 +72,7 @@ class Record(RecordingSetup, StationCommand):
         check_view(view)
         begun = time.perf_counter()
         contract = self.contract()
-        if contract.simulated and self.reset == "motion":
-            raise BadInput(
-                "--reset", got=f"motion on {contract.name}, which begins anew", expected="person, or a real arm"
-            )
+        goes_home(self.reset, contract)
         # Before what a device lacks: a terminal would not help a policy of another arm.
         policy = None if self.policy is None else open_supervised(self.policy, contract)
         task = self.words(contract)

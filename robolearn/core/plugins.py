@@ -72,9 +72,15 @@ class Table(UserDict[str, Variant]):
         return self._found
 
 
-def with_plugins(room: str, shipped: Mapping[str, Variant], fits: Callable[[Any], bool]) -> Table[Variant]:
-    """`shipped`, and what plug-ins of the `room` add; `fits` says whether a loaded object may stand there."""
-    return Table(shipped, lambda ours: load(room, ours, fits))
+def with_plugins(room: str, shipped: Mapping[str, Variant], fits: type | Callable[[Any], bool]) -> Table[Variant]:
+    """`shipped`, and what plug-ins of the `room` add: subclasses of the class `fits`, or objects of which the function
+    `fits` is true."""
+    check = functools.partial(_is_subclass, fits) if isinstance(fits, type) else fits
+    return Table(shipped, lambda ours: load(room, ours, check))
+
+
+def _is_subclass(base: type, found: Any) -> bool:
+    return isinstance(found, type) and issubclass(found, base)
 
 
 def load(room: str, taken: Collection[str], fits: Callable[[Any], bool]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ _SHIPPED = (TaskReward, KeyReward, *VLM_REWARDS, ServedReward, PythonReward, Cri
 REWARDS: Table[type[RewardConfig]] = with_plugins(
     "rewards",
     {config.name: config for config in _SHIPPED},
-    lambda found: isinstance(found, type) and issubclass(found, RewardConfig),
+    RewardConfig,
 )
 
 

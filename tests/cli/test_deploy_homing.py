@@ -69,7 +69,7 @@ def test_every_episode_begins_at_home(tmp_path: Path) -> None:
     [
         (
             ["--robot", "sim"],
-            "--reset: got motion on the simulated arm, which begins anew, expected person, or --rehearse",
+            "--reset: got motion on sim, which begins anew, expected person, or --rehearse",
         ),
         (["--robot", "ur5e", "--yes", "--dry-run"], "--dry-run: got it with --reset motion"),
     ],
@@ -87,6 +87,10 @@ def test_where_nothing_can_bring_it_home_it_is_refused(
     [
         (["record", "--out", "data"], "--reset: got motion on sim, which begins anew, expected person, or a real arm"),
         (["hil", "run", "--policy", "policy", "--out", "run"], "--reset: got motion without a real arm"),
+        (
+            ["hil", "run", "--policy", "policy", "--out", "run", "--robot", "sim", "--teleop", "keyboard"],
+            "--reset: got motion on sim, which begins anew",
+        ),
     ],
 )
 def test_who_records_or_teaches_a_simulated_arm_needs_none(

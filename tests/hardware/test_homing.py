@@ -8,9 +8,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from hardware.execution.homing import RISE_M, SPEED, way_home
+from hardware.execution.homing import RISE_M, SPEED, goes_home, way_home
 from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
-from robolearn.core import RobolearnError
+from robolearn.core import BadInput, RobolearnError
 from robots.limits import Box
 from robots.stations import Contract, load_contract
 
@@ -28,6 +28,16 @@ def tcp(contract: Contract, way: np.ndarray) -> np.ndarray:
         mujoco.mj_kinematics(model, data)
         found.append(data.site(contract.robot.tcp_site).xpos.copy())
     return np.array(found)
+
+
+def test_an_arm_that_begins_anew_is_not_brought_home() -> None:
+    real = load_contract("fr3")
+    assert goes_home("motion", real)
+    assert not goes_home("person", real) and not goes_home("person", CONTRACT)
+    with pytest.raises(BadInput, match="parameter reset: got motion on sim, which begins anew, expected person"):
+        goes_home("motion", CONTRACT, what="parameter reset")
+    with pytest.raises(BadInput, match="got sometimes; available: person, motion"):
+        goes_home("sometimes", real)
 
 
 def test_the_gripper_opens_the_tool_rises_and_the_arm_goes_home() -> None:

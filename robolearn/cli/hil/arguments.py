@@ -116,9 +116,14 @@ class WorldArguments(Command):
             raise BadInput("--robot", got="no --teleop", expected="a person with a device", available=people())
         if self.rehearse and not self.robot:
             raise BadInput("--rehearse", got="no --robot", expected="the contract of a station")
-        if self.reset == "motion" and (not self.robot or self.rehearse):
-            got = "motion without a real arm: a simulated one begins anew"
-            raise BadInput("--reset", got=got, expected="person, or --robot")
+        if self.reset == "motion":
+            from hardware.execution.homing import goes_home
+            from robots.stations import load_contract
+
+            if not self.robot or self.rehearse:
+                got = "motion without a real arm: a simulated one begins anew"
+                raise BadInput("--reset", got=got, expected="person, or --robot")
+            goes_home(self.reset, load_contract(self.robot))
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
 

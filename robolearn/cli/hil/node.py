@@ -58,10 +58,10 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     """Start the learner and connect to it; the actor's parts, its device open."""
     import torch
 
+    from hardware.execution.homing import goes_home
     from policies.storage.checkpoint import load_chunk_policy
     from robolearn.cli.hil.arm import people, station_of, words_on_arm
     from robolearn.cli.hil.commands import HilActor
-    from robolearn.cli.node_record import check_reset
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import StackProcesses
     from robolearn.hil.arm import ArmActor
@@ -76,7 +76,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     out, token = Path(p.out), new_token()
     actor = HilActor(
         policy=Path(p.policy), out=out / SPOOL, robot=p.contract, teleop=p.device,
-        task=p.task, words=p.words, seconds=p.seconds, reset=check_reset(p.reset), learner=address, token=token,
+        task=p.task, words=p.words, seconds=p.seconds, learner=address, token=token,
         done_check=p.done_check, reward="" if reward_config(p.reward).recorded else p.reward,
         **teleop_values(p),
     )  # fmt: skip
@@ -84,6 +84,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     torch.set_num_threads(1)
     base = load_chunk_policy(actor.policy, "cpu")
     contract = station_of(actor.robot, actor.task, base.interface)
+    homes = goes_home(p.reset, contract, what="parameter reset")
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
     learner = learner_program(learner_flags(p), address, realtime=True)
     processes = stack.enter_context(StackProcesses((learner,), out / LOGS, shared_environment(token)))
@@ -110,7 +111,6 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     done = actor.make_done(config, base.interface)
     if done is not None:
         stack.callback(done.close)
-    homes = actor.reset == "motion"
     parts = ArmActor(base, contract, outbox, link, config, device, console, task, actor.seconds, check, done, homes)
     stack.callback(parts.close)
     return parts

@@ -33,9 +33,7 @@ _SHIPPED: dict[str, type[AlgorithmConfig]] = {
     "cal_ql": CalQlConfig,
     "ogpo": OgpoConfig,
 }
-ALGORITHMS: Table[type[AlgorithmConfig]] = with_plugins(
-    "algorithms", _SHIPPED, lambda found: isinstance(found, type) and issubclass(found, AlgorithmConfig)
-)
+ALGORITHMS: Table[type[AlgorithmConfig]] = with_plugins("algorithms", _SHIPPED, AlgorithmConfig)
 Family = TypeVar("Family", bound=AlgorithmConfig)
 
 
