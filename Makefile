@@ -7,6 +7,8 @@ LEROBOT := .venv-lerobot/bin
 ARGS ?=
 OUT ?=
 export PYTHON
+# Many containers set it: every program, every node of an arm would compile torch anew, for three seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart docs test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-rehearsal test-trials \
   test-maker test-first-hour figures ros-index clean
