@@ -104,6 +104,8 @@ class WorldConfig:
     render_processes: int | None = _needs(None, "simulates_arm")
     """Processes that draw the pictures of our tasks side by side, 0: none but this one; by default one for each thread
     where 16 worlds or more are drawn. The pictures are the same."""
+    two_way: tyro.conf.Suppress[bool] = _needs(False, "has_ways_back")  # noqa: RUF009
+    """Nobody resets: the task and its way back take turns in our tasks (`sim.embedded.two_way`)."""
     world_python: Path | None = _needs(None, "runs_elsewhere")  # noqa: RUF009
     """A Python interpreter of its own for a Gymnasium env, with numpy, gymnasium and what the env needs; nothing of
     robolearn need be there."""
@@ -189,6 +191,7 @@ class Family:
     has_start_range: bool = False  # the range of starts can be narrowed
     has_looks: bool = False  # visual randomisation
     has_stations: bool = False  # cameras of a robot contract
+    has_ways_back: bool = False  # tasks that bring back what others have moved
     runs_elsewhere: bool = False  # in an interpreter that the user names
     has_scene: bool = False  # poses of the things around the arm, for a page
 
@@ -217,6 +220,7 @@ _SHIPPED: dict[str, Family] = {
         has_start_range=True,
         has_looks=True,
         has_stations=True,
+        has_ways_back=True,
         has_scene=True,
     ),
     "robosuite": Family("robosuite:<Name>", "sim.adapters:make", cameras="its own"),

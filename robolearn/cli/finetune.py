@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from robolearn.rl.algorithms import (
     algorithms,
 )
 from robolearn.rl.audit import AuditConfig, Audited
-from robolearn.rl.settings import ReinFlowConfig
+from robolearn.rl.settings import BACKWARD, ReinFlowConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text
 from robolearn.runs.loop import KeepConfig
 from robolearn.runs.trackers import check_tracker
@@ -55,6 +55,11 @@ class Finetune(Command):
     data: tuple[Path, ...] = ()
     """Data sets, of which off-policy algorithms draw a share of each batch (--demo-share): demonstrations, or with
     --updates whatever was recorded."""
+    back_policy: Path | None = None
+    """A second policy, of the task's way back (--task lift_back), which learns, too: the two take turns in worlds that
+    nobody resets (off-policy algorithms). It goes to policy/back of --out."""
+    back_data: tuple[Path, ...] = ()
+    """As --data, of the way back."""
     env_steps: int = RL_ENV_STEPS
     """Budget of control steps, the calibration of the noise included; 0: no world takes a step, for --updates."""
     seed: int = 0
@@ -102,6 +107,7 @@ class Finetune(Command):
         policy = load_chunk_policy(self.policy, resolve_device(self.device))
         check_tunable(policy)
         config, (sets, given) = self.settings, self._demonstrations(policy)
+        backward = self._backward(policy, given)
         stored = {
             "command": "finetune",
             "policy": str(self.policy),  # may move before a resumption, but not change
@@ -119,13 +125,15 @@ class Finetune(Command):
         if sets:
             paths, frames = [str(path) for path in self.data], sum(found.frames for found in sets)
             stored["demonstrations"] = {"path": paths, "frames": frames}
+        if backward is not None:
+            stored["back"] = {"policy": str(self.back_policy), "data": [str(path) for path in self.back_data]}
         model = self._model(policy.interface, resolve_device(self.device))
         if model is not None:
             stored["reward_model"] = model_name(self.reward_model, model)
             given["model"] = model
         shaping = config.step_discount(policy.execute_steps)
         stored |= self.world.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
-        world = replace(self.world.matching(policy.interface), shaping_gamma=shaping)
+        world = replace(self.world.matching(policy.interface), shaping_gamma=shaping, two_way=backward is not None)
         evaluator = Evaluator(replace(self.world, reward="sparse"), self.keep.episodes, self.seed, self.json)
         worlds: Any = nullcontext()
         if self.env_steps:
@@ -141,7 +149,7 @@ class Finetune(Command):
                 stored["checkpoint_every"] = every
             if every != self.checkpoint_every:
                 log.info("the state of %s cannot be read: it is saved every %d iterations", world.task, every)
-            may_differ = ("policy", "demonstrations.path")
+            may_differ = ("policy", "demonstrations.path", "back.policy", "back.data")
             with Run.create(self.out, stored, resume=self.resume, may_differ=may_differ, longer="env_steps") as run:
                 write_flags(self, "finetune", run.path)
                 run.track(self.log)
@@ -171,6 +179,8 @@ class Finetune(Command):
                     "training_success": last_success(self.out),
                     "wall_s": wall_profile(self.out, calibration) | {"total": done["wall_s"]},
                 }
+                if backward is not None:
+                    result["back"] = {"policy": str(run.policy_dir / BACKWARD), "helped": runner.helped}
                 if model is not None:
                     result["audit"] = audited.to_json()
                 if self.keep.episodes:
@@ -209,6 +219,8 @@ class Finetune(Command):
             console.print(
                 f"success      {rate_text(r['training_success'])} of the last rollouts, with exploration noise"
             )
+        if back := r.get("back"):
+            console.print(f"way back     {back['policy']}; a person put things in their place {back['helped']} times")
         if (found := r.get("audit")) and found["rule"] != "off":
             shown = {"solved, of those called done": "precision", "called done, of those failed": "false_positives"}
             for words, key in shown.items():
@@ -236,25 +248,57 @@ class Finetune(Command):
 
     def _demonstrations(self, policy: Any) -> tuple[list[Any], dict[str, Any]]:
         """The data sets, and the runner's argument that holds their episodes."""
-        from robolearn.core import check_compatible
-        from robolearn.data import Dataset
-        from robolearn.data.mixture import check_actions
-        from robolearn.data.replay import PlayedEpisode
         from robolearn.data.replay.recorded import recorded
 
         if not self.data:
             return [], {}
-        if not self.settings.takes_demonstrations:
-            raise BadInput("--data", got=f"--algo {self.algo}", expected="an off-policy algorithm",
-                           available=algorithms(OffPolicyConfig))  # fmt: skip
-        sets = [Dataset.open(path) for path in self.data]
-        for path, found in zip(self.data, sets, strict=True):
-            check_compatible(policy.interface, found.interface, what=f"--data {path}")
-            check_actions(found)
+        self._check_replays("--data")
+        sets = opened(self.data, policy, "--data")
         if self._updates():
             return sets, {"demonstrations": recorded(sets, scored=bool(self.reward_model))}
-        episodes = (found.episode(i) for found in sets for i in range(found.episodes))
-        return sets, {"demonstrations": map(PlayedEpisode.of_demonstration, episodes)}
+        return sets, {"demonstrations": shown(sets)}
+
+    def _check_replays(self, flag: str) -> None:
+        if not self.settings.takes_demonstrations:
+            raise BadInput(flag, got=f"--algo {self.algo}", expected="an off-policy algorithm",
+                           available=algorithms(OffPolicyConfig))  # fmt: skip
+
+    def _backward(self, policy: Any, given: dict[str, Any]) -> Any:
+        """The policy of --back-policy or None; it and its data are added to `given`, the runner's arguments."""
+        from policies.storage.checkpoint import load_chunk_policy
+        from robolearn.rl.actors import check_tunable
+
+        if self.back_policy is None:
+            if self.back_data:
+                raise BadInput("--back-data", got="no --back-policy", expected="the policy that learns from it")
+            return None
+        self._check_replays("--back-policy")
+        if not self.env_steps or self._updates():
+            raise BadInput("--back-policy", got="it offline", expected="--env-steps alone: nobody resets a world")
+        backward = load_chunk_policy(self.back_policy, policy.device)
+        check_tunable(backward)
+        given |= {"backward": backward, "shown": shown(opened(self.back_data, backward, "--back-data"))}
+        return backward
+
+
+def opened(paths: Sequence[Path], policy: Any, flag: str) -> list[Any]:
+    """The data sets at `paths`; raises `BadInput` where one does not fit `policy`."""
+    from robolearn.core import check_compatible
+    from robolearn.data import Dataset
+    from robolearn.data.mixture import check_actions
+
+    sets = [Dataset.open(path) for path in paths]
+    for path, found in zip(paths, sets, strict=True):
+        check_compatible(policy.interface, found.interface, what=f"{flag} {path}")
+        check_actions(found)
+    return sets
+
+
+def shown(sets: Sequence[Any]) -> Iterator[Any]:
+    """The episodes of `sets`, as demonstrations."""
+    from robolearn.data.replay import PlayedEpisode
+
+    return (PlayedEpisode.of_demonstration(found.episode(i)) for found in sets for i in range(found.episodes))
 
 
 def standing(iteration: int, row: Mapping[str, Any]) -> str:

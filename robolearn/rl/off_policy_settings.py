@@ -356,12 +356,18 @@ class ReplayConfig:
         name: str,
         demonstrations: Iterable[PlayedEpisode] = (),
         model: RewardModel | None = None,
+        backward: ChunkPolicy | None = None,
+        shown: Iterable[PlayedEpisode] = (),
     ) -> Any:
-        """A trainer that fine-tunes `policy`, in `env` or without worlds; see `robolearn.rl.replay_runner.ReplayRunner`
-        and `robolearn.rl.offline_runner.OfflineRunner`."""
+        """A trainer that fine-tunes `policy`, in `env` or without worlds, and `backward` with it where nobody resets;
+        see `robolearn.rl.replay_runner.ReplayRunner`, `robolearn.rl.two_way_runner.TwoWayRunner` and
+        `robolearn.rl.offline_runner.OfflineRunner`."""
         if env is None:
             made = resolve_name("robolearn.rl.offline_runner:OfflineRunner")
             return made(policy, self.algorithm, self.updates, seed, demonstrations, model)
+        if backward is not None:
+            made = resolve_name("robolearn.rl.two_way_runner:TwoWayRunner")
+            return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name, backward, shown)
         made = resolve_name("robolearn.rl.replay_runner:ReplayRunner")
         return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name, self.updates)
 

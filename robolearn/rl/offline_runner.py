@@ -93,21 +93,21 @@ class OfflineRunner:
         sums: dict[str, Tensor] = {}
         before = self.algorithm.updates
         with torch_threads(1):
-            self._learn(min(before + BLOCK, self.offline), sums)
+            self.learn(min(before + BLOCK, self.offline), sums)
         self._done = i + 1
         return {
             "env_steps": float(self.env_steps),
             "wall_update_s": time.perf_counter() - began,
-            **self._metrics(sums, before),
+            **self.metrics(sums, before),
         }
 
-    def _learn(self, allowed: int, sums: dict[str, Tensor]) -> None:
+    def learn(self, allowed: int, sums: dict[str, Tensor]) -> None:
         """Update until there were `allowed` updates; metrics are added to `sums`."""
         while self.algorithm.updates < allowed:
             for name, value in self.algorithm.update(self.experience.sample(self._draws)).items():
                 sums[name] = sums.get(name, torch.zeros(())) + value.detach().cpu()
 
-    def _metrics(self, sums: dict[str, Tensor], before: int) -> dict[str, float]:
+    def metrics(self, sums: dict[str, Tensor], before: int) -> dict[str, float]:
         """Of learning, since there were `before` updates."""
         made = self.algorithm.updates - before
         found = {"updates": float(self.algorithm.updates), "replay_mb": self.experience.bytes / 1e6}

@@ -76,7 +76,7 @@ class ReplayRunner(OfflineRunner):
         super().__init__(policy, config, updates, seed, demonstrations, model, env.prompt)
         self.engine = Engine(env)
         self._each = check_budget(env.num_envs, self.algorithm.chunk, env_steps)
-        self._agent = _Explorer(self.algorithm, env)
+        self._agent: Any = Explorer(self.algorithm, env)
         self._episodes = RunningEpisodes(env.num_envs)
         self._steps_before = 0
 
@@ -106,11 +106,11 @@ class ReplayRunner(OfflineRunner):
         self._agent.drop()
         with torch_threads(1):
             for turn in self.engine.turns(self._agent, Decisions(ITERATION * self.algorithm.chunk)):
-                ended = self._episodes.add(turn)
+                ended = self._ended(turn)
                 verdicts += [(self.experience.add(episode).success, episode.success) for episode in ended]
                 closed += ended
                 began = time.perf_counter()
-                self._learn(self._allowed, sums)
+                self.learn(self._allowed, sums)
                 update_s += time.perf_counter() - began
         self._done = i + 1
         known = bool(closed) and self.engine.success_reported
@@ -123,8 +123,12 @@ class ReplayRunner(OfflineRunner):
             "wall_inference_s": self.engine.acting_s - before_s[1],
             "wall_update_s": update_s,
             **({} if self._model is None or not closed else counts(verdicts)),
-            **self._metrics(sums, updates),
+            **self.metrics(sums, updates),
         }
+
+    def _ended(self, turn: Turn) -> list[PlayedEpisode]:
+        """The episodes that end with `turn`."""
+        return self._episodes.add(turn)
 
     @property
     def _allowed(self) -> int:
@@ -178,7 +182,7 @@ def check_budget(num_envs: int, execute: int, env_steps: int) -> int:
     return each
 
 
-class _Explorer(Agent):
+class Explorer(Agent):
     """An agent of N worlds that executes the algorithm's chunks one step a decision."""
 
     def __init__(self, algorithm: OffPolicy, env: Env) -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
 
+BACKWARD = "back"
+"""Folder of the policy of the way back, in that of the other one, and the prefix of its metrics."""
+
 
 @dataclass(frozen=True)
 class NoiseConfig:

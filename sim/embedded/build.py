@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from robolearn.core.errors import BadInput
 from robots import ROBOTS
 from robots.stations import load_contract
 from sim.embedded.world import MujocoWorlds
 from sim.registry import WorldConfig, robot_names
 from sim.tasks import TASKS
+from sim.tasks.ways_back import BACK
 
 
 def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
@@ -17,8 +21,16 @@ def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
         raise BadInput("robot", got=config.arm, available=robot_names())
     if not 0.0 < share <= 1.0:
         raise BadInput("start range", got=share, expected="above 0, at most 1")
-    return MujocoWorlds(
-        TASKS[config.task](start_range=share),
+    task = TASKS[config.task](start_range=share)
+    worlds: Callable[..., MujocoWorlds] = MujocoWorlds
+    if config.two_way:
+        from sim.embedded.two_way import TwoWayWorlds
+
+        if config.task not in BACK:
+            raise BadInput("task with a way back", got=config.task, available=BACK)
+        worlds = partial(TwoWayWorlds, BACK[config.task](start_range=share))
+    return worlds(
+        task,
         num_envs,
         robot=ROBOTS[config.arm],
         cameras=config.cameras,

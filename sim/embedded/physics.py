@@ -239,7 +239,7 @@ class Physics:
         rngs = self.draw_physics(worlds, episodes)
         starts = [self._layout.place(self.task.start(rng)) for rng in rngs]
         self.clear(worlds)
-        q, pos, rot = self._posture(starts)
+        q, pos, rot = self.posture(starts)
         self.qpos[np.ix_(worlds, self.arm_q)] = q
         self.command_arms(worlds, q)
         for k, (w, start) in enumerate(zip(worlds, starts, strict=True)):
@@ -247,10 +247,10 @@ class Physics:
             # What is held is pressed from the first moment on.
             self._ctrl[w, self._finger_u] = self.robot.gripper.joint_of(np.array(0.0 if start.held else start.width))
             for name, pose in start.bodies.items():
-                self._put(name, w, pose)
+                self.put(name, w, pose)
             for name, pose in start.held.items():
                 quat = matrix_to_quat(rot[k] @ quat_to_matrix(pose[3:]))
-                self._put(name, w, np.concatenate([pos[k] + rot[k] @ pose[:3], quat]))
+                self.put(name, w, np.concatenate([pos[k] + rot[k] @ pose[:3], quat]))
         if self.arms is None:
             return q
         self.arms.begin(worlds, q, self.qpos[np.ix_(worlds, self.finger_q)].mean(1))
@@ -282,7 +282,8 @@ class Physics:
         self.batch.set_const(worlds)
         return rngs
 
-    def _posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:
+    def posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:
+        """(M, n) joints [rad], (M, 3) and (M, 3, 3) tcp with which `starts` (M) begin."""
         n = len(starts)
         pos = self._home_pos + np.array([s.tcp_offset for s in starts])
         turn = np.zeros((n, 3))
@@ -294,7 +295,8 @@ class Physics:
         )
         return q, *self.robot.chain.forward(q)
 
-    def _put(self, name: str, world: int, pose: Array) -> None:
+    def put(self, name: str, world: int, pose: Array) -> None:
+        """Put the body `name` of a world at `pose` (7,): position and quaternion in the base frame."""
         if name in self._mocap:
             self._mocap_pos[world, self._mocap[name]] = pose[:3]
             self._mocap_quat[world, self._mocap[name]] = pose[3:]

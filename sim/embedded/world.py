@@ -323,6 +323,10 @@ class MujocoWorlds(VectorEnv):
     def _begin_again(self, ids: NDArray[np.int64], observation: dict[str, NDArray]) -> dict[str, NDArray]:
         """Begin new episodes in the worlds `ids` (M,); returns `observation` of all with their first ones in it."""
         self._begin(ids)
+        return self._seen_anew(ids, observation)
+
+    def _seen_anew(self, ids: NDArray[np.int64], observation: dict[str, NDArray]) -> dict[str, NDArray]:
+        """`observation` of all worlds, with what is seen now in the worlds `ids` (M,)."""
         state = self._physics.state(ids)
         self._truth.put(ids, state)
         seen = self._physics.measured(state, self._elapsed[ids], ids)

@@ -10,6 +10,7 @@ from sim.tasks.lift import Lift
 from sim.tasks.lift_to import LiftTo
 from sim.tasks.peg_insert import PegInsert, peg_insert_tight
 from sim.tasks.pick_place import PickPlace
+from sim.tasks.ways_back import lift_back, pick_place_back
 
 _SHIPPED: dict[str, Callable[..., Task]] = {
     "lift": Lift,
@@ -17,6 +18,8 @@ _SHIPPED: dict[str, Callable[..., Task]] = {
     "pick_place": PickPlace,
     "peg_insert": PegInsert,
     "peg_insert_tight": peg_insert_tight,
+    "lift_back": lift_back,
+    "pick_place_back": pick_place_back,
 }
 
 TASKS = with_plugins("tasks", _SHIPPED, callable)

@@ -58,7 +58,10 @@ def test_help_lists_the_qualities_of_demonstrations_that_are_there(capsys, monke
 @pytest.mark.parametrize("command", ["collect", "deploy", "record"])
 def test_help_lists_the_tasks_that_are_there(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setitem(sim.tasks.TASKS, "stack", sim.tasks.TASKS["lift"])
-    assert "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, stack" in words(capsys, command)
+    assert (
+        "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back, stack"
+        in words(capsys, command)
+    )
 
 
 def test_a_task_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) -> None:
@@ -68,7 +71,7 @@ def test_a_task_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) -> None:
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(sim.tasks.TASKS, "hoist", importlib.import_module("hoist").Hoist)
-    assert "peg_insert_tight, hoist, robosuite:<Name>" in words(capsys, "finetune")
+    assert "pick_place_back, hoist, robosuite:<Name>" in words(capsys, "finetune")
     out = tmp_path / "demonstrations"
     assert main(["collect", "--task", "hoist", "--quality", "expert", "--episodes", "2", "--out", str(out)]) == 0
     assert "100.0% of them, expert demonstrations of hoist" in capsys.readouterr().out

@@ -38,6 +38,8 @@ INPUTS = {
     "log",
     "before",
     "paired_with",
+    "back_policy",
+    "back_data",
 }
 INPUTS |= {"what"}  # of hub push
 

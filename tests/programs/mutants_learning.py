@@ -110,7 +110,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{RL}/replay_runner.py", "return self.offline + self.config", "return self.config", REPLAY_RUNNER
     ),
     "offline-goes-on-without-end": Mutant(
-        f"{RL}/offline_runner.py", "self._learn(min(before + BLOCK, self.offline), sums)", "self._learn(before + BLOCK, sums)",
+        f"{RL}/offline_runner.py", "self.learn(min(before + BLOCK, self.offline), sums)", "self.learn(before + BLOCK, sums)",
         REPLAY_RUNNER,
     ),
     "imitation-exports-the-last-weights": Mutant(

@@ -19,6 +19,9 @@ SPARSELY = (
 )
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
 
+TWO_WAY, TWO_WAYS = "sim/embedded/two_way.py", ("tests/sim/test_two_way.py",)
+IN_TURN, IN_TURNS = "robolearn/rl/two_way_runner.py", ("tests/rl/test_two_way_runner.py",)
+
 MUTANTS: dict[str, Mutant] = {
     "held-one-frame-too-soon": Mutant(SPARSE, "np.arange(steps) + after,", "np.arange(steps) + after + 1,", SPARSELY),
     "held-without-the-last-frame": Mutant(SPARSE, "np.append(np.arange(0, frames, every), frames - 1)", "np.arange(0, frames, every)", SPARSELY),
@@ -76,6 +79,25 @@ MUTANTS: dict[str, Mutant] = {
     "label-page-for-anybody": Mutant(PAGE, 'request.cookies.get(COOKIE, ""), self._cookie', "self._cookie, self._cookie", LABELLED),
     "label-page-under-any-name": Mutant(PAGE, "request.host not in self._own", "False", LABELLED),
     "label-page-for-other-sites": Mutant(PAGE, 'origin.removeprefix("http://") not in self._own', "False", LABELLED),
+    "turn-only-after-success": Mutant(TWO_WAY, "self.world_task.back[going] ^= True", "self.world_task.back[going] ^= solved[~lost]", TWO_WAYS),
+    "turn-of-the-way-back-is-not-judged": Mutant(
+        TWO_WAY, "np.where(self.back, self.back_again.success(state), self.there.success(state))", "self.there.success(state)", TWO_WAYS
+    ),
+    "turn-at-the-same-place": Mutant(TWO_WAY, "int(self._episode[w]), 1]", "0, 1]", TWO_WAYS),
+    "turn-that-resets": Mutant(TWO_WAY, "        going = ids[~lost]\n", "        lost[:] = True\n        going = ids[~lost]\n", TWO_WAYS),
+    "turn-without-a-way-home": Mutant(TWO_WAY, "        self._go_home(ids[~lost & ~solved])\n", "", TWO_WAYS),
+    "turn-without-patience": Mutant(TWO_WAY, "        lost |= self._unsolved[ids] >= PATIENCE\n", "", TWO_WAYS),
+    "turn-that-is-not-counted-as-help": Mutant(TWO_WAY, "            self.helped += int(lost.sum())\n", "", TWO_WAYS),
+    "turn-forgotten-in-a-snapshot": Mutant(TWO_WAY, '        self.world_task.back[:] = snapshot["back"]\n', "", TWO_WAYS),
+    "turn-draws-other-dynamics-on-resume": Mutant(TWO_WAY, "int(self._placed[w])) for w", "int(self._episode[w])) for w", TWO_WAYS),
+    "turn-learned-by-the-other": Mutant(IN_TURN, "if not back]", "if back]", IN_TURNS),
+    "turn-acted-by-the-other": Mutant(IN_TURN, "(~back, back), strict", "(back, ~back), strict", IN_TURNS),
+    "turn-s-learner-not-resumed": Mutant(
+        IN_TURN, '        self.backward.load_state(unprefixed("backward", tensors), meta["backward"])\n', "", IN_TURNS
+    ),
+    "turn-s-updates-not-paid": Mutant(IN_TURN, "updates_paid(self.backward.experience.env_steps)", "updates_paid(self.env_steps)", IN_TURNS),
+    "way-back-that-never-lets-go": Mutant("sim/tasks/ways_back.py", "lies & returned & (state.width > RELEASED)", "lies & returned", TWO_WAYS),
+    "way-back-anywhere": Mutant("sim/tasks/ways_back.py", "(_beside(state) < NEAR) & still & (cube", "still & (cube", TWO_WAYS),
 }  # fmt: skip
 
 

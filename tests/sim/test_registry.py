@@ -15,7 +15,8 @@ from sim.registry import WorldConfig, make_env, robot_names, task_names
 
 
 def test_embedded_tasks_by_name() -> None:
-    assert task_names() == ("lift", "lift_to", "pick_place", "peg_insert", "peg_insert_tight")
+    ways_back = ("lift_back", "pick_place_back")
+    assert task_names() == ("lift", "lift_to", "pick_place", "peg_insert", "peg_insert_tight", *ways_back)
     for name in task_names():
         env = make_env(name, 2, threads=1)
         assert isinstance(env, MujocoWorlds)
@@ -34,7 +35,8 @@ def test_options_reach_the_world() -> None:
 @pytest.mark.parametrize("task", ["lft", "", "isaac:Lift", "Lift", "robosuite", "gym"])
 def test_an_unknown_task_lists_the_known(task: str) -> None:
     with pytest.raises(
-        BadInput, match=r"lift, lift_to, pick_place, peg_insert, peg_insert_tight, robosuite:<Name>, gym:<module>:"
+        BadInput,
+        match="lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back, robosuite:<Name>",
     ):
         make_env(task, 1)
 
