@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from policies.networks.augment import jitter_colours, shift_and_crop
+from policies.networks.augment import jitter_colours
 from policies.networks.backbones import CENTRE, SCALE, EfficientNetLite0, pretrained_weights
 from robolearn.core import BadInput, Interface, Window
 from robolearn.rewards.settings import CriticConfig
@@ -26,7 +26,8 @@ BLOCKS, CHANNELS, STRIDE = 11, 112, 16  # of EfficientNet-Lite0, up to the last 
 DONE = 0.5  # probability from which the task is called done
 WORDS = 384  # components of a sentence
 FRAMES = 64  # that are encoded together
-SHIFT, JITTER = 6, 0.2  # of the views that are not the picture itself
+# Of the views that are not the picture itself: largest turn [rad], zoom, and shift as shares of the edge; colours.
+TURN, ZOOM, SHIFT, JITTER = 0.08, 0.08, 0.06, 0.3
 
 
 class FrameEncoder(nn.Module):
@@ -52,27 +53,40 @@ class FrameEncoder(nn.Module):
 
     @torch.no_grad()
     def forward(self, pictures: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """See the class; with `generator` of shifted pictures in other colours."""
+        """See the class; with `generator` as by one camera that stands elsewhere, in one other light."""
         x = pictures.permute(0, 3, 1, 2).float() / 255.0
         if tuple(x.shape[-2:]) != (self.edge, self.edge):
             x = F.interpolate(x, (self.edge, self.edge), mode="bilinear", antialias=True)
         if generator is not None:
-            x = jitter_colours(shift_and_crop(x, SHIFT, 0, generator), JITTER, generator)
+            x = jitter_colours(elsewhere(x, generator)[None], JITTER, generator)[0]
         centre, scale = (torch.tensor(v, device=x.device).view(3, 1, 1) for v in (CENTRE, SCALE))
         return self.net((x - centre) / scale)
 
     def encode(self, cameras: Sequence[NDArray[np.uint8]], generator: torch.Generator | None = None) -> Tensor:
-        """N frames of C cameras, each (N, H, W, 3), → (N, C, 112, m, m) float16; in blocks, to spare memory."""
+        """N frames of C cameras, each (N, H, W, 3), → (N, C, 112, m, m) float16; in blocks, to spare memory. With
+        `generator` all frames of a camera are changed alike: what moves is what moved."""
         device = next(self.net.parameters()).device
-        found = []
+        found, drawn = [], None if generator is None else generator.get_state()
         for first in range(0, len(cameras[0]), FRAMES):
             parts = [torch.from_numpy(np.array(frames[first : first + FRAMES])) for frames in cameras]
             # A block that is not full repeats its last frame: the bits of a frame do not depend on what stands beside.
             lacking = FRAMES - len(parts[0]) if len(cameras[0]) > FRAMES else 0
             padded = [torch.cat([p, p[-1:].expand(lacking, *p.shape[1:])]) if lacking else p for p in parts]
+            if generator is not None and drawn is not None:
+                generator.set_state(drawn)
             maps = [self(p.to(device), generator)[: len(parts[0])] for p in padded]
             found.append(torch.stack(maps, 1).half().cpu())
         return torch.cat(found)
+
+
+def elsewhere(pictures: Tensor, generator: torch.Generator) -> Tensor:
+    """(T, 3, H, W) as by one camera that is turned, nearer or further, and shifted; edges are repeated."""
+    most = torch.tensor([TURN, ZOOM, 2 * SHIFT, 2 * SHIFT], device=pictures.device)  # from edge to edge it is 2
+    turn, zoom, x, y = most * (2 * torch.rand(4, generator=generator, device=pictures.device) - 1)
+    c, s = (1 + zoom) * torch.cos(turn), (1 + zoom) * torch.sin(turn)
+    where = torch.stack([torch.stack([c, -s, x]), torch.stack([s, c, y])]).expand(len(pictures), 2, 3)
+    grid = F.affine_grid(where, list(pictures.shape), align_corners=False)
+    return F.grid_sample(pictures, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
 def sizes_of(stored: Mapping[str, Any]) -> dict[str, tuple[int, int]]:

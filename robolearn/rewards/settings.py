@@ -54,8 +54,8 @@ class HeadConfig:
     """Share of a picture's features that is left out in training."""
     picture: int = 112
     """Edge [px] that pictures are brought to before the encoder; a multiple of 16."""
-    views: int = 3
-    """Times that each frame is encoded: as it is, and shifted and in other colours."""
+    views: int = 5
+    """Times that each frame is encoded: as it is, and as by cameras that stand elsewhere, in other light."""
     threads: int = 1
     """Threads of torch; results are reproducible for one number of threads."""
 
