@@ -130,6 +130,12 @@ def test_a_machine_with_everything() -> None:
     [
         (software.python, Imagined(version=(3, 10, 2)), "3.10.2", "python3.11"),
         (
+            software.bytecode,
+            Imagined(environ={"PYTHONDONTWRITEBYTECODE": "1"}),
+            "every program compiles torch",
+            "unset PYTHONDONTWRITEBYTECODE",
+        ),
+        (
             software.program,
             Imagined(files={"/home/u/robolearn/examples/pyproject.toml": '[project]\nname = "robolearn"'}),
             "not from the checkout /home/u/robolearn/examples",

@@ -31,6 +31,15 @@ def processors(machine: Machine) -> list[Check]:
     return [Check("CPUs", True, f"{cpus}" if cpus > 1 else "1; with 2 the quickstart takes about half as long")]
 
 
+def bytecode(machine: Machine) -> list[Check]:
+    """Compiled libraries on disk: without them each program, and each node of an arm, compiles torch for itself."""
+    forbidden = bool(machine.environ.get("PYTHONDONTWRITEBYTECODE"))
+    if forbidden and not machine.paths(f"{machine.prefix}/lib/python3*/site-packages/torch/__pycache__/__init__*"):
+        found = "PYTHONDONTWRITEBYTECODE is set: every program compiles torch before it starts, for seconds"
+        return [Check("bytecode", False, found, "unset PYTHONDONTWRITEBYTECODE")]
+    return [Check("bytecode", True, "kept on disk")]
+
+
 def plugins(machine: Machine) -> list[Check]:
     """Variants that other packages bring."""
     found: list[Check] = []
