@@ -5,7 +5,9 @@ No import of torch. A docstring below a field is its help.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import ClassVar
 
 from robolearn.core import BadInput
@@ -25,6 +27,29 @@ OTHER_TASKS = (
     "close the lid of the box",
 )
 """Sentences of tasks that a set of one task does not show: with them its progress is none."""
+OTHER_MOTIONS = (
+    "push {} to the left", "turn {} over", "throw {} away", "touch {}", "hold {} still", "knock {} over",
+)  # fmt: skip
+"""The same, of the things that the set's own task names: sentences are near each other by their nouns first."""
+_ARTICLES = frozenset({"the", "a", "an"})
+_ENDS = _ARTICLES | {"on", "onto", "in", "into", "to", "from", "of", "at", "with", "over", "under", "and", "through"}
+
+
+def other_sentences(tasks: Sequence[str]) -> list[str]:
+    """Sentences that none of the `tasks` is, of other things and of the same."""
+    motions = [motion.format(thing) for task in tasks for thing in things_of(task) for motion in OTHER_MOTIONS]
+    known = {task.lower().strip(" .") for task in tasks}
+    return [other for other in dict.fromkeys((*OTHER_TASKS, *motions)) if other not in known]
+
+
+def things_of(task: str) -> list[str]:
+    """The things that an English sentence names: an article and what follows it, up to the next small word."""
+    words, found = [word.strip(".,;:!?") for word in task.lower().split()], []
+    for i, word in enumerate(words):
+        noun = list(takewhile(lambda later: later and later not in _ENDS, words[i + 1 :]))
+        if word in _ARTICLES and noun:
+            found.append(" ".join(("the", *noun)))
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from robolearn.rewards.head_trainer import HeadTrainer
 from robolearn.rewards.metrics import window_of
 from robolearn.rewards.networks import FrameEncoder
 from robolearn.rewards.pairs import Pairs, PairSampler
-from robolearn.rewards.settings import OTHER_TASKS, ClassifierConfig, CriticConfig
+from robolearn.rewards.settings import ClassifierConfig, CriticConfig, other_sentences
 from robolearn.runs.threads import torch_threads
 
 Embed = Callable[[Sequence[str]], Any]
@@ -89,7 +89,7 @@ class CriticTrainer(HeadTrainer[CriticConfig]):
         if any(not task.strip() for task in tasks):
             raise BadInput("--data", got="a task without words", expected="a sentence for each task",
                            hint="robolearn dataset edit rename-task gives it one")  # fmt: skip
-        sentences = [*tasks, *(other for other in OTHER_TASKS if other not in tasks)]
+        sentences = [*tasks, *other_sentences(tasks)]
         if embed is None:
             from policies.networks.words import SentenceEncoder
 

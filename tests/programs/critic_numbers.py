@@ -22,7 +22,7 @@ SHOWN = {
     "pick_place": (("missed", 5), ("dropped", 5), ("nearly", 10), ("pushed_away", 5)),
     "peg_insert": (("dropped", 10), ("nearly", 10)),
 }
-WRONG = {"lift": "put the peg into the hole", "pick_place": "lift the cube", "peg_insert": "lift the cube"}
+WRONG = {"lift": "put the cube on the green disc", "pick_place": "lift the cube", "peg_insert": "lift the cube"}
 FIGURES = (
     "voc", "voc_reversed", "tau", "success_failure_gap", "false_positive_rate", "done", "wrong_task_ratio",
     "calibration", "latency_ms",

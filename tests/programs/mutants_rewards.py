@@ -79,6 +79,15 @@ MUTANTS: dict[str, Mutant] = {
     "label-page-for-anybody": Mutant(PAGE, 'request.cookies.get(COOKIE, ""), self._cookie', "self._cookie, self._cookie", LABELLED),
     "label-page-under-any-name": Mutant(PAGE, "request.host not in self._own", "False", LABELLED),
     "label-page-for-other-sites": Mutant(PAGE, 'origin.removeprefix("http://") not in self._own', "False", LABELLED),
+    "view-of-each-block-from-elsewhere": Mutant(
+        "robolearn/rewards/networks.py", "                generator.set_state(drawn)\n", "                pass\n", ("tests/rewards/test_views.py",)
+    ),
+    "view-to-one-side": Mutant(
+        "robolearn/rewards/networks.py", "most * (2 * torch.rand(4, generator=generator, device=pictures.device) - 1)",
+        "most * torch.rand(4, generator=generator, device=pictures.device)", ("tests/rewards/test_views.py",)
+    ),
+    "other-words-of-other-things-alone": Mutant("robolearn/rewards/settings.py", "(*OTHER_TASKS, *motions)", "OTHER_TASKS", PAIRS),
+    "other-words-that-are-the-task": Mutant("robolearn/rewards/settings.py", " if other not in known]", "]", PAIRS),
     "turn-only-after-success": Mutant(TWO_WAY, "self.world_task.back[going] ^= True", "self.world_task.back[going] ^= solved[~lost]", TWO_WAYS),
     "turn-of-the-way-back-is-not-judged": Mutant(
         TWO_WAY, "np.where(self.back, self.back_again.success(state), self.there.success(state))", "self.there.success(state)", TWO_WAYS

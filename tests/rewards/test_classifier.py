@@ -66,7 +66,7 @@ def test_it_calls_ends_done_and_nothing_else(trained: ClassifierTrainer, tmp_pat
     assert [bool(s.done.any()) for s in scores] == [True] * 8 + [False] * 8
     for e, score in zip(new[:8], scores[:8], strict=True):
         first = int(np.flatnonzero(score.done)[0])
-        assert first >= 0.8 * len(e) and score.reward.tolist() == [float(t == first) for t in range(len(e))]
+        assert first >= 0.75 * len(e) and score.reward.tolist() == [float(t == first) for t in range(len(e))]
         assert np.allclose(score.progress, np.where(score.done, score.confidence, 1 - score.confidence))
     assert loaded.temperature == trained.critic.temperature
     config = CriticReward.of(str(tmp_path))

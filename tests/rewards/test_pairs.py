@@ -10,7 +10,7 @@ import torch
 
 from robolearn.core import BadInput
 from robolearn.rewards.pairs import PairSampler, done_label, most_of_a_failure, progress_between
-from robolearn.rewards.settings import CriticConfig
+from robolearn.rewards.settings import CriticConfig, other_sentences, things_of
 from robolearn.rewards.shaping import Shaping, shaped_rewards
 from robolearn.rewards.training import critic_loss
 
@@ -115,3 +115,25 @@ def test_potentials_telescope() -> None:
         wanted = gamma**11 - 0.2
         assert np.allclose(sums, wanted, atol=1e-5) is telescopes, (kind, sums)
     assert shaped_rewards(np.ones(3, np.float32), np.array([False, True, True]), kind="none").tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("task", "things"),
+    [
+        ("lift the cube", ["the cube"]),
+        ("Put the cube on the green disc.", ["the cube", "the green disc"]),
+        ("insert a peg into the tight hole", ["the peg", "the tight hole"]),
+        ("wipe", []),
+        ("the", []),
+    ],
+)
+def test_other_sentences_are_of_the_same_things_too(task: str, things: list[str]) -> None:
+    assert things_of(task) == things
+    others = other_sentences([task])
+    assert all(f"touch {thing}" in others for thing in things) and len(others) == 12 + 6 * len(things)
+
+
+def test_a_task_is_not_another_one() -> None:
+    others = other_sentences(["Touch the cube.", "open the drawer"])
+    assert "touch the cube" not in others and "open the drawer" not in others
+    assert "touch the drawer" in others and "push the cube to the left" in others and len(set(others)) == len(others)
