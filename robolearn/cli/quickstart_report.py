@@ -18,6 +18,7 @@ from robolearn.runs.command import PROGRAM, rate_text
 
 if TYPE_CHECKING:
     from robolearn.eval import Evaluation
+    from robolearn.eval.report_data import Outcome
 
 log = logging.getLogger(__name__)
 COMPILE = """
@@ -81,6 +82,19 @@ def deployed(result: Mapping[str, Any]) -> str:
     return f"{text}; ended before all {result['asked']} episodes: {result['ended']}" if result["ended"] else text
 
 
+def deployment(result: Mapping[str, Any]) -> Outcome:
+    """A deployment beside the evaluations: its own few episodes, timed from arming to the end."""
+    from robolearn.eval.intervals import Success
+    from robolearn.eval.report_data import Outcome
+
+    succeeded, latency = result["succeeded"], result["latency_ms"]
+    note = f"over ROS 2 behind the safety filter, in real time; {result['violations']} limit violations"
+    if latency["p50"] is not None:
+        note += f", {latency['p50']:.0f} ms from observation to command"
+    solved_s = [seconds for seconds, good in zip(result["episode_s"], succeeded, strict=True) if good]
+    return Outcome("deployed", Success.of(sum(succeeded), len(succeeded)), solved_s=solved_s, note=note)
+
+
 class Bars(NamedTuple):
     """Evaluations from the same starts: imitation, the same weights at the chosen initial noise, after RL."""
 
@@ -125,6 +139,8 @@ def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[st
         sees = " and ".join(name.removeprefix("images.") for name in results["distill"]["observes"])
         note = f"sees {sees}; taught by the policy after RL"
         outcomes.append(Outcome.of("by cameras", bars.seeing, note=note))
+    if "success" in (results["deploy"] or {}):
+        outcomes.append(deployment(results["deploy"]))
     q = quickstart
     shown = {"task": q.world.task, "robot": q.world.arm, "episodes": q.episodes, "quality": q.demos}
     return write_report(
