@@ -102,7 +102,7 @@ class Normalizer(nn.Module):
                 out[key] = self.picture(value)
                 continue
             mean = self.get_buffer(_buffer(key, "mean"))
-            if value.shape[-mean.ndim :] != mean.shape:
+            if value.shape[value.ndim - mean.ndim :] != mean.shape:  # also a single number, whose shape is ()
                 raise BadInput(f"observation {key!r}", got=tuple(value.shape[1:]), expected=tuple(mean.shape))
             out[key] = ((value - mean) * self.get_buffer(_buffer(key, "inverse_std"))).clamp_(-CLIP, CLIP)
         return out

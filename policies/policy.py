@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from policies.familiar import unfamiliar
-from policies.networks.encoder import ObservationEncoder, encoded_key
+from policies.networks.encoder import ObservationEncoder, components, encoded_key
 from policies.normalize import Normalizer
 from robolearn.core import ActionChunk, BadInput, Interface, NonFinite, Observation
 from robolearn.core.specs import is_goal, is_image
@@ -288,7 +288,7 @@ class FeaturePolicy(TorchPolicy):
         normal = self.normalizer.observation(observation)
         if self._pictures:
             return self.encoder(normal)
-        return torch.cat([normal[key].flatten(1) for key in sorted(normal)], 1)
+        return torch.cat([components(normal[key]) for key in sorted(normal)], 1)
 
 
 class ProposerPolicy(FeaturePolicy):

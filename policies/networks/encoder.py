@@ -128,6 +128,11 @@ def stored_key(camera: str) -> str:
     return f"{camera}/stored"
 
 
+def components(value: Tensor) -> Tensor:
+    """(B, …) → (B, n), also of single numbers (B,)."""
+    return value.flatten(1) if value.ndim > 1 else value[:, None]
+
+
 def encoded_key(camera: str) -> str:
     """The feature that may stand in for the pictures `camera`: their encoding (`encode_picture`)."""
     return f"{camera}/seen"
@@ -217,7 +222,7 @@ class ObservationEncoder(nn.Module):
         parts: list[Tensor] = []
         for key in self.features:
             if key not in self.images:
-                parts.append(observation[key].flatten(1))
+                parts.append(components(observation[key]))
             elif (seen := observation.get(encoded_key(key))) is not None:
                 parts.append(seen.flatten(1))
             elif (stored := observation.get(stored_key(key))) is not None:

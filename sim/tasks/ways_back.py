@@ -116,23 +116,26 @@ def lying(rng: np.random.Generator, share: float, starts: Array) -> Start:
     return Start(draw(rng, TCP, share), yaw, OPENED, bodies)
 
 
+IN_GRIPPER = np.array([(0.0, 0.015), (-0.008, 0.008), (-0.006, 0.006)])  # higher than raised; the cube in the tcp frame
+ON_DISC = np.array([(-0.02, 0.02), (-0.02, 0.02), (0.05, 0.10)])  # the cube from its middle; height of the tcp
+
+
 def from_gripper(rng: np.random.Generator, share: float, start: Start) -> Start:
     """The cube of `start` in the gripper, as high as `lift` ends."""
-    x, y = draw(rng, lift.STARTS[:2], share)
-    tcp = np.array([x, y, HALF + RAISED + rng.uniform(0.0, 0.015)]) - HOME
-    cube = np.array([rng.uniform(-0.008, 0.008), 0.0, rng.uniform(-0.006, 0.006), 1.0, 0.0, 0.0, 0.0])
+    x, y, higher, along, up = draw(rng, np.concatenate([lift.STARTS[:2], IN_GRIPPER]), share)
+    tcp = np.array([x, y, HALF + RAISED + higher]) - HOME
+    cube = np.array([along, 0.0, up, 1.0, 0.0, 0.0, 0.0])
     return Start(tcp, start.tcp_yaw, 2 * HALF - 0.0004, {PLACE: start.bodies[PLACE]}, {"cube": cube})
 
 
 def from_disc(rng: np.random.Generator, share: float, start: Start, solved: bool) -> Start:
     """`start` with a disc; where `pick_place` has been `solved` the cube lies there, and the tcp is above it."""
-    x, y = draw(rng, pick_place.STARTS[3:5], share)
+    x, y, aside, along, height = draw(rng, np.concatenate([pick_place.STARTS[3:5], ON_DISC]), share)
     bodies = {**start.bodies, "target": np.array([x, y, 0.001, 1.0, 0.0, 0.0, 0.0])}
     if not solved:
         return replace(start, bodies=bodies)
-    bodies["cube"] = cube_pose(x + rng.uniform(-0.02, 0.02), y + rng.uniform(-0.02, 0.02), start.tcp_yaw)
-    tcp = np.array([*bodies["cube"][:2], rng.uniform(0.05, 0.10)]) - HOME
-    return Start(tcp, start.tcp_yaw, OPENED, bodies)
+    bodies["cube"] = cube_pose(x + aside, y + along, start.tcp_yaw)
+    return Start(np.array([x + aside, y + along, height]) - HOME, start.tcp_yaw, OPENED, bodies)
 
 
 # --- the demonstrator

@@ -25,7 +25,7 @@ A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
 ONE_ARM = "It was made for panda, this is {}: one arm, one policy"
 OTHERS = "robosuite:<Name>, gym:<module>:<Id-v0>, metaworld:<task>, ogbench:<task>, pusht:state"
-TASKS = f"lift, lift_to, pick_place, peg_insert, peg_insert_tight, {OTHERS}"
+TASKS = f"lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back, {OTHERS}"
 OTHER_TASK = (
     "observation 'objects': got 18 numbers (target_x, target_y, target_z and 3 more unknown to it), expected the 12 that it "
     "was trained on. It was trained on another task, or by another robot"
@@ -88,7 +88,7 @@ SAYS: dict[str, str] = {
     "evaluate --policy runs/bc --task gym:nomodule:X-v0":
         "task gym:nomodule:X-v0: no module nomodule is installed, and no nomodule.py is here",
     "collect --out n --task gym:gymnasium:Pendulum-v1": "scripted expert for task: got gym:gymnasium:Pendulum-v1; "
-        "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight. Other demonstrations are recorded from Python "
+        "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back. Other demonstrations are recorded from Python "
         "by EpisodeWriter: robolearn/examples/catch.py",
     "collect --out n --task peg_insert --robot so101": "robot of peg_insert: got so101, expected an arm that can do it; "
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",

@@ -24,6 +24,7 @@ from robolearn.data.reading import cache
 from robolearn.data.reading.cache import OnDemand, cache_folder
 from robolearn.data.reading.loading import write_weights
 from robolearn.data.video.encoder import VideoConfig, open_stream
+from robolearn.data.video.readers import picture_in
 
 SIZE = 64
 LENGTHS = (4, 2, 6)
@@ -404,3 +405,19 @@ def test_moved_boundaries_are_another_content(root: Path, tmp_path: Path) -> Non
                     writer.end(success=True)
         contents.append(Dataset.open(tmp_path / name).content())
     assert contents[0] == contents[2] != contents[1]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.parametrize("held", [1, 3, 6, 8])
+def test_a_note_of_the_camera_turns_no_picture(kind: str, held: int) -> None:
+    """As PIL decodes it, by which LeRobot reads: an upright camera and one on its side store the same pixels."""
+    from PIL import Image
+
+    pixels = np.zeros((16, 32, 3), np.uint8)
+    pixels[:, :16], pixels[:8, 16:] = (255, 0, 0), (0, 0, 255)
+    drawn, note, file = Image.fromarray(pixels), Image.Exif(), io.BytesIO()
+    note[0x112] = held
+    drawn.save(file, kind, exif=note, **({"quality": 95} if kind == "JPEG" else {}))
+    picture = picture_in({"bytes": file.getvalue()})
+    assert picture is not None and picture.shape == (16, 32, 3)
+    assert np.abs(picture.astype(int) - np.asarray(Image.open(file))).max() <= 3

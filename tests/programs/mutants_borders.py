@@ -20,6 +20,18 @@ LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "a-picture-is-turned-by-a-note": Mutant(
+        "robolearn/data/video/readers.py", "cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION", "cv2.IMREAD_COLOR",
+        ("tests/data/test_data_images.py::test_a_note_of_the_camera_turns_no_picture",),
+    ),
+    "a-single-number-is-not-normalised": Mutant(
+        "policies/normalize.py", "value.shape[value.ndim - mean.ndim :]", "value.shape[-mean.ndim :]",
+        ("tests/cli/test_numbers_of_other_shapes.py",),
+    ),
+    "stats-of-a-matrix-by-its-rows": Mutant(
+        "robolearn/cli/dataset/inspection.py", "enumerate(np.ndindex(shape))", "enumerate(np.ndindex(shape[:1]))",
+        ("tests/cli/test_numbers_of_other_shapes.py",),
+    ),
     "a-slow-recording-is-stored": Mutant(
         "hardware/recording/recording.py", "elif slow := self._rate_fault(RATE_REFUSED):", "elif slow := '':",
         ("tests/hardware/test_recording_in_time.py",),

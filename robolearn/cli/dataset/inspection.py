@@ -166,13 +166,18 @@ class DatasetStats(Command):
         }
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
+        import numpy as np
         from rich.table import Table
 
         table = Table("feature", "component", *SHOWN, box=None, pad_edge=False, padding=(0, 3, 0, 0))
         for key, stats in result["features"].items():
-            names = stats["names"] or [str(i) for i in range(len(stats["mean"]))]
-            for i, name in enumerate(names):
-                table.add_row(key if not i else "", name, *(f"{stats[column][i]:.4g}" for column in SHOWN))
+            columns = {column: np.array(stats[column]) for column in SHOWN}
+            shape = columns[
+                "mean"
+            ].shape  # () of a single number, (3, 4) of a matrix, whose elements are "0,0", "0,1", …
+            for i, place in enumerate(np.ndindex(shape)):
+                name = stats["names"][i] if stats["names"] else ",".join(map(str, place))
+                table.add_row(key if not i else "", name, *(f"{columns[column][place]:.4g}" for column in SHOWN))
         console.print(table)
 
 

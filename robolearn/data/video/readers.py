@@ -158,13 +158,14 @@ class VideoReader(FrameReader):
 
 
 def picture_in(cell: Any) -> NDArray[np.uint8] | None:
-    """The RGB picture (H, W, 3) in a table's cell, which holds an encoded file; None where there is none."""
+    """The RGB picture (H, W, 3) in a table's cell, which holds an encoded file; None where there is none. Its pixels as
+    they are stored, which is what LeRobot shows a policy: a camera's note on how it was held (EXIF) turns nothing."""
     import cv2
 
     content = cell.get("bytes") if isinstance(cell, dict) else cell
     if not isinstance(content, bytes) or not content:
         return None
-    picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
+    picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
     return None if picture is None else picture[..., ::-1].astype(np.uint8, copy=False)  # of blue, green, red
 
 
