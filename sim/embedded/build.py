@@ -8,6 +8,7 @@ from functools import partial
 from robolearn.core.errors import BadInput
 from robots import ROBOTS
 from robots.stations import load_contract
+from sim.embedded.scene import check_robot
 from sim.embedded.world import MujocoWorlds
 from sim.registry import WorldConfig, robot_names
 from sim.tasks import TASKS
@@ -28,7 +29,9 @@ def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
 
         if config.task not in BACK:
             raise BadInput("task with a way back", got=config.task, available=BACK)
-        worlds = partial(TwoWayWorlds, BACK[config.task](start_range=share))
+        way_back = BACK[config.task](start_range=share)
+        check_robot(ROBOTS[config.arm], way_back.name)
+        worlds = partial(TwoWayWorlds, way_back)
     return worlds(
         task,
         num_envs,

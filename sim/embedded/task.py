@@ -149,7 +149,11 @@ class WorkspaceLayout:
 FULL = WorkspaceLayout()
 LAYOUTS: dict[str, WorkspaceLayout] = {
     # It reaches 0.30 m where its gripper points down, and with its wrist at its limit no further up than 8 cm so.
-    "so101": WorkspaceLayout(0.42, frozenset({"lift", "pick_place"}), why="A jaw that turns holds no peg upright")
+    "so101": WorkspaceLayout(
+        0.42,
+        frozenset({"lift", "pick_place"}),
+        why="A jaw that turns holds no peg upright, and the ways back are laid out for longer arms",
+    )
 }
 
 

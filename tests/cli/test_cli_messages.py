@@ -91,11 +91,11 @@ SAYS: dict[str, str] = {
         "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back. Other demonstrations are recorded from Python "
         "by EpisodeWriter: robolearn/examples/catch.py",
     "collect --out n --task peg_insert --robot so101": "robot of peg_insert: got so101, expected an arm that can do it; "
-        "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
+        "available: panda, fr3, ur5e. A jaw that turns holds no peg upright, and the ways back are laid out for longer arms",
     "evaluate --policy runs/bc --robot so101": f"policy runs/bc in lift: embodiment: got so101, expected panda. {ONE_ARM.format('so101')}",
     # --- arms
     "hil run --policy runs/so101 --out n --task peg_insert": "robot of peg_insert: got so101, expected an arm that can do it; "
-        "available: panda, fr3, ur5e. A jaw that turns holds no peg upright",
+        "available: panda, fr3, ur5e. A jaw that turns holds no peg upright, and the ways back are laid out for longer arms",
     "hil run --policy runs/bc --out n --robot fr3 --teleop keyboard":
         f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM.format('fr3')}",
     "hil run --policy runs/bc --out n --robot sim --task lift --teleop gamepad --delay-steps 5":

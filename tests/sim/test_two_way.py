@@ -171,5 +171,7 @@ def test_looks_and_dynamics_stay_until_a_person_comes() -> None:
 def test_a_task_without_a_way_back_is_refused() -> None:
     with pytest.raises(BadInput, match=r"task with a way back: got peg_insert; available: lift, pick_place"):
         worlds("peg_insert")
+    with pytest.raises(BadInput, match=r"robot of lift_back: got so101, .* available: panda, fr3, ur5e"):
+        worlds("lift", robot="so101")
     with pytest.raises(BadInput, match="option two way"):
         WorldConfig("gym:nowhere:Id-v0", two_way=True).check()
