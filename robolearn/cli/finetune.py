@@ -91,7 +91,6 @@ class Finetune(Command):
         from robolearn.cli.evaluator import Evaluator
         from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core.machine import resolve_device
-        from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
         from robolearn.rewards.stored import model_name
         from robolearn.rl.actors import check_tunable
@@ -111,7 +110,7 @@ class Finetune(Command):
         stored = {
             "command": "finetune",
             "policy": str(self.policy),  # may move before a resumption, but not change
-            "sha256": sha256(*(value.cpu().numpy() for value in policy.state_dict().values())),
+            "sha256": weights_hash(policy),
             "interface": policy.interface.to_json(),
             "task": self.world.task,
             "worlds": config.num_envs,
@@ -126,7 +125,7 @@ class Finetune(Command):
             paths, frames = [str(path) for path in self.data], sum(found.frames for found in sets)
             stored["demonstrations"] = {"path": paths, "frames": frames}
         if backward is not None:
-            stored["back"] = {"policy": str(self.back_policy), "data": [str(path) for path in self.back_data]}
+            stored["back"] = backward
         model = self._model(policy.interface, resolve_device(self.device))
         if model is not None:
             stored["reward_model"] = model_name(self.reward_model, model)
@@ -263,8 +262,9 @@ class Finetune(Command):
             raise BadInput(flag, got=f"--algo {self.algo}", expected="an off-policy algorithm",
                            available=algorithms(OffPolicyConfig))  # fmt: skip
 
-    def _backward(self, policy: Any, given: dict[str, Any]) -> Any:
-        """The policy of --back-policy or None; it and its data are added to `given`, the runner's arguments."""
+    def _backward(self, policy: Any, given: dict[str, Any]) -> dict[str, Any] | None:
+        """For the run's config.json: the policy of --back-policy and its data, None without one. They are added to
+        `given`, the runner's arguments."""
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.rl.actors import check_tunable
 
@@ -277,8 +277,21 @@ class Finetune(Command):
             raise BadInput("--back-policy", got="it offline", expected="--env-steps alone: nobody resets a world")
         backward = load_chunk_policy(self.back_policy, policy.device)
         check_tunable(backward)
-        given |= {"backward": backward, "shown": shown(opened(self.back_data, backward, "--back-data"))}
-        return backward
+        sets = opened(self.back_data, backward, "--back-data")
+        given |= {"backward": backward, "shown": shown(sets)}
+        return {
+            "policy": str(self.back_policy),
+            "sha256": weights_hash(backward),
+            "data": [str(path) for path in self.back_data],
+            "frames": sum(found.frames for found in sets),
+        }
+
+
+def weights_hash(policy: Any) -> str:
+    """SHA-256 of all weights and statistics of a policy."""
+    from robolearn.io.hashes import sha256
+
+    return sha256(*(value.cpu().numpy() for value in policy.state_dict().values()))
 
 
 def opened(paths: Sequence[Path], policy: Any, flag: str) -> list[Any]:

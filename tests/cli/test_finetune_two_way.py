@@ -39,6 +39,12 @@ def test_both_learn_go_on_and_serve(
     assert run(*args, "--env-steps", 1200, "--out", parts) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["back"] == {"policy": str(parts / "policy" / "back"), "helped": result["back"]["helped"]}
+    other = tmp_path / "other"  # another policy of the way back goes on with no run of this one
+    training = ("--steps", 1, "--batch", 32, "--width", 32, "--seed", 7, "--out", other)
+    assert run("train", "--data", back[1], *training) == 0
+    others = [other if word == back[0] else word for word in args]
+    assert run(*others, "--env-steps", 2400, "--out", parts, "--resume") == 2
+    assert "back.sha256" in capsys.readouterr().err
     assert run(*args, "--env-steps", 2400, "--out", parts, "--resume") == 0
     for name in ("model.safetensors", "back/model.safetensors"):
         a, b = (load_file(out / "policy" / name) for out in (whole, parts))
