@@ -157,7 +157,9 @@ class BackScript:
         rot = downward(yaw_of(view.tcp_rot))
         if phase < 3:
             there = self._lift.plan(phase, view, strategy, bias, memory)
-            pos = np.where(has, view.tcp_pos, there.pos)
+            aside = np.linalg.norm((view.tcp_pos - view.vector("cube"))[:, :2], axis=1)
+            above = (aside < 0.02) & (view.width > OPEN) & (phase == 0)  # where the other task ends: it need not hover
+            pos = np.where(has | above[:, None], view.tcp_pos, there.pos)
             turned = np.where(has[:, :, None], rot, there.rot)
             opening = np.where(has[:, 0], -1.0, there.opening)
             return Waypoint(pos, turned, opening, there.speed, there.tolerance, 0 if has.all() else there.dwell)
