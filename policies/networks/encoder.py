@@ -128,14 +128,14 @@ def stored_key(camera: str) -> str:
     return f"{camera}/stored"
 
 
-def components(value: Tensor) -> Tensor:
-    """(B, …) → (B, n), also of single numbers (B,)."""
-    return value.flatten(1) if value.ndim > 1 else value[:, None]
-
-
 def encoded_key(camera: str) -> str:
     """The feature that may stand in for the pictures `camera`: their encoding (`encode_picture`)."""
     return f"{camera}/seen"
+
+
+def components(value: Tensor) -> Tensor:
+    """(B, …) → (B, n), also of single numbers (B,)."""
+    return value.flatten(1) if value.ndim > 1 else value[:, None]
 
 
 class ObservationEncoder(nn.Module):

@@ -60,7 +60,7 @@ class Distill(Command):
     def run(self) -> dict[str, Any]:
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.core.machine import keep_freed_memory, resolve_device
-        from robolearn.io.hashes import sha256
+        from robolearn.io.hashes import sha256_weights
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import run_loop
@@ -90,7 +90,7 @@ class Distill(Command):
             stored = {
                 "command": "distill",
                 "teacher": str(self.teacher),  # may move before a resumption, but not change
-                "sha256": sha256(*(value.cpu().numpy() for value in teacher.state_dict().values())),
+                "sha256": sha256_weights(teacher),
                 "task": task,
                 "interface": env.interface.seeing(self.observe, what=f"task {task}").to_json(),
                 "worlds": self.worlds,

@@ -15,6 +15,7 @@ from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.cli.view import WorkView
 from robolearn.core import BadInput, Interface, RewardModel
+from robolearn.io.hashes import sha256_weights
 from robolearn.presets import RL_ENV_STEPS, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import (
     ALGORITHMS,
@@ -110,7 +111,7 @@ class Finetune(Command):
         stored = {
             "command": "finetune",
             "policy": str(self.policy),  # may move before a resumption, but not change
-            "sha256": weights_hash(policy),
+            "sha256": sha256_weights(policy),
             "interface": policy.interface.to_json(),
             "task": self.world.task,
             "worlds": config.num_envs,
@@ -281,17 +282,10 @@ class Finetune(Command):
         given |= {"backward": backward, "shown": shown(sets)}
         return {
             "policy": str(self.back_policy),
-            "sha256": weights_hash(backward),
+            "sha256": sha256_weights(backward),
             "data": [str(path) for path in self.back_data],
             "frames": sum(found.frames for found in sets),
         }
-
-
-def weights_hash(policy: Any) -> str:
-    """SHA-256 of all weights and statistics of a policy."""
-    from robolearn.io.hashes import sha256
-
-    return sha256(*(value.cpu().numpy() for value in policy.state_dict().values()))
 
 
 def opened(paths: Sequence[Path], policy: Any, flag: str) -> list[Any]:

@@ -176,12 +176,11 @@ class Train(Command):
                     raise BadInput("--from", got="none", expected=f"{before['policy']}, as when {self.out} began")
             return {}
         from policies.storage.checkpoint import load_chunk_policy
-        from robolearn.io.hashes import sha256
+        from robolearn.io.hashes import sha256_weights
 
         policy = load_chunk_policy(self.start, device)
         trainer.begin_from(policy)
-        content = sha256(*(value.cpu().numpy() for value in policy.state_dict().values()))
-        return {"from": {"policy": str(self.start), "sha256": content}}
+        return {"from": {"policy": str(self.start), "sha256": sha256_weights(policy)}}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         sees = ", ".join(result["observes"])

@@ -25,8 +25,9 @@ from robolearn.hil.processes import BESIDE, stopping
 from robolearn.hil.scoring import EpisodeScoring
 from robolearn.hil.settings import LearnerRun
 from robolearn.hil.transition_receiver import TransitionReceiver
-from robolearn.hil.wire.messages import interface_hash, policy_hash
+from robolearn.hil.wire.messages import interface_hash
 from robolearn.io.atomic import write_text
+from robolearn.io.hashes import sha256_weights
 from robolearn.io.json_files import plain
 from robolearn.io.wire.security import Address, Certificates, check_encryption, find_token, own_token
 from robolearn.io.wire.server import GrpcServer, Refusals, handshake_refusals
@@ -146,7 +147,7 @@ def _stored(own: LearnerRun, base: Any, demos: Dataset | None) -> dict[str, Any]
     return {
         "command": "hil",
         "policy": str(own.policy),
-        "sha256": policy_hash(base),
+        "sha256": sha256_weights(base),
         "interface": base.interface.to_json(),
         "demos": None if demos is None else {"path": str(own.demos), "sha256": demos.content()},
         **{key: plain(value) for key, value in vars(own.shared).items()},

@@ -19,6 +19,11 @@ def sha256(*parts: Any) -> str:
     return total.hexdigest()
 
 
+def sha256_weights(module: Any) -> str:
+    """The digest, in hexadecimal, of all tensors of a torch module, a policy's normalisation included."""
+    return sha256(*(value.cpu().numpy() for value in module.state_dict().values()))
+
+
 def sha256_file(path: Path) -> str:
     """The digest, in hexadecimal, of the bytes of a file.
 

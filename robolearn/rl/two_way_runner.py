@@ -90,14 +90,16 @@ class TwoWayRunner(ReplayRunner):
         """Those of the forward policy; the others go to the backward one's replay, which learns from them."""
         closed = self._episodes.add(turn)
         backward = turn.decision.aux[BACKWARD][turn.worlds & turn.ended]
-        for episode in (episode for episode, back in zip(closed, backward, strict=True) if back):
-            self.backward.experience.add(episode)
-            self._back.append(episode)
+        forward: list[PlayedEpisode] = []
+        for episode, back in zip(closed, backward, strict=True):
+            (self._back if back else forward).append(episode)
+            if back:
+                self.backward.experience.add(episode)
         allowed = self.config.updates_paid(self.backward.experience.env_steps) if len(self.backward.experience) else 0
         began = time.perf_counter()
         self.backward.learn(allowed, self._sums)
         self._update_s += time.perf_counter() - began
-        return [episode for episode, back in zip(closed, backward, strict=True) if not back]
+        return forward
 
     def export(self, path: Any) -> None:
         """Write the forward policy to the checkpoint folder `path`, and the backward one to `BACKWARD` in it."""

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robots.ik import solve
-from sim.embedded.dynamics import Episode
 from sim.embedded.task import Array, Start, State, Task
 from sim.embedded.world import MujocoWorlds
 from sim.tasks.ways_back import PLACE, TCP, WayBack, draw_place
@@ -144,12 +143,9 @@ class TwoWayWorlds(MujocoWorlds):
             rng = np.random.default_rng([self._seed, int(self._ids[w]), int(self._episode[w]), 1])
             self._physics.put(PLACE, int(w), draw_place(rng, task.start_range, task.starts))
 
-    def _keys(self, worlds: NDArray[np.int64]) -> list[Episode]:
-        return [(self._seed, int(self._ids[w]), int(self._placed[w])) for w in worlds]
-
-    def _numbered(self, worlds: NDArray[np.int64]) -> NDArray[np.int64]:
-        seeds = np.full(len(worlds), self._seed, np.int64)
-        return np.stack([seeds, self._ids[worlds], self._placed[worlds]], axis=1)
+    @property
+    def _drawn(self) -> NDArray[np.int64]:
+        return self._placed
 
     def snapshot(self) -> dict[str, NDArray]:
         """See `MujocoWorlds.snapshot`."""

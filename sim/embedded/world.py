@@ -337,13 +337,17 @@ class MujocoWorlds(VectorEnv):
             observation[key][ids] = value
         return self._look(observation, ids)
 
+    @property
+    def _drawn(self) -> NDArray[np.int64]:
+        """(N,) the episodes that start, dynamics and looks were drawn for."""
+        return self._episode
+
     def _keys(self, worlds: NDArray[np.int64]) -> list[Episode]:
-        return [(self._seed, int(self._ids[w]), int(self._episode[w])) for w in worlds]
+        return [(self._seed, int(self._ids[w]), int(self._drawn[w])) for w in worlds]
 
     def _numbered(self, worlds: NDArray[np.int64]) -> NDArray[np.int64]:
-        """(M, 3) seed, start id and number of the present episodes of `worlds` (M,)."""
-        seeds = np.full(len(worlds), self._seed, np.int64)
-        return np.stack([seeds, self._ids[worlds], self._episode[worlds]], axis=1)
+        """(M, 3) seed, start id and number of the episodes that `worlds` (M,) were drawn for."""
+        return np.stack([np.full(len(worlds), self._seed), self._ids[worlds], self._drawn[worlds]], axis=1)
 
     def _report_broken(self, broken: NDArray[np.bool_]) -> None:
         worlds = np.flatnonzero(broken)

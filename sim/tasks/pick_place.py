@@ -80,6 +80,21 @@ PLACE_BIAS = np.array([[0.016, 0.010], [0.012, 0.016]])
 CARRY = np.array([0.11, 0.07])  # height of the tcp on the way, of each strategy [m]
 
 
+def carry(phase: int, view: View, goal: Array, height: Array | float, memory: Array) -> Waypoint:
+    """The waypoints of a cube on its way, phases 3 to 5: up to `height` (N,) [m], above `goal` (N, 3), down to it. The
+    tcp goes where the cube, wherever it sits in the gripper, comes to lie on the table."""
+    rot, goal = downward(yaw_of(view.tcp_rot)), goal.copy()
+    if phase == 3:
+        up = memory.copy()
+        up[:, 2] = height
+        return Waypoint(up, rot, -1.0, tolerance=0.02)
+    if phase == 4:
+        goal[:, 2] = height
+        return Waypoint(goal, rot, -1.0, tolerance=0.012)
+    goal[:, 2] = np.clip(view.tcp_pos[:, 2] - view.objects["cube_z"], -0.03, 0.03) + 0.021
+    return Waypoint(goal, rot, -1.0, speed=0.7, tolerance=0.006, dwell=1)
+
+
 class PickPlaceScript(LiftScript):
     """Grasp as in lift, carry, lower, open, retreat; from above and high, or from the side and low."""
 
@@ -94,17 +109,8 @@ class PickPlaceScript(LiftScript):
         # grasped is left behind: the demonstrator does not notice, and sets down nothing.
         goal = view.vector("target") + np.clip(view.tcp_pos - view.vector("cube"), -0.03, 0.03)
         goal[:, :2] += PLACE_BIAS[strategy] * bias[:, None]
-        height = np.minimum(CARRY[strategy], view.ceiling)
-        if phase == 3:
-            up = memory.copy()
-            up[:, 2] = height
-            return Waypoint(up, rot, -1.0, tolerance=0.02)
-        if phase == 4:
-            goal[:, 2] = height
-            return Waypoint(goal, rot, -1.0, tolerance=0.012)
-        if phase == 5:
-            goal[:, 2] = np.clip(view.tcp_pos[:, 2] - view.objects["cube_z"], -0.03, 0.03) + 0.021
-            return Waypoint(goal, rot, -1.0, speed=0.7, tolerance=0.006, dwell=1)
+        if phase < 6:
+            return carry(phase, view, goal, np.minimum(CARRY[strategy], view.ceiling), memory)
         up = memory.copy()
         up[:, 2] += 0.06
         return Waypoint(np.where((view.width > 0.05)[:, None], up, view.tcp_pos), rot, 1.0, speed=0.5)

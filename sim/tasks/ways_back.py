@@ -19,7 +19,7 @@ from sim.embedded.task import HOME, Array, Start, State, Task, draw
 from sim.experts.waypoints import Script, View, Waypoint, downward, yaw_of
 from sim.tasks import lift, pick_place
 from sim.tasks.lift import HALF, OPEN, RAISED, Lift, LiftScript, cube_pose, held
-from sim.tasks.pick_place import AT_REST, RELEASED, PickPlace
+from sim.tasks.pick_place import AT_REST, RELEASED, PickPlace, carry
 
 PLACE = "place"  # the body that nothing shows
 NEAR = 0.03  # largest distance of the cube from the place [m]
@@ -165,17 +165,8 @@ class BackScript:
             return Waypoint(pos, turned, opening, there.speed, there.tolerance, 0 if has.all() else there.dwell)
         place = np.column_stack([view.objects["place_x"], view.objects["place_y"], np.zeros(len(memory))])
         goal = place + np.clip(view.tcp_pos - view.vector("cube"), -0.03, 0.03)
-        height = np.minimum(CARRY, view.ceiling)
-        if phase == 3:
-            up = memory.copy()
-            up[:, 2] = height
-            return Waypoint(up, rot, -1.0, tolerance=0.02)
-        if phase == 4:
-            goal[:, 2] = height
-            return Waypoint(goal, rot, -1.0, tolerance=0.012)
-        if phase == 5:
-            goal[:, 2] = np.clip(view.tcp_pos[:, 2] - view.objects["cube_z"], -0.03, 0.03) + HALF + 0.001
-            return Waypoint(goal, rot, -1.0, speed=0.7, tolerance=0.006, dwell=1)
+        if phase < 6:
+            return carry(phase, view, goal, np.minimum(CARRY, view.ceiling), memory)
         if phase == 6:
             return Waypoint(memory, rot, 1.0, dwell=4)
         if phase == 7:

@@ -38,6 +38,7 @@ from safetensors.numpy import load, load_file
 
 from robolearn.cli.main import main as robolearn
 from robolearn.core import Interface, Score, Window
+from robolearn.io.hashes import sha256_weights
 
 TASK = "lift"
 FLAGS = {
@@ -298,7 +299,7 @@ def send(folder: Path, policy: Path, kills: int, port: int, seed: int) -> dict[s
                 if not session:
                     hello = m.CONNECT.request(
                         protocol=m.PROTOCOL, actor="sender", interface=m.interface_hash(base.interface),
-                        policy=m.policy_hash(base), stored=len(sent),
+                        policy=sha256_weights(base), stored=len(sent),
                     )  # fmt: skip
                     welcome = client.call(m.CONNECT, hello, 2.0)
                     assert welcome.expects >= acked, "what was acknowledged is gone"

@@ -29,7 +29,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/cli/test_numbers_of_other_shapes.py",),
     ),
     "stats-of-a-matrix-by-its-rows": Mutant(
-        "robolearn/cli/dataset/inspection.py", "enumerate(np.ndindex(shape))", "enumerate(np.ndindex(shape[:1]))",
+        "robolearn/cli/dataset/inspection.py", 'np.ndindex(columns["mean"].shape)', 'np.ndindex(columns["mean"].shape[:1])',
         ("tests/cli/test_numbers_of_other_shapes.py",),
     ),
     "a-slow-recording-is-stored": Mutant(

@@ -98,8 +98,8 @@ MUTANTS: dict[str, Mutant] = {
     "turn-without-patience": Mutant(TWO_WAY, "        lost |= self._unsolved[ids] >= PATIENCE\n", "", TWO_WAYS),
     "turn-that-is-not-counted-as-help": Mutant(TWO_WAY, "            self.helped += int(lost.sum())\n", "", TWO_WAYS),
     "turn-forgotten-in-a-snapshot": Mutant(TWO_WAY, '        self.world_task.back[:] = snapshot["back"]\n', "", TWO_WAYS),
-    "turn-draws-other-dynamics-on-resume": Mutant(TWO_WAY, "int(self._placed[w])) for w", "int(self._episode[w])) for w", TWO_WAYS),
-    "turn-learned-by-the-other": Mutant(IN_TURN, "if not back]", "if back]", IN_TURNS),
+    "turn-draws-other-dynamics-on-resume": Mutant(TWO_WAY, "return self._placed", "return self._episode", TWO_WAYS),
+    "turn-learned-by-the-other": Mutant(IN_TURN, "(self._back if back else forward)", "(forward if back else self._back)", IN_TURNS),
     "turn-acted-by-the-other": Mutant(IN_TURN, "(~back, back), strict", "(back, ~back), strict", IN_TURNS),
     "turn-s-learner-not-resumed": Mutant(
         IN_TURN, '        self.backward.load_state(unprefixed("backward", tensors), meta["backward"])\n', "", IN_TURNS

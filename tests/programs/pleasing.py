@@ -15,13 +15,13 @@ import json
 import sys
 from pathlib import Path
 
+from critic_numbers import collected
 from run_command import robolearn
 
 from robolearn.eval.plots import Curve, draw, success_series, to_png
 from robolearn.rl.audit import COUNTS
 from robolearn.runs import read_metrics
 
-CAMERAS = ("--cameras", "front", "wrist")
 TOGETHER = 4  # rows of the metrics in a point of the picture
 
 
@@ -35,9 +35,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     out: Path = args.out
-    good = collected(out / "good", "expert", args.good, args.seed + 1)
-    missed = collected(out / "missed", "missed", args.failed, args.seed + 11)
-    seen = collected(out / "seen", "expert", 100, args.seed)
+    good = collected(out / "good", "lift", "expert", args.good, args.seed + 1)
+    missed = collected(out / "missed", "lift", "missed", args.failed, args.seed + 11)
+    seen = collected(out / "seen", "lift", "expert", 100, args.seed)
     if not (out / "bc/result.json").exists():
         robolearn("train", "--data", seen, "--observe", "proprio", "images", "--steps", 400, "--batch", 64,
                   "--seed", args.seed, "--out", out / "bc")  # fmt: skip
@@ -56,14 +56,6 @@ def main() -> int:
         print(members, json.dumps(rows[members]), flush=True)
     (out / "rows.json").write_text(json.dumps(rows, indent=1))
     return 0
-
-
-def collected(folder: Path, quality: str, episodes: int, seed: int) -> Path:
-    """The set in `folder`, made where it is not."""
-    if not (folder / "meta/info.json").exists():
-        robolearn("collect", "--task", "lift", "--quality", quality, "--episodes", episodes, "--seed", seed,
-                  "--worlds", 5, *CAMERAS, "--out", folder)  # fmt: skip
-    return folder
 
 
 def judged(run: Path) -> dict[str, object]:

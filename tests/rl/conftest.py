@@ -227,11 +227,23 @@ def assert_same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
     assert not [key for key in a if not torch.equal(a[key], b[key])]
 
 
+def assert_goes_on(whole: Any, again: Any, first: int, last: int) -> None:
+    """`again` goes on as `whole` does, bit for bit, from its state after iteration `first`, up to `last`."""
+    run(whole, 0, first)
+    state, meta = whole.state()
+    state = {key: value.clone() for key, value in state.items()}
+    expected = run(whole, first, last)
+    again.load_state(state, meta)
+    np.testing.assert_equal(run(again, first, last), expected)
+    assert_same(whole.state()[0], again.state()[0])
+
+
 _KIT = SimpleNamespace(
     runner=make_runner,
     run=run,
     tensors=tensors,
     assert_same=assert_same,
+    assert_goes_on=assert_goes_on,
     NOISE=NOISE,
     EVERYWHERE=EVERYWHERE,
     CALIBRATED=CALIBRATED,

@@ -77,13 +77,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(make_policy: Make, point: Make, kit: 
     settings: dict[str, Any] = {"world": {"forgetful": forgetful, "limit": 7}, "capacity": 150}
     settings |= {"imitate_own": True, "trust_after": 5} if algo == "proposals" else {}
     whole, again = (begin(make_policy, point, algo, **settings) for _ in range(2))
-    run(whole, 0, 3)
-    tensors, meta = whole.state()
-    tensors = {key: value.clone() for key, value in tensors.items()}
-    expected = run(whole, 3, 6)
-    again.load_state(tensors, meta)
-    np.testing.assert_equal(run(again, 3, 6), expected)
-    kit.assert_same(whole.state()[0], again.state()[0])
+    kit.assert_goes_on(whole, again, 3, 6)
     assert again.env_steps == whole.env_steps and again.iterations == whole.iterations
 
 

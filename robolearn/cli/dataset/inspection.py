@@ -172,10 +172,8 @@ class DatasetStats(Command):
         table = Table("feature", "component", *SHOWN, box=None, pad_edge=False, padding=(0, 3, 0, 0))
         for key, stats in result["features"].items():
             columns = {column: np.array(stats[column]) for column in SHOWN}
-            shape = columns[
-                "mean"
-            ].shape  # () of a single number, (3, 4) of a matrix, whose elements are "0,0", "0,1", …
-            for i, place in enumerate(np.ndindex(shape)):
+            # A single number has one place, (); a matrix has (0, 0), (0, 1), …
+            for i, place in enumerate(np.ndindex(columns["mean"].shape)):
                 name = stats["names"][i] if stats["names"] else ",".join(map(str, place))
                 table.add_row(key if not i else "", name, *(f"{columns[column][place]:.4g}" for column in SHOWN))
         console.print(table)

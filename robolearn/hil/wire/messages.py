@@ -97,11 +97,6 @@ def interface_hash(interface: Interface) -> str:
     return sha256(json.dumps(interface.to_json(), sort_keys=True))
 
 
-def policy_hash(policy: Any) -> str:
-    """Hash of the weights of a policy, normalisation included."""
-    return sha256(*(value.cpu().numpy() for value in policy.state_dict().values()))
-
-
 @dataclass(frozen=True)
 class LearnerProgress:
     """Progress of a learner; NaN where unknown.
