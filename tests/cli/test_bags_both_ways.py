@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.convert.bags import EPISODE_EVENTS
 from robolearn.data.convert.bags.recording import Ending, ending_of
 from robolearn.data.convert.bags.write import Messages
+from robolearn.data.lerobot.features import FRAME
 from robots import make_control
 from robots.spec import proprio
 from robots.stations import JOINT_STATE, STRING, Contract, load_contract
@@ -129,6 +131,23 @@ def test_both_directions_are_equal(tmp_path: Path, station: Path, jitter: bool, 
         told, again = json.loads(content), json.loads(content2)
         np.testing.assert_allclose(again.pop("frames_ns", []), told.pop("frames_ns", []), atol=1000)
         assert again == told
+
+
+@pytest.mark.parametrize(("source", "got"), [("proprio", "go back by 0.2 s"), (FRAME, "two frames at one time")])
+def test_stamps_that_do_not_rise_make_no_bag(
+    tmp_path: Path, station: Path, capsys: pytest.CaptureFixture, source: str, got: str
+) -> None:
+    data = film(load_contract(station), tmp_path / "data", jitter=False)
+    whole = [data.episode(index) for index in range(data.episodes)]
+    stamps = {name: np.array(at) for name, at in whole[1].stamps.items()}
+    stamps.setdefault(FRAME, stamps["proprio"].copy())
+    stamps[source][7] = stamps[source][6] - (0.2 if source == "proprio" else 0.0)
+    with EpisodeWriter(tmp_path / "back", data.interface, stamps=tuple(stamps)) as writer:
+        writer.write(replace(whole[1], stamps=stamps))
+    bag = tmp_path / "back.mcap"
+    assert run("dataset", "export", tmp_path / "back", "--format", "mcap", "--robot", station, "--out", bag) == 2
+    error = capsys.readouterr().err
+    assert "frame 7" in error and got in error and "edit drop" in error and not bag.exists()
 
 
 @pytest.mark.parametrize("feature", FELT)

@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from robolearn.core import BadInput, Episode, check_compatible
 from robolearn.core.se3 import matrix_to_quat
 from robolearn.data.convert.bags.recording import EPISODE_EVENTS, Ending, rosbags
-from robolearn.data.convert.bags.series import SLACK_NS, refuse_raw_torques
+from robolearn.data.convert.bags.series import SLACK_NS, Times, refuse_raw_torques
 from robolearn.data.convert.source import EpisodeDraft, Progress, check_new, drafts, interface_with_images, new_folder
 from robolearn.data.lerobot.features import FRAME
 from robolearn.data.reading.reader import Dataset
@@ -46,7 +46,7 @@ def write_bag(dataset: Dataset, station: Contract, out: str | Path, progress: Pr
       station: what the topics are; its interface must be that of the set.
 
     Raises:
-      BadInput: `out` is there already, or the set is of another station.
+      BadInput: `out` is there already, the set is of another station, or stamps of an episode do not rise.
     """
     out = Path(out)
     check_compatible(
@@ -111,6 +111,7 @@ class _EpisodeMessages:
         episode, hz = draft.episode, self._station.interface.control_hz
         step = round(1e9 / hz)
         times, stamps = _times(episode, self._station, step)
+        _check_rising(draft.name, times, stamps)
         if times[0] <= after_ns:
             shift = after_ns + BETWEEN_NS - int(times[0])
             if episode.stamps:
@@ -224,6 +225,19 @@ def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known:
     exact = not regular or bool(interventions) or not usual
     frames_ns, ends = tuple(since_ns.tolist()) if exact else (), (episode.terminated, episode.truncated)
     return Ending(frames_ns, *ends, interventions, rewards=None if usual else rewards, known=known)
+
+
+def _check_rising(name: str, times: Times, stamps: Mapping[str, Times]) -> None:
+    """Refuse what would be no bag that can be read again: a reader takes messages in the order of their stamps."""
+    for source, at in {FRAME: times, **stamps}.items():
+        said = np.flatnonzero(at > 0)  # 0 stands for no message yet
+        step = np.diff(at[said])
+        back = np.flatnonzero(step <= 0 if source == FRAME else step < 0)
+        if len(back):
+            where, seconds = said[back[0] + 1], -1e-9 * step[back[0]]
+            got = f"stamps of {source} that go back by {seconds:.3g} s" if seconds else f"two {source}s at one time"
+            hint = "Leave the episode out: robolearn dataset edit drop DATA --episodes N --out OTHER"
+            raise BadInput(f"{name}, frame {where}", got=got, expected="stamps that rise", hint=hint)
 
 
 def _sources(station: Contract) -> list[str]:
