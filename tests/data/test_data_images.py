@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import multiprocessing
+import os
 import resource
 import shutil
+import time
 import tracemalloc
 from pathlib import Path
 
@@ -129,6 +131,17 @@ def test_building_goes_on_where_it_stopped(root, tmp_path, monkeypatch):
     dataset = Dataset.open(root, cache=folder)
     seen = decoded(dataset)
     assert values(dataset.images("front")) == EXPECTED and 2 in seen and len(seen) < 3
+
+
+def test_parts_of_killed_builders_are_removed_by_the_next(root, tmp_path):
+    folder = tmp_path / "cache"
+    dead, alive = (folder / "frames" / name for name in ("ab/abc.17.tmp", "cd/cde.18.tmp"))
+    for part in (dead, alive):
+        part.parent.mkdir(parents=True)
+        part.write_bytes(b"half an episode")
+    os.utime(dead, times=(time.time() - 7200,) * 2)
+    Dataset.open(root, cache=folder).build_cache()
+    assert not dead.exists() and alive.exists() and len(files(folder)) == 3
 
 
 def test_building_holds_a_few_frames_at_a_time(tmp_path, monkeypatch):

@@ -200,6 +200,25 @@ def test_h264_where_there_is_no_av1(tmp_path, cameras, monkeypatch):
     assert close(dataset.episode(0).observation["images.front"], film(0).observation["images.front"])
 
 
+@pytest.mark.parametrize("size", [(63, 65), (64, 65), (63, 64), (3, 5)])
+def test_h264_of_odd_sizes(tmp_path, size):
+    t, (height, width) = np.arange(9), size
+    pictures = np.stack([np.full((height, width, 3), (20 * e + 10, 200, 250 - 20 * e), np.uint8) for e in t])
+    interface = Interface({"images.front": ArraySpec((*size, 3), "uint8")}, ArraySpec((2,)), 10.0, "panda", "tcp_delta")
+    with EpisodeWriter(tmp_path / "set", interface, video=VideoConfig(codec="libx264", crf=10)) as writer:
+        writer.write(Episode({"images.front": pictures}, np.zeros((9, 2), np.float32), 0.0 * t, True, True, False, "x"))
+    (path,) = (tmp_path / "set").rglob("*.mp4")
+    with av.open(str(path)) as container:  # without a reader of ours
+        judged = np.stack([frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)])
+    assert judged.shape == pictures.shape and close(judged, pictures)
+    assert close(np.asarray(Dataset.open(tmp_path / "set", cache=tmp_path / "cache").images("front")[:]), pictures)
+
+
+def test_a_size_that_no_encoder_takes_is_refused(tmp_path):
+    with pytest.raises(BadInput, match=r"video of 'images.front': got 20000x2, libx264, yuv420p"):
+        encoder.check_encodable("images.front", ArraySpec((2, 20000, 3), "uint8"), 10.0, VideoConfig(codec="libx264"))
+
+
 @pytest.mark.parametrize("where", ["video", "journal", "table"])
 def test_a_full_disk_costs_the_episode_at_hand_alone(tmp_path, cameras, monkeypatch, where):
     root, real, real_at = tmp_path / "set", os.write, os.pwrite

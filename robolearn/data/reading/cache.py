@@ -27,7 +27,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 VARIABLE = "ROBOLEARN_CACHE"
 MEMORY_SHARE = 0.5  # of the memory that is left, at most, is filled with the frames of a camera
 SAMPLES = 4  # pictures that are packed to say how large the cache will be
+LEFT_OVER_S = 3600.0  # a part that nothing was written to for so long is that of a killed builder
 
 Progress = Callable[[int, int], None]
 """Called with (frames done, frames in all)."""
@@ -157,6 +158,7 @@ def _build(cached: _Cached, lacking: list[int], progress: Progress | None) -> No
     if not lacking:
         return
     begun = time.monotonic()
+    _remove_left_over(cached.paths[0].parent.parent)
     _announce(cached, lacking)
 
     def decode(episode: int) -> int:
@@ -170,6 +172,14 @@ def _build(cached: _Cached, lacking: list[int], progress: Progress | None) -> No
     finally:
         pool.shutdown(cancel_futures=True)
     log.info("frame cache of %s: built in %.1f s", reader.key, time.monotonic() - begun)
+
+
+def _remove_left_over(folder: Path) -> None:
+    """Remove the parts of builders that were killed; one that lives writes to its own all the time."""
+    for part in folder.glob("*/*.tmp"):
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > LEFT_OVER_S:
+                part.unlink()
 
 
 def _announce(cached: _Cached, lacking: list[int]) -> None:

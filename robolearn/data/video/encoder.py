@@ -70,6 +70,11 @@ class VideoConfig:
             return self.codec
         return "libsvtav1" if "libsvtav1" in av.codecs_available else "libx264"
 
+    def pixel_format(self, height: int, width: int) -> str:
+        """`pix_fmt`, but where libx264 would refuse the size: a colour of 4:2:0 is that of 2 × 2 pixels."""
+        odd = bool(height % 2 or width % 2)
+        return "yuv444p" if odd and self.encoder() == "libx264" and self.pix_fmt == "yuv420p" else self.pix_fmt
+
     def options(self) -> dict[str, str]:
         """FFmpeg's options for `encoder`."""
         quick = {"libsvtav1": "12", "libx264": "veryfast"}
@@ -100,7 +105,7 @@ def open_stream(container: Any, spec: ArraySpec, hz: float, config: VideoConfig)
     """A video stream for images of `spec` in an output container."""
     stream = container.add_stream(config.encoder(), rate=frame_rate(hz), options=config.options())
     stream.height, stream.width = spec.shape[:2]
-    stream.pix_fmt = config.pix_fmt
+    stream.pix_fmt = config.pixel_format(*spec.shape[:2])
     with ordinary_priority():
         stream.codec_context.open(strict=False)
     return stream
@@ -126,16 +131,17 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
 
     quiet()
     height, width, _ = spec.shape
+    pixels = config.pixel_format(height, width)
     try:
         context: Any = av.CodecContext.create(config.encoder(), "w")
-        context.width, context.height, context.pix_fmt = width, height, config.pix_fmt
+        context.width, context.height, context.pix_fmt = width, height, pixels
         context.framerate, context.options = frame_rate(hz), config.options()
         context.time_base = 1 / frame_rate(hz)
         with ordinary_priority():
             context.open()
         return described(context, height, width, int(hz) if float(hz).is_integer() else hz)
-    except (OSError, ValueError) as error:  # PyAV's errors are these
-        got = f"{width}x{height}, {config.encoder()}, {config.pix_fmt}, {config.options()} ({error})"
+    except (av.FFmpegError, ValueError) as error:
+        got = f"{width}x{height}, {config.encoder()}, {pixels}, {config.options()} ({error})"
         raise BadInput(f"video of {key!r}", got=got, expected="images and settings that the encoder takes") from None
 
 
@@ -253,7 +259,7 @@ class VideoEncoder:
             flush = {"flush_packets": "1"} if index is not None else {}
             with av.open(output, "w", format="mp4", options=flush) as container:
                 stream = open_stream(container, self._spec, self._hz, self._config)
-                rate = frame_rate(self._hz)
+                rate, pixels = frame_rate(self._hz), self._config.pixel_format(*self._spec.shape[:2])
 
                 def mux(packets: Any) -> None:
                     for packet in packets:
@@ -269,7 +275,7 @@ class VideoEncoder:
                     if self._error is not None:  # aborted
                         continue
                     self._statistics.add(frame)
-                    picture = in_format(av.VideoFrame.from_ndarray(frame, format="rgb24"), self._config.pix_fmt)
+                    picture = in_format(av.VideoFrame.from_ndarray(frame, format="rgb24"), pixels)
                     # The first one starts more of its threads.
                     with nullcontext() if self._frames else ordinary_priority():
                         mux(stream.encode(picture))
