@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +20,8 @@ GOAL = "goal."
 ACTION_SCALE = "action_scale"
 """In `Interface.extra`, of actions that an import scaled: ``low`` and ``high``, what −1 and 1 stand for in the units of
 the file, and ``unit`` where that is what the action kind says: the limits of the arm's joints."""
+DTYPES = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
+FASTEST_HZ = 1e6  # no control rate is higher
 LARGEST = 100_000_000  # components of one array in a file, which may be a stranger's: a picture of 33 megapixels
 
 
@@ -136,6 +140,8 @@ class Interface:
                 raise BadInput("interface: shape", got=shape, expected=f"at most {LARGEST:,} components")
             if not (isinstance(d["dtype"], str) and isinstance(names, list) and all(isinstance(n, str) for n in names)):
                 raise BadInput("interface: dtype, names", got=(d["dtype"], names), expected="text, a list of texts")
+            if not DTYPES.fullmatch(d["dtype"]):
+                raise BadInput("interface: dtype", got=d["dtype"], expected="a kind of number, such as float32")
             privileged = d.get("privileged", False)
             if not isinstance(privileged, bool):
                 raise BadInput("interface: privileged", got=privileged, expected="true or false")
@@ -145,15 +151,21 @@ class Interface:
             if not isinstance(data[key], str):
                 raise BadInput(f"interface: {key}", got=data[key], expected="a word")
         control_hz = float(data["control_hz"])
-        if not 0 < control_hz < math.inf:
-            raise BadInput("interface: control rate", got=f"{control_hz:g} Hz", expected="a positive number")
+        if not 0 < control_hz <= FASTEST_HZ:
+            expected = f"a positive number, at most {FASTEST_HZ:g}"
+            raise BadInput("interface: control rate", got=f"{control_hz:g} Hz", expected=expected)
+        extra = dict(data.get("extra", {}))
+        try:
+            json.dumps(extra, allow_nan=False)
+        except ValueError:
+            raise BadInput("interface: extra", got=extra, expected="finite numbers") from None
         return Interface(
             observation={key: spec(d) for key, d in data["observation"].items()},
             action=spec(data["action"]),
             control_hz=control_hz,
             embodiment=data["embodiment"],
             action_kind=data["action_kind"],
-            extra=dict(data.get("extra", {})),
+            extra=extra,
         )
 
 

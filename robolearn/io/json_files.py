@@ -65,7 +65,10 @@ def json_in(file: BinaryIO) -> Any:
     if len(content) > LIMIT:
         raise ValueError(f"larger than {LIMIT / 1e6:g} MB")
     try:
-        return json.loads(content)
+        value = json.loads(content)
+        if b"\\ud" in content.lower():  # half of a character that takes two can be escaped, but not be written again
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

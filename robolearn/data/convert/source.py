@@ -340,7 +340,7 @@ def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, l
     rows = layout.rows_of(rows, "less", count, f"data set {root}: meta/episodes").to_pylist()
 
     def segment(row: Mapping[str, Any], name: str) -> VideoSegment:
-        path, begin = root / layout.file_of(info, row, name), float(row[f"videos/{name}/from_timestamp"])
+        path, begin = root / layout.file_of(info, row, name), layout.begin_of(row, name)
         words = f"episode {row['episode_index']}, {key_of(name)}"
         return VideoSegment(path, row["length"], float(info["fps"]), begin, stats=_stats(row, name), name=words)
 

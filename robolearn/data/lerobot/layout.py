@@ -63,8 +63,20 @@ def video_path(key: str, number: int) -> str:
 def file_of(info: Mapping[str, Any], row: Mapping[str, Any], video: str = "") -> str:
     """The file in which a row of ``meta/episodes`` says that the episode's frames lie, or those of feature `video`."""
     where, key, usual = (f"videos/{video}", "video_path", VIDEO_PATH) if video else ("data", "data_path", DATA_PATH)
-    place = {name: int(row[f"{where}/{name}"]) for name in ("chunk_index", "file_index")}
+    place = {name: int(_number_in(row, f"{where}/{name}")) for name in ("chunk_index", "file_index")}
     return str(info.get(key) or usual).format(video_key=video, **place)
+
+
+def begin_of(row: Mapping[str, Any], video: str) -> float:
+    """The time in the file of feature `video` at which the episode of a row of ``meta/episodes`` begins [s]."""
+    return _number_in(row, f"videos/{video}/from_timestamp")
+
+
+def _number_in(row: Mapping[str, Any], column: str) -> float:
+    value = row[column]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise BadInput(f"meta/episodes, episode {row['episode_index']}: {column}", got=value, expected="a number")
+    return value
 
 
 def row_files(root: Path) -> list[str]:
@@ -160,6 +172,8 @@ def rows_of(table: pa.Table, compare: str, episode: int, what: str = "") -> pa.T
 def whole_numbers(table: pa.Table, columns: Sequence[str], what: str) -> pa.Table:
     """`table` with `columns` as int64; raises `BadInput`, with `what` and the column, where one is something else."""
     for name in columns:
+        if name not in table.column_names:
+            raise BadInput(what, got=f"no column {name!r}", expected="it", available=table.column_names)
         column = table[name]
         kind = column.type
         if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):

@@ -194,7 +194,7 @@ def readers_of(
             if (path := first_missing(root, list(dict.fromkeys(paths)))) is not None:
                 e = paths.index(path)
                 raise BadInput(f"data set {root}, episode {e}", got=f"no {path}", expected="that file")
-            begins = episodes[f"videos/{name}/from_timestamp"].to_numpy().astype(np.float64)
+            begins = np.array([layout.begin_of(row, name) for row in table], np.float64)
             readers[key] = VideoReader(*place, begins, float(info["fps"]))
         elif kind == "image":
             first: dict[str, int] = {}

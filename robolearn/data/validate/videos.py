@@ -56,10 +56,10 @@ def _file(
     shape = [int(extent) for extent in data.info["features"][feature]["shape"]]
     if sorted(shape) != sorted([*size, 3]):
         yield Defect("video", f"{size[1]} × {size[0]} pixels, info.json says {shape}", name, first)
-    rows = sorted(rows, key=lambda row: row[f"videos/{feature}/from_timestamp"])
+    rows = sorted(rows, key=lambda row: layout.begin_of(row, feature))
     fps = data.fps
     for position, row in enumerate(rows):
-        start, length, index = float(row[f"videos/{feature}/from_timestamp"]), row["length"], row["episode_index"]
+        start, length, index = layout.begin_of(row, feature), row["length"], row["episode_index"]
         if not len(times):
             yield Defect("video", f"it does not decode from here on ({broken or 'no picture in it'})", name, index, 0)
             continue

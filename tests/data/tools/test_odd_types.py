@@ -86,6 +86,54 @@ def test_numbers_are_not_rounded_on_the_way_in(plain: Path, copy: Callable[[Path
             Dataset.open(root)
 
 
+BEGIN, CHUNK = (f"videos/observation.images.front/{name}" for name in ("from_timestamp", "chunk_index"))
+
+
+@pytest.mark.parametrize(("column", "kind"), [(BEGIN, k) for k in ("text", "null", "time", "struct", "NaN")]
+                         + [(CHUNK, k) for k in ("text", "null", "time")])  # fmt: skip
+def test_places_of_pictures_of_other_types(
+    filmed: Path, copy: Callable[[Path], Path], tmp_path: Path, column: str, kind: str
+) -> None:
+    root = copy(filmed)
+    table = pq.read_table(root / EPISODES)
+    odd = table.set_column(table.column_names.index(column), column, KINDS[kind](table.num_rows))
+    pq.write_table(odd, root / EPISODES)
+    refused_or_read(root, tmp_path)
+    with pytest.raises(RobolearnError, match=f"meta/episodes.*{column}"):
+        Dataset.open(root)
+
+
+def test_a_table_without_its_episodes(plain: Path, copy: Callable[[Path], Path], tmp_path: Path) -> None:
+    root = copy(plain)
+    pq.write_table(pq.read_table(root / DATA).drop_columns(["episode_index"]), root / DATA)
+    refused_or_read(root, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("observation", "proprio", "dtype"), "x"),
+        (("observation", "proprio", "dtype"), "\ud800"),
+        (("observation", "proprio", "names", 0), "\ud800"),
+        (("control_hz",), 10**30),
+        (("extra", "gripper"), float("nan")),
+    ],
+)
+def test_interfaces_that_are_none(
+    plain: Path, copy: Callable[[Path], Path], tmp_path: Path, path: tuple[str | int, ...], value: Any
+) -> None:
+    root = copy(plain)
+    info = json.loads((root / "meta/info.json").read_text())
+    place: Any = info["robolearn_interface"]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    (root / "meta/info.json").write_text(json.dumps(info))
+    refused_or_read(root, tmp_path)
+    with pytest.raises(RobolearnError):
+        Dataset.open(root)
+
+
 @pytest.mark.parametrize("key", ["fps", "total_episodes", "features", "data_path", "robot_type", "robolearn_interface"])
 def test_values_of_other_types(plain: Path, copy: Callable[[Path], Path], tmp_path: Path, key: str) -> None:
     root = copy(plain)
