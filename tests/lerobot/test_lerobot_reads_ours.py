@@ -17,8 +17,8 @@ from lerobot.datasets.dataset_tools import delete_episodes, merge_datasets, remo
 from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
 from robolearn.cli.main import main
-from robolearn.core import check_compatible
-from robolearn.data import Dataset, Windows
+from robolearn.core import ArraySpec, Episode, Interface, check_compatible
+from robolearn.data import Dataset, EpisodeWriter, VideoConfig, Windows
 from robolearn.data.lerobot.features import INTERFACE_KEY
 from robolearn.data.writing.repair import repair
 
@@ -68,6 +68,19 @@ def test_every_frame_is_ours(ours: Path, episode) -> None:
             recorded = episode(e, int(mine.lengths[e])).observation[f"images.{camera}"].astype(float)
             shown = mine.episode(e).observation[f"images.{camera}"]
             assert np.abs(shown - recorded).mean(axis=(1, 2, 3)).max() < LOSSY
+
+
+def test_h264_of_an_odd_size(tmp_path: Path) -> None:
+    t = np.arange(9)
+    pictures = np.stack([np.full((63, 65, 3), (20 * e + 10, 200, 250 - 20 * e), np.uint8) for e in t])
+    interface = Interface(
+        {"images.front": ArraySpec((63, 65, 3), "uint8")}, ArraySpec((2,)), float(HZ), "panda", "tcp_delta"
+    )
+    with EpisodeWriter(tmp_path / "set", interface, video=VideoConfig(codec="libx264", crf=10)) as writer:
+        writer.write(Episode({"images.front": pictures}, np.zeros((9, 2), np.float32), 0.0 * t, True, True, False, "x"))
+    theirs = lerobot(tmp_path / "set")
+    for i in t:
+        same_picture(theirs[int(i)]["observation.images.front"], pictures[i])
 
 
 def test_windows_and_their_padding_are_ours(ours: Path) -> None:

@@ -128,6 +128,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
       BadInput: FFmpeg has no such encoder, or refuses the size or an option.
     """
     import av
+    from av.error import FFmpegError
 
     quiet()
     height, width, _ = spec.shape
@@ -140,7 +141,7 @@ def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -
         with ordinary_priority():
             context.open()
         return described(context, height, width, int(hz) if float(hz).is_integer() else hz)
-    except (av.FFmpegError, ValueError) as error:
+    except (FFmpegError, ValueError) as error:
         got = f"{width}x{height}, {config.encoder()}, {pixels}, {config.options()} ({error})"
         raise BadInput(f"video of {key!r}", got=got, expected="images and settings that the encoder takes") from None
 
