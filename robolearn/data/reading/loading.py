@@ -141,7 +141,7 @@ def stats_of(root: Path | RemotePath, numbers: Sequence[str], frames: Mapping[st
                 feature: {name: np.asarray(value, kinds.get(name, np.float64)) for name, value in part.items()}
                 for feature, part in stored.items()
             }
-        except (AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise BadInput(f"data set {root}: {layout.STATS_PATH}", got=f"unreadable statistics ({error})") from None
         if "action" in stats and np.array_equal(np.ravel(stats["action"].get("count", 0)), [len(frames["action"])]):
             return stats

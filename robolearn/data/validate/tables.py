@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -298,7 +299,9 @@ def _compare(
     matrix = values.reshape(len(values), -1).astype(np.float64)
     if not np.isfinite(matrix).all():
         return  # a finding of its own
-    count = np.ravel(part.get("count", ())).tolist()
+    count = part.get("count", ())
+    with suppress(ValueError):  # lists of different lengths
+        count = np.ravel(count).tolist()
     if count != [len(matrix)]:
         yield Defect("stats", f"{name}: of {count} frames, there are {len(matrix)}{hint}", file, episode)
         return
@@ -307,7 +310,7 @@ def _compare(
     for key in EXACT:
         try:
             stored = np.asarray(part[key], np.float64).reshape(-1)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             yield Defect("stats", f"{name}: no {key}", file, episode)
             continue
         if stored.shape != exact[key].shape:

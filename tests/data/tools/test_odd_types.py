@@ -142,3 +142,12 @@ def test_values_of_other_types(plain: Path, copy: Callable[[Path], Path], tmp_pa
     for value in (None, True, -1, 1.5, float("nan"), 10**30, "x", [], {}, {"a": 1}, [[1]], *own):
         (root / "meta/info.json").write_text(json.dumps(info | {key: value}))
         refused_or_read(root, tmp_path)
+
+
+@pytest.mark.parametrize("value", [10**30, "x", None, {"a": 1}, [[1], [1, 2]]])
+def test_statistics_of_other_types(plain: Path, copy: Callable[[Path], Path], tmp_path: Path, value: Any) -> None:
+    root = copy(plain)
+    stats = json.loads((root / "meta/stats.json").read_text())
+    for name in ("count", "mean"):
+        (root / "meta/stats.json").write_text(json.dumps(stats | {"action": stats["action"] | {name: value}}))
+        refused_or_read(root, tmp_path)
