@@ -19,6 +19,7 @@ from robolearn.data.convert.bags import EPISODE_EVENTS
 from robolearn.data.convert.bags.recording import Ending, ending_of
 from robolearn.data.convert.bags.write import Messages
 from robolearn.data.lerobot.features import FRAME
+from robolearn.data.validate import validate
 from robots import make_control
 from robots.spec import proprio
 from robots.stations import JOINT_STATE, STRING, Contract, load_contract
@@ -148,6 +149,25 @@ def test_stamps_that_do_not_rise_make_no_bag(
     assert run("dataset", "export", tmp_path / "back", "--format", "mcap", "--robot", station, "--out", bag) == 2
     error = capsys.readouterr().err
     assert "frame 7" in error and got in error and "edit drop" in error and not bag.exists()
+
+
+def test_stamps_that_two_clocks_put_back_a_little_come_back_in_order(
+    tmp_path: Path, station: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = film(load_contract(station), tmp_path / "data", jitter=False)
+    whole = data.episode(1)
+    stamps = {name: np.array(at) for name, at in whole.stamps.items()}
+    stamps["proprio"][7] = stamps["proprio"][6] - 0.0005
+    with EpisodeWriter(tmp_path / "set", data.interface, stamps=tuple(stamps)) as writer:
+        writer.write(replace(whole, stamps=stamps))
+    assert not [f for f in validate(tmp_path / "set") if "back" in str(f)]
+    bag, back = tmp_path / "set.mcap", tmp_path / "back"
+    assert run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", station, "--out", bag) == 0
+    assert "proprio moved by up to 0.5 ms" in caplog.text
+    assert run("dataset", "import", bag, "--robot", station, "--out", back) == 0
+    again = Dataset.open(back).episode(0)
+    np.testing.assert_allclose(again.observation["proprio"], whole.observation["proprio"], atol=1e-5)
+    np.testing.assert_allclose(again.stamps["proprio"], stamps["proprio"], atol=5.1e-4)
 
 
 @pytest.mark.parametrize("feature", FELT)

@@ -152,6 +152,24 @@ def test_ros_finds_the_package_its_launch_files_and_its_nodes(python: Path) -> N
     assert all(os.access(path, os.X_OK) for path in nodes.iterdir())
 
 
+def test_aments_own_index_finds_the_package(python: Path) -> None:
+    """As `ros2 pkg prefix`, `ros2 launch` and other packages of a workspace look for it."""
+    prefix = python.parents[1]
+    code = f"""
+import os
+os.environ["AMENT_PREFIX_PATH"] = {str(prefix)!r}
+import ament_index_python as ament
+print(ament.get_package_prefix("robolearn"))
+print(ament.get_package_share_directory("robolearn"))
+print(*ament.get_packages_with_prefixes())
+"""
+    assert call([str(python), "-c", code], python.parent).split() == [
+        str(prefix),
+        str(prefix / "share/robolearn"),
+        "robolearn",
+    ]
+
+
 def test_every_program_that_a_launch_file_starts_is_installed(python: Path) -> None:
     prefix = python.parents[1]
     for file in (prefix / "share" / "robolearn" / "launch").glob("*.launch.py"):

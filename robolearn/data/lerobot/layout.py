@@ -63,13 +63,20 @@ def video_path(key: str, number: int) -> str:
 def file_of(info: Mapping[str, Any], row: Mapping[str, Any], video: str = "") -> str:
     """The file in which a row of ``meta/episodes`` says that the episode's frames lie, or those of feature `video`."""
     where, key, usual = (f"videos/{video}", "video_path", VIDEO_PATH) if video else ("data", "data_path", DATA_PATH)
-    place = {name: int(_number_in(row, f"{where}/{name}")) for name in ("chunk_index", "file_index")}
+    place = {name: _whole_in(row, f"{where}/{name}") for name in ("chunk_index", "file_index")}
     return str(info.get(key) or usual).format(video_key=video, **place)
 
 
 def begin_of(row: Mapping[str, Any], video: str) -> float:
     """The time in the file of feature `video` at which the episode of a row of ``meta/episodes`` begins [s]."""
     return _number_in(row, f"videos/{video}/from_timestamp")
+
+
+def _whole_in(row: Mapping[str, Any], column: str) -> int:
+    value = _number_in(row, column)
+    if value != int(value):
+        raise BadInput(f"meta/episodes, episode {row['episode_index']}: {column}", got=value, expected="a whole number")
+    return int(value)
 
 
 def _number_in(row: Mapping[str, Any], column: str) -> float:

@@ -260,7 +260,7 @@ class VideoEncoder:
             flush = {"flush_packets": "1"} if index is not None else {}
             with av.open(output, "w", format="mp4", options=flush) as container:
                 stream = open_stream(container, self._spec, self._hz, self._config)
-                rate, pixels = frame_rate(self._hz), self._config.pixel_format(*self._spec.shape[:2])
+                rate, pixels = frame_rate(self._hz), stream.pix_fmt
 
                 def mux(packets: Any) -> None:
                     for packet in packets:

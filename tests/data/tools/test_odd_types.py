@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +21,7 @@ from robolearn.core import RobolearnError
 from robolearn.data import Dataset
 from robolearn.data.convert.formats import ReadOptions, reader
 from robolearn.data.convert.source import write_dataset
+from robolearn.data.lerobot import layout
 from robolearn.data.validate import validate
 
 KINDS: dict[str, Callable[[int], Any]] = {
@@ -101,6 +104,23 @@ def test_places_of_pictures_of_other_types(
     refused_or_read(root, tmp_path)
     with pytest.raises(RobolearnError, match=f"meta/episodes.*{column}"):
         Dataset.open(root)
+
+
+def test_a_place_is_a_whole_number() -> None:
+    row = {"episode_index": 0, "data/chunk_index": 1.0, "data/file_index": 1.7}
+    with pytest.raises(RobolearnError, match=r"data/file_index: got 1\.7, expected a whole number"):
+        layout.file_of({}, row)
+    assert layout.file_of({}, row | {"data/file_index": 2.0}) == "data/chunk-001/file-002.parquet"
+
+
+@pytest.mark.long
+def test_sets_of_strangers_drawn_at_random() -> None:
+    """150 of the 3,900 cases of the program, others after each change of the date."""
+    program = Path(__file__).parents[2] / "programs" / "fuzz_sets.py"
+    seed = datetime.date.today().toordinal()
+    command = [sys.executable, str(program), "--cases", "150", "--seed", str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"--seed {seed}: {done.stdout}{done.stderr[-2000:]}"
 
 
 def test_a_table_without_its_episodes(plain: Path, copy: Callable[[Path], Path], tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from robolearn.data.convert.bags.series import SLACK_NS, Times, refuse_raw_torqu
 from robolearn.data.convert.source import EpisodeDraft, Progress, check_new, drafts, interface_with_images, new_folder
 from robolearn.data.lerobot.features import FRAME
 from robolearn.data.reading.reader import Dataset
+from robolearn.data.validate.opened import Tolerances
 from robolearn.data.video.segments import frames
 from robolearn.io.atomic import place_file
 from robots import make_control
@@ -111,7 +112,7 @@ class _EpisodeMessages:
         episode, hz = draft.episode, self._station.interface.control_hz
         step = round(1e9 / hz)
         times, stamps = _times(episode, self._station, step)
-        _check_rising(draft.name, times, stamps)
+        stamps = _rising(draft.name, times, stamps)
         if times[0] <= after_ns:
             shift = after_ns + BETWEEN_NS - int(times[0])
             if episode.stamps:
@@ -227,17 +228,30 @@ def _ending(episode: Episode, since_ns: NDArray[np.int64], regular: bool, known:
     return Ending(frames_ns, *ends, interventions, rewards=None if usual else rewards, known=known)
 
 
-def _check_rising(name: str, times: Times, stamps: Mapping[str, Times]) -> None:
-    """Refuse what would be no bag that can be read again: a reader takes messages in the order of their stamps."""
+def _rising(name: str, times: Times, stamps: Mapping[str, Times]) -> dict[str, Times]:
+    """`stamps` that rise, as a bag needs that can be read again: a reader takes messages in the order of their stamps.
+
+    One that is back by what `validate` allows for comes right after the one before it; anything else is refused.
+    """
+    allowed = round(1e9 * Tolerances.back_s)
+    risen = {}
     for source, at in {FRAME: times, **stamps}.items():
-        said = np.flatnonzero(at > 0)  # 0 stands for no message yet
-        step = np.diff(at[said])
-        back = np.flatnonzero(step <= 0 if source == FRAME else step < 0)
-        if len(back):
-            where, seconds = said[back[0] + 1], -1e-9 * step[back[0]]
-            got = f"stamps of {source} that go back by {seconds:.3g} s" if seconds else f"two {source}s at one time"
-            hint = "Leave the episode out: robolearn dataset edit drop DATA --episodes N --out OTHER"
-            raise BadInput(f"{name}, frame {where}", got=got, expected="stamps that rise", hint=hint)
+        risen[source] = at.copy()
+        before, moved = 0, 0
+        for t in np.flatnonzero(at > 0):  # 0 stands for no message yet
+            now = int(risen[source][before]) if at[t] == at[before] else int(at[t])
+            back = int(risen[source][before]) - now
+            if t and (back > allowed or (source == FRAME and back >= 0)):
+                got = (
+                    f"stamps of {source} that go back by {1e-9 * back:.3g} s" if back else f"two {source}s at one time"
+                )
+                hint = "Leave the episode out: robolearn dataset edit drop DATA --episodes N --out OTHER"
+                raise BadInput(f"{name}, frame {t}", got=got, expected="stamps that rise", hint=hint)
+            risen[source][t] = now if back <= 0 else now + back + 2 * SLACK_NS  # no longer at that one's frame
+            before, moved = t, max(moved, back)
+        if moved:
+            log.warning("%s: %s moved by up to %.2g ms, so that they rise", name, source, 1e-6 * moved)
+    return {source: risen[source] for source in stamps}
 
 
 def _sources(station: Contract) -> list[str]:
