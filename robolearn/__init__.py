@@ -1,6 +1,6 @@
 """robolearn: from demonstrations to a robot policy that RL has made reliable."""
 
-import ctypes.util
+import ctypes
 import os
 import sys
 from importlib import import_module
@@ -8,10 +8,19 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# MuJoCo chooses its GL back end when it is first imported. Without a display only EGL can draw, and asking for
-# EGL where it is not installed would break the import itself.
-if sys.platform == "linux" and not os.environ.get("DISPLAY") and ctypes.util.find_library("EGL"):
-    os.environ.setdefault("MUJOCO_GL", "egl")
+
+def _loads(library: str) -> bool:
+    try:
+        return bool(ctypes.CDLL(library))
+    except OSError:
+        return False
+
+
+# MuJoCo chooses its GL back end when it is first imported. Without a display only EGL can draw, and asking for EGL
+# where it is not installed, or neither of the libraries of GL itself, would break the import itself.
+if sys.platform == "linux" and not os.environ.get("DISPLAY") and _loads("libEGL.so.1"):
+    if _loads("libOpenGL.so.0") or _loads("libGL.so.1"):
+        os.environ.setdefault("MUJOCO_GL", "egl")
 
 # Mesa's software renderer starts a thread for each core and picture. Our worlds are drawn side by side, a thread each,
 # and two layers of threads on the same cores cost a third of the pictures.

@@ -86,7 +86,7 @@ def cameras(machine: Machine) -> list[Check]:
     values = machine.worlds.values
     if "fps" not in values:
         found = machine.worlds.error if "mujoco" in values else "not tried, because MuJoCo does not work"
-        return [Check("GL for cameras", False, found, "sudo apt install libegl1 libgl1-mesa-dri")]
+        return [Check("GL for cameras", False, found, "sudo apt install libegl1 libopengl0 libgl1-mesa-dri")]
     software = any(name in values["renderer"].lower() for name in SOFTWARE)
     how = f"{values['gl']}, {values['renderer'].split(' (')[0]}" if values["renderer"] else values["gl"]
     slow = ", on the CPU" if software else ""
