@@ -105,8 +105,8 @@ def _renderer(model: mujoco.MjModel, size: tuple[int, int], quality: dict[str, i
                 "cameras",
                 got=f"no OpenGL ({error})".splitlines()[0],
                 expected="EGL, OSMesa or a display",
-                hint="Install libegl1, libopengl0 and libgl1-mesa-dri (and set MUJOCO_GL=egl where mujoco is imported before "
-                "robolearn), or leave the cameras out",
+                hint="Install libegl1, libopengl0 and libgl1-mesa-dri (and set MUJOCO_GL=egl where mujoco is imported "
+                "before robolearn), or leave the cameras out",
             ) from error
 
 
