@@ -60,10 +60,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
     other_threads = frozenset(threads())
     with _signals(stop):
         _end_with_parent(stop)
-        try:
-            rclpy.init(args=None if args is None else list(args), signal_handler_options=SignalHandlerOptions.NO)
-        except Exception as error:  # e.g. malformed --ros-args
-            raise BadInput(str(error)) from error
+        _begin(None if args is None else list(args))
         node = None
         executor = SingleThreadedExecutor()
         try:
@@ -190,15 +187,25 @@ def ros_arguments(argv: Sequence[str], names: Sequence[str]) -> list[str]:
     return ([sys.argv[0], "--ros-args", *out, "--"] if out else [sys.argv[0]]) + rest
 
 
+def _begin(args: list[str] | None, **more: Any) -> None:
+    """`rclpy.init`; its errors, e.g. of malformed ``--ros-args``, are bad input."""
+    try:
+        rclpy.init(args=args, signal_handler_options=SignalHandlerOptions.NO, **more)
+    except Exception as error:
+        wrong = f"{type(error).__name__}: {error}".splitlines()[0]
+        if "log directory" in wrong or "opening file" in wrong:  # after a sudo the folder belongs to root
+            hint = "export ROS_LOG_DIR=FOLDER, or: sudo chown -R $USER ~/.ros"
+            raise BadInput("ROS's logs", got=wrong, expected="a folder that this user may write", hint=hint) from error
+        raise BadInput("ROS's start", got=wrong, expected="arguments that rclpy takes") from error
+
+
 class Background:
     """An rclpy context of its own with an executor that spins in a thread. As a context manager it ends in the order
     that DDS needs: executor, thread, nodes, context."""
 
     def __init__(self, domain_id: int | None = None, args: Sequence[str] = ()) -> None:
         self.context = Context()
-        rclpy.init(
-            args=list(args), context=self.context, domain_id=domain_id, signal_handler_options=SignalHandlerOptions.NO
-        )
+        _begin(list(args), context=self.context, domain_id=domain_id)
         self.executor = SingleThreadedExecutor(context=self.context)
         self.errors: list[Exception] = []
         self._nodes: list[Any] = []

@@ -23,7 +23,6 @@ from robolearn.core.se3 import matrix_to_quat
 from robots.limits import Limits
 from robots.spec import RobotSpec
 
-Spell = Callable[[], None]
 # Spells and how often each is chosen; the first eight move the arm.
 MOVING = {"walk": 8, "leap": 8, "swing": 6, "jitter": 4, "push": 6, "hold": 2, "pose": 3, "cross": 5}
 FAULTS = {
