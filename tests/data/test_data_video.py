@@ -353,7 +353,7 @@ def test_an_encoder_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
 
     real = encoder.open_stream
     monkeypatch.setattr(encoder, "PATIENCE_S", 0.6)
-    monkeypatch.setattr(encoder, "open_stream", lambda *all: real(*all) and SimpleNamespace(encode=encode))
+    monkeypatch.setattr(encoder, "open_stream", lambda *all: real(*all) and SimpleNamespace(encode=encode, pix_fmt="rgb24"))
     video = encoder.VideoEncoder(
         tmp_path / "hung.mp4", "front", ArraySpec((HEIGHT, WIDTH, 3), "uint8"), 20.0, VideoConfig(queue=2)
     )
