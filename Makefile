@@ -10,13 +10,14 @@ export PYTHON
 # Many containers set it: every program, every node of an arm would compile torch anew, for three seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart docs test test-long test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-rehearsal test-trials \
+.PHONY: help quickstart docs test test-long test-all test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-rehearsal test-trials \
   test-maker test-first-hour figures ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
-	@echo "make test         the tests, in about nine minutes on two cores; ARGS for some of them"
-	@echo "make test-long    those that take longer: whole programs, several stations, every kind of policy"
+	@echo "make test         the quick tests, in about two minutes on two cores; ARGS for some of all"
+	@echo "make test-long    those that take longer: whole programs, stations, training, every kind of policy"
+	@echo "make test-all     both, as the build machine does, in about half an hour"
 	@echo "make test-lerobot LeRobot, in an environment of its own, reads our sets, writes sets for us and lends its policies"
 	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations, pages and learning in one place, in turn: a test must fail"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
@@ -52,13 +53,16 @@ test: .venv/.dev
 test-long: .venv/.dev
 	.ci/test --long $(ARGS)
 
+test-all: .venv/.dev
+	.ci/test --all $(ARGS)
+
 # LeRobot pins older versions of what we share with it; robolearn runs with those, too.
 # What failed is judged once more, alone, as by .ci/test: a shared machine stands still now and then, and arms stop then.
 test-lerobot: .venv-lerobot/.lerobot
 	OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --cache-clear -n 2 --dist loadfile tests/lerobot $(ARGS) || \
 	  OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --last-failed --last-failed-no-failures none tests/lerobot $(ARGS)
 
-check: lint test test-long
+check: lint test-all
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -179,7 +179,8 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str) -> Non
         raise BadInput(f"{what}: embodiment", got=offered.embodiment, expected=needed.embodiment, hint=hint)
     if needed.action_kind != offered.action_kind:
         unsaid = "native" in (needed.action_kind, offered.action_kind)
-        hint = "`robolearn dataset import --action-kind` writes a set that says what its actions mean" if unsaid else ""
+        hint = "`robolearn dataset import` writes a set that says what its actions mean (--action-kind, --robot)"
+        hint = hint if unsaid else ""
         raise BadInput(f"{what}: action kind", got=offered.action_kind, expected=needed.action_kind, hint=hint)
     if needed.action.shape != offered.action.shape:
         raise BadInput(f"{what}: action shape", got=offered.action.shape, expected=needed.action.shape)

@@ -12,6 +12,7 @@ from robolearn.bench.safety.benchmark import BenchmarkSafety
 from robolearn.cli.main import main
 
 
+@pytest.mark.long
 def test_result(capsys) -> None:
     assert main(["benchmark", "safety", "--commands", "1500", "--seed", "4", "--json"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -21,6 +22,7 @@ def test_result(capsys) -> None:
     assert all(0 < result["peak"][key] <= 1 for key in ("velocity", "acceleration", "jerk"))
 
 
+@pytest.mark.long
 def test_for_people(capsys) -> None:
     assert main(["benchmark", "safety", "--commands", "600", "--postures", "200"]) == 0
     out = " ".join(capsys.readouterr().out.split())

@@ -21,6 +21,7 @@ def ask(capsys: pytest.CaptureFixture, *args: str) -> dict[str, Any]:
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
+@pytest.mark.long
 def test_speeds_by_threads_beside_the_physics_bound(capsys: pytest.CaptureFixture) -> None:
     result = ask(capsys, "benchmark", "sim", *SHORT, "--no-robosuite", "--task", "peg_insert")
     threads = {"1", str(min(2, os.cpu_count() or 1))}
@@ -34,6 +35,7 @@ def test_speeds_by_threads_beside_the_physics_bound(capsys: pytest.CaptureFixtur
     assert "ratio_robosuite" not in result
 
 
+@pytest.mark.long
 def test_the_table_for_people(capsys: pytest.CaptureFixture) -> None:
     assert main(["benchmark", "sim", *SHORT, "--no-robosuite"]) == 0
     out = capsys.readouterr().out
@@ -52,6 +54,7 @@ def test_nothing_to_measure_is_bad_input(capsys: pytest.CaptureFixture, flag: st
     assert f"got {value}" in err and err.count("\n") == 1
 
 
+@pytest.mark.long
 def test_collect_writes_demonstrations_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = str(tmp_path / "lift")
     result = ask(capsys, "collect", "--episodes", "3", "--quality", "expert", "--out", out)

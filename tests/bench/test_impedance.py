@@ -40,6 +40,7 @@ class Judge:
         return site.xpos.copy(), site.xmat.reshape(3, 3).copy()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["panda", "fr3", "ur5e", "so101"])
 @pytest.mark.parametrize("tool", [None, TOOL], ids=["hand", "tool"])
 def test_a_pose_is_that_of_the_set_point_that_the_filter_allows(name: str, tool: Tool | None) -> None:
@@ -96,6 +97,7 @@ class Torqued:
             mujoco.mj_step(self.judge.model, self.data)
 
 
+@pytest.mark.long
 def test_the_double_draws_the_tcp_to_the_pose() -> None:
     rig = Torqued()
     pos, rot = rig.judge.tcp(rig.q)
@@ -109,6 +111,7 @@ def test_the_double_draws_the_tcp_to_the_pose() -> None:
     assert np.abs(np.diff(rig.torques, axis=0)).max() <= 0.5 + 1e-9, "the change of a torque is bounded"
 
 
+@pytest.mark.long
 def test_it_gives_way_as_its_stiffness_says() -> None:
     """10 N at the tcp move it by 10 N / 500 N/m."""
     rig = Torqued()
@@ -121,6 +124,7 @@ def test_it_gives_way_as_its_stiffness_says() -> None:
     assert moved[1] == pytest.approx(10.0 / 500.0, rel=0.15) and np.abs(moved[[0, 2]]).max() < 3e-3
 
 
+@pytest.mark.long
 def test_the_elbow_goes_where_the_posture_says_and_nowhere_by_a_pose_alone() -> None:
     rig = Torqued()
     judge = rig.judge

@@ -51,6 +51,7 @@ def run(*args: Any) -> int:
     return main([str(arg) for arg in args])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "command"),
     [("tcp_delta", FLOATS), ("joint_position", TRAJECTORY), ("tcp_delta", "geometry_msgs/msg/PoseStamped")],
@@ -106,6 +107,7 @@ def test_bag_to_set_to_bag(record: Record, tmp_path: Path, kind: str, command: s
         assert np.abs(stamps - second.stamps[name]).max() < 2e-6, name
 
 
+@pytest.mark.long
 def test_a_gripper_that_is_measured_on_a_topic_of_its_own(record: Record, tmp_path: Path) -> None:
     """As franka_ros2 has it; its bags were refused."""
     bag, contract = record(states=STATES)
@@ -140,6 +142,7 @@ def test_a_gripper_that_falls_silent_is_refused(record: Record, tmp_path: Path, 
     assert "/hand/joint_states: episode 0" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_frames_hold_the_newest_message_before_them(record: Record, tmp_path: Path) -> None:
     bag, contract = record()
     assert run("dataset", "import", bag, "--robot", contract, "--out", tmp_path / "set", "--json") == 0
@@ -157,6 +160,7 @@ def test_frames_hold_the_newest_message_before_them(record: Record, tmp_path: Pa
     assert np.abs(front[5].astype(int) - message.data.reshape(*SIZE, 3).astype(int)).mean() < 6
 
 
+@pytest.mark.long
 def test_a_bag_without_events_is_one_episode(record: Record, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     def silent(recorder: Recorder) -> None:
         recorder.said = [said for said in recorder.said if said[1] != EPISODE_EVENTS]
@@ -222,6 +226,7 @@ def _bad_picture(recorder: Recorder) -> None:
             message.data = message.data[:10]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -251,6 +256,7 @@ def test_faults_are_refused_with_their_place(
     assert not (tmp_path / "set").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keep", [0.0, 0.4, 0.95])
 def test_a_truncated_file(record: Record, tmp_path: Path, capsys: pytest.CaptureFixture, keep: float) -> None:
     bag, contract = record()
@@ -261,6 +267,7 @@ def test_a_truncated_file(record: Record, tmp_path: Path, capsys: pytest.Capture
     assert "cannot be read" in said and str(bag) in said and "mcap recover" in said
 
 
+@pytest.mark.long
 def test_what_is_asked_for_wrongly(record: Record, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     bag, contract = record()
     (tmp_path / "empty").mkdir()
@@ -275,6 +282,7 @@ def test_what_is_asked_for_wrongly(record: Record, tmp_path: Path, capsys: pytes
     assert "embodiment" in capsys.readouterr().err and not (tmp_path / "out.mcap").exists()
 
 
+@pytest.mark.long
 def test_a_set_without_stamps_gets_those_of_its_frames(
     demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -361,6 +369,7 @@ def everything(bag: Path) -> list[Any]:
         return list(reader.messages())
 
 
+@pytest.mark.long
 def test_channels_that_cannot_be_read_are_left_out_and_named(
     record: Record, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -380,6 +389,7 @@ def test_channels_that_cannot_be_read_are_left_out_and_named(
     assert 5 < p50 < p99 <= most < 80, "a camera of 30 Hz, looked at when a frame begins"
 
 
+@pytest.mark.long
 def test_a_clock_that_steps_back_is_refused_where_it_does(
     record: Record, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -401,6 +411,7 @@ def test_a_clock_that_steps_back_is_refused_where_it_does(
     assert said["episodes"] == 1 and any("episode 0: got a clock that steps back" in one for one in said["left_out"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [("--action-kind", "tcp_delta"), ("--embodiment", "so101"), ("--hz", "10")])
 def test_what_the_contract_says_is_not_said_again(
     record: Record, tmp_path: Path, capsys: pytest.CaptureFixture, words: tuple[str, str]

@@ -106,6 +106,7 @@ def test_a_family_of_worlds_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) 
     env.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["train", "distill"])
 @pytest.mark.parametrize("kind", POLICIES)
 def test_every_kind_of_policy_has_its_flags(command: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:

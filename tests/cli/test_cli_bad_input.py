@@ -75,6 +75,7 @@ def test_an_unknown_task_suggests_the_nearest(refused: Refusal, bc: Path, tmp_pa
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("args", "says"),
     [
@@ -148,6 +149,7 @@ def test_numbers_and_names(refused: Refusal, demos: Path, bc: Path, tmp_path: Pa
 # --- policies ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["finetune", "evaluate"])
 @pytest.mark.parametrize(
     ("change", "says"),
@@ -165,6 +167,7 @@ def test_a_policy_of_another_robot(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["finetune", "evaluate"])
 def test_a_policy_in_worlds_that_it_was_not_made_for(refused: Refusal, bc: Path, tmp_path: Path, command: str):
     out = tmp_path / "out"
@@ -180,6 +183,7 @@ def test_a_policy_in_worlds_that_it_was_not_made_for(refused: Refusal, bc: Path,
     assert not out.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["finetune", "evaluate"])
 def test_a_damaged_checkpoint(refused: Refusal, policy: Path, bc: Path, tmp_path: Path, command: str):
     args = (command, "--policy", policy, "--out", tmp_path / "out")
@@ -239,6 +243,7 @@ def other_features(path: Path, episodes: int = 2) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_data_set_with_other_features(refused: Refusal, demos: Path, tmp_path: Path):
     data = other_features(tmp_path / "other")
     refused("collect", "--task", "lift", "--out", data, "--resume", says=("other", "interface"))
@@ -252,6 +257,7 @@ def test_a_data_set_with_other_features(refused: Refusal, demos: Path, tmp_path:
     assert main([*map(str, train), "--data", str(mine.rename(tmp_path / "moved")), "--resume", "--json"]) == 0
 
 
+@pytest.mark.long
 def test_data_sets_that_cannot_be_mixed(refused: Refusal, demos: Path, tmp_path: Path):
     train = ["train", "--out", tmp_path / "run", "--steps", 50]
     other = other_features(tmp_path / "other")
@@ -282,6 +288,7 @@ def test_data_sets_that_cannot_be_mixed(refused: Refusal, demos: Path, tmp_path:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_too_few_episodes(refused: Refusal, tmp_path: Path):
     out = tmp_path / "run"
     refused("train", "--data", tmp_path / "none", "--out", out, says=("none", "no such folder"))
@@ -293,6 +300,7 @@ def test_too_few_episodes(refused: Refusal, tmp_path: Path):
     assert not out.exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_numbers_that_are_none_in_a_data_set(refused: Refusal, tmp_path: Path, value: float):
     data = other_features(tmp_path / "data")
@@ -319,6 +327,7 @@ def test_a_damaged_data_set(refused: Refusal, tmp_path: Path):
 # --- folders -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_what_is_there_is_not_overwritten(refused: Refusal, demos: Path, bc: Path, tmp_path: Path):
     run = Path(shutil.copytree(bc, tmp_path / "run"))
     data = Path(shutil.copytree(demos, tmp_path / "data"))
@@ -341,6 +350,7 @@ def test_what_is_there_is_not_overwritten(refused: Refusal, demos: Path, bc: Pat
     refused("evaluate", "--policy", bc, "--out", tmp_path / "file" / "x", says=("file, which is a file",))
 
 
+@pytest.mark.long
 def test_a_run_of_other_settings_is_not_resumed(refused: Refusal, demos: Path, bc: Path, tmp_path: Path):
     run = Path(shutil.copytree(bc, tmp_path / "run"))
     same = ["train", "--data", demos, "--out", run, "--batch", 64, "--resume"]
@@ -384,6 +394,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.long
 def test_a_run_folder_in_use(refused: Refusal, demos: Path, bc: Path, tmp_path: Path):
     run = Path(shutil.copytree(bc, tmp_path / "run"))
     args = [sys.executable, "-c", HOLD, str(run / ".lock")]

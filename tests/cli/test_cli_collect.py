@@ -24,6 +24,7 @@ def cubes(path: Path) -> np.ndarray:
     return np.stack([data.episode(i).observation["objects"][0, columns] for i in range(data.episodes)])
 
 
+@pytest.mark.long
 def test_narrow_demonstrations_succeed_and_come_from_the_middle(tmp_path: Path) -> None:
     wide = Collect(quality="expert", episodes=40, out=tmp_path / "wide").run()
     narrow = Collect(quality="narrow", episodes=40, out=tmp_path / "narrow").run()
@@ -50,6 +51,7 @@ def test_another_arm_and_what_does_not_fit(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.long
 def test_failures_are_labelled_with_their_kinds(tmp_path: Path) -> None:
     """Each world's episodes take the kinds in turn; merged with successes, all keep theirs."""
     result = Collect(quality="failures", episodes=14, worlds=6, out=tmp_path / "failed").run()
@@ -73,6 +75,7 @@ def test_failures_are_labelled_with_their_kinds(tmp_path: Path) -> None:
     assert both.failure == ("", "", *failed.failure) and both.success.tolist() == [True, True, *[False] * 14]
 
 
+@pytest.mark.long
 def test_a_set_that_labels_failures_goes_on_with_successes(tmp_path: Path) -> None:
     Collect(quality="frozen", episodes=1, out=tmp_path / "data").run()
     Collect(quality="expert", episodes=2, out=tmp_path / "data", resume=True).run()

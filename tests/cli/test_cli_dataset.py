@@ -80,6 +80,7 @@ def test_validate_says_so_by_its_exit_code(data: Path, tmp_path: Path, capsys: p
     assert run("dataset", "validate", root, "--no-video") == 1
 
 
+@pytest.mark.long
 def test_every_edit(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert result(capsys, "edit", "drop", data, "--failed", "--out", tmp_path / "good")["frames"] == 14
     assert result(capsys, "edit", "drop", data, "--keep", "2,0", "--out", tmp_path / "kept")["episodes"] == 2
@@ -107,6 +108,7 @@ def test_export_and_import(data: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert Dataset.open(tmp_path / "back").interface.observation.keys() == {"proprio"}
 
 
+@pytest.mark.long
 def test_view_saves_what_rerun_reads(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     file = tmp_path / "two.rrd"
     shown = result(capsys, "view", data, "--episodes", "1-2", "--save", file)
@@ -119,6 +121,7 @@ def test_view_saves_what_rerun_reads(data: Path, tmp_path: Path, capsys: pytest.
     assert run("dataset", "view", data, "--save", file) == 2
 
 
+@pytest.mark.long
 def test_repair_of_a_recording_that_was_killed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     script = """
 import sys, time
@@ -148,6 +151,7 @@ time.sleep(60)
     assert mended["adopted"] == [{"episode": 1, "frames": 7}] and (mended["episodes"], mended["frames"]) == (2, 12)
 
 
+@pytest.mark.long
 def test_an_edit_that_is_killed_leaves_no_half_set(data: Path, tmp_path: Path) -> None:
     code = (
         "import sys, time; from robolearn.data.convert import source; from robolearn.cli.main import main\n"

@@ -66,6 +66,7 @@ def where_red(picture: np.ndarray) -> np.ndarray:
     return np.array([columns.mean(), rows.mean()])
 
 
+@pytest.mark.long
 def test_the_expert_s_ends_are_pictures_by_the_station_s_camera(
     folder: Path, aimed: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

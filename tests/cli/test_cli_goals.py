@@ -59,6 +59,7 @@ def aimed(folder: Path, shown: Path) -> Path:
     return folder / "aimed"
 
 
+@pytest.mark.long
 def test_a_run_says_what_its_goal_is(aimed: Path) -> None:
     config = json.loads((aimed / "policy" / "config.json").read_text())
     assert list(config["interface"]["observation"]) == ["proprio", "objects", "goal.objects"]
@@ -67,6 +68,7 @@ def test_a_run_says_what_its_goal_is(aimed: Path) -> None:
     assert json.loads((aimed / "config.json").read_text())["imitation"]["hindsight"] == "later"
 
 
+@pytest.mark.long
 def test_the_goals_of_an_evaluation_reach_the_policy(
     aimed: Path, shown: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +99,7 @@ def test_the_goals_of_an_evaluation_reach_the_policy(
     assert 2 <= len(ends) <= 6
 
 
+@pytest.mark.long
 def test_one_policy_sampled_in_two_ways_is_compared_on_equal_starts_and_goals(
     aimed: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +151,7 @@ def test_goals_for_an_arm_are_a_file_of_episodes(tmp_path: Path, aimed: Path, sh
         load_goals(tmp_path / "other.safetensors", interface)
 
 
+@pytest.mark.long
 def test_bad_input_is_one_line(
     aimed: Path, shown: Path, bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

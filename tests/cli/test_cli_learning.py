@@ -74,6 +74,7 @@ def test_train_goes_on_after_sigkill_bit_for_bit(demos: Path, tmp_path: Path):
     assert json.loads((tmp_path / "killed" / "result.json").read_text())["steps"] == 600
 
 
+@pytest.mark.long
 def test_the_precision_is_stored_and_kept(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     args = ["train", "--data", demos, "--batch", 16, "--steps", 50, "--out", tmp_path / "mixed", "--json"]
     assert run(*args, "--precision", "bfloat16") == 0
@@ -116,6 +117,7 @@ def test_finetune_goes_on_after_sigkill_bit_for_bit(bc: Path, tmp_path: Path):
     assert result["env_steps"] <= 3000 and result["iterations"] == 23
 
 
+@pytest.mark.long
 def test_a_policy_is_compared_with_itself(bc: Path, capsys: pytest.CaptureFixture):
     assert run("evaluate", "--policy", bc, "--against", bc / "policy", "--episodes", 5, "--worlds", 4, "--json") == 0
     result = json.loads(capsys.readouterr().out)
@@ -124,6 +126,7 @@ def test_a_policy_is_compared_with_itself(bc: Path, capsys: pytest.CaptureFixtur
     assert "verdict" in result and result["wall_s"]["total"] > 0
 
 
+@pytest.mark.long
 def test_starts_of_the_training_are_warned_of(bc: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     """The default of evaluate is seed 1000: a fine-tuning with that seed has learned on these very starts."""
     run_folder = tmp_path / "rl"
@@ -164,6 +167,7 @@ def test_a_resumed_quickstart_has_the_settings_that_it_began_with(tmp_path: Path
     assert [path.name for path in out.iterdir()] == ["mine.json"]
 
 
+@pytest.mark.long
 def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
     """With an arm that is not the default: each step has to take it."""
     out = tmp_path / "quick"

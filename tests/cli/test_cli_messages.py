@@ -171,6 +171,7 @@ def place(demos: Path, bc: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", SAYS)
 def test_a_message_is_as_it_was_read(
     line: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture

@@ -39,6 +39,7 @@ def test_a_distilled_policy_says_what_comes_next(capsys: pytest.CaptureFixture) 
     assert "next        robolearn evaluate --policy runs/s --task peg_insert" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_training_ends_with_its_losses(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     args = ["train", "--data", demos, "--out", tmp_path / "bc", "--batch", 16, "--steps", 60, "--validation", 0.2]
     assert run(*args) == 0
@@ -51,6 +52,7 @@ def test_training_ends_with_its_losses(demos: Path, tmp_path: Path, capsys: pyte
     assert (result["loss"], result["validation_loss"]) == (last["loss"], last["validation_loss"])
 
 
+@pytest.mark.long
 def test_fine_tuning_ends_with_the_success_of_what_it_exported(bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     out = tmp_path / "rl"
     args = ["finetune", "--policy", bc, "--out", out, "--worlds", 8, "--decisions", 25, "--minibatch", 50,
@@ -92,6 +94,7 @@ def test_the_best_and_every_kth_policy_are_kept_and_nothing_else_changes(
     assert not list(kept.glob(".kept*"))
 
 
+@pytest.mark.long
 def test_training_may_end_early(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     """A policy that never succeeds is never better than the first."""
     args = ["train", "--data", demos, "--batch", 8, "--steps", 60, "--steps-per-iteration", 2, "--lr", 1e-9,
@@ -106,6 +109,7 @@ def test_training_may_end_early(demos: Path, tmp_path: Path, capsys: pytest.Capt
     assert "--eval-task" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_training_that_is_shorter_than_what_it_waits_for_says_so(demos: Path, tmp_path: Path, caplog):
     args = ["train", "--data", demos, "--batch", 8, "--steps", 4, "--steps-per-iteration", 2, "--eval-task", "lift",
             "--eval-episodes", 2, "--json"]  # fmt: skip
@@ -116,6 +120,7 @@ def test_a_training_that_is_shorter_than_what_it_waits_for_says_so(demos: Path, 
     assert not (tmp_path / "three" / "best").exists()
 
 
+@pytest.mark.long
 def test_a_warm_start_begins_where_the_other_policy_is(demos: Path, bc: Path, tmp_path: Path, capsys):
     from safetensors.torch import load_file
 
@@ -144,6 +149,7 @@ def test_a_warm_start_begins_where_the_other_policy_is(demos: Path, bc: Path, tm
 # --- help and flags ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_the_help_of_every_command_is_readable(entry: Entry, capsys: pytest.CaptureFixture):
     said = helped(entry.name, capsys)

@@ -45,6 +45,7 @@ def test_flags_come_from_a_file_and_the_command_line_is_on_top(tmp_path: Path):
     assert getattr(parse(entry("train"), ["--config", str(other), "--out", "z"]), "images")  # noqa: B009
 
 
+@pytest.mark.long
 def test_the_flags_of_a_run_do_the_same_again(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     args = ["train", "--data", demos, "--batch", 16, "--steps", 55, "--no-mask-padding", "--json"]
     assert run(*args, "--out", tmp_path / "a") == 0
@@ -59,6 +60,7 @@ def test_the_flags_of_a_run_do_the_same_again(demos: Path, tmp_path: Path, capsy
     assert "flags of robolearn train" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["train", "finetune", "distill"])
 def test_every_flag_survives_the_file(name: str, tmp_path: Path):
     need = {"train": ["--data", "x"], "finetune": ["--policy", "x"], "distill": ["--teacher", "x"]}[name]
@@ -89,6 +91,7 @@ def test_files_that_are_none(demos: Path, tmp_path: Path, capsys: pytest.Capture
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.long
 def test_every_preset_is_listed_with_a_line_and_parses(capsys: pytest.CaptureFixture):
     assert run("presets") == 0
     said = capsys.readouterr().out
@@ -113,6 +116,7 @@ def test_every_preset_is_listed_with_a_line_and_parses(capsys: pytest.CaptureFix
 # --- sweep -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_sweep_over_settings_and_seeds(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     out = tmp_path / "sweep"
     training = ["--", "train", "--data", demos, "--steps", 40, "--steps-per-iteration", 20, "--batch", 16,
@@ -181,6 +185,7 @@ def test_a_sweep_without_ray_is_refused(demos, tmp_path: Path, monkeypatch, caps
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.long
 def test_what_cannot_be_swept(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     out, training = tmp_path / "sweep", ["--", "train", "--data", str(demos)]
     for args, says in (

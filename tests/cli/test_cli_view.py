@@ -80,6 +80,7 @@ def judged(clips: list[Clip]) -> None:
     assert len(starts) == len(clips)  # of every episode its own
 
 
+@pytest.mark.long
 def test_finetune_learns_the_same_while_somebody_watches(bc: Path, tmp_path: Path, clips: list[Clip]) -> None:
     args = ["finetune", "--policy", bc, "--worlds", 4, "--decisions", 25, "--minibatch", 25, "--sigma-max", 0.1,
             "--env-steps", 4000, "--reward", "dense", "--json"]  # fmt: skip
@@ -93,6 +94,7 @@ def test_finetune_learns_the_same_while_somebody_watches(bc: Path, tmp_path: Pat
     assert digest(bc / "policy") != digest(tmp_path / "none" / "policy") == digest(tmp_path / "browser" / "policy")
 
 
+@pytest.mark.long
 def test_evaluate_and_collect_find_the_same_while_somebody_watches(
     bc: Path, tmp_path: Path, clips: list[Clip], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +113,7 @@ def test_evaluate_and_collect_find_the_same_while_somebody_watches(
     judged(clips[3:])
 
 
+@pytest.mark.long
 def test_both_ways_through_a_chunk_are_one(clips: list[Clip]) -> None:
     """Random chunks, worlds that rest, episodes that end within a chunk: by the fast path and noted."""
     envs: list[Any] = [make_env("lift", 3, threads=1) for _ in range(2)]
@@ -165,6 +168,7 @@ def test_nothing_is_noted_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) ->
         noted.close()
 
 
+@pytest.mark.long
 def test_a_clip_is_played_at_the_arms_own_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view_module, "END_S", 0.05)
     page = Page()

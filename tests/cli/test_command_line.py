@@ -96,6 +96,7 @@ OTHERS = {  # what else chooses settings: the algorithms and kinds that a comman
 CASES += [(entry, args) for entry in ENTRIES for args in OTHERS.get(entry.name, ())]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("entry", "args"), CASES, ids=lambda x: x.name if isinstance(x, Entry) else " ".join(x))
 @settings(  # without shrinking: it takes minutes here
     max_examples=3, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)

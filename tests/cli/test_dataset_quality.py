@@ -43,6 +43,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     return folder / "mixed", found
 
 
+@pytest.mark.long
 def test_failed_and_noisy_episodes_rank_lower(
     mixed: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

@@ -163,6 +163,7 @@ def segments(running: Running) -> set[Path]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_an_untrained_policy_on_the_simulated_arm(deploy: Callable[..., Running], policy: Path) -> None:
     deployment = deploy("--policy", policy, "--episodes", 1)
@@ -230,6 +231,7 @@ def test_a_safety_node_that_hangs_is_reported(deploy: Callable[..., Running], po
     assert not deployment.left and not witness.violations(), witness.violations()
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_ctrl_c_in_mid_motion(deploy: Callable[..., Running], policy: Path, witness: Witness) -> None:
     deployment = in_motion(deploy, policy, witness)
@@ -244,6 +246,7 @@ def test_ctrl_c_in_mid_motion(deploy: Callable[..., Running], policy: Path, witn
     assert not witness.violations(), witness.violations()
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_stop_ends_a_deployment_and_its_episode_counts(deploy: Callable[..., Running], away: Path) -> None:
     one = deploy("--policy", away, "--episodes", 3)
@@ -299,6 +302,7 @@ def refused(capsys: pytest.CaptureFixture[str], *flags: object) -> str:
 JOINTS = list(load_contract("sim").joints)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -59,6 +59,7 @@ def deploy(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         deployment.close()
 
 
+@pytest.mark.long
 def test_the_whole_run_is_on_film(deploy: Callable[..., Running], blind: Path, tmp_path: Path) -> None:
     out = tmp_path / "films" / "run.mp4"
     code, said, err = deploy("--policy", blind, "--episodes", 1, "--video", out).end()

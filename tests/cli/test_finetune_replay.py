@@ -23,6 +23,7 @@ SMALL = ("--worlds", 4, "--env-steps", 800, "--batch", 16, "--critics", 2, "--wi
          "--checkpoint-every", 1)  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algo", ["proposals", "rlpd"])
 def test_it_learns_from_worlds_and_demonstrations(
     bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture, algo: str
@@ -43,6 +44,7 @@ def test_it_learns_from_worlds_and_demonstrations(
     assert "of 800 control steps" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_data_set_alone_is_learned_from_and_then_the_worlds(
     bc: Path, demos: Path, tmp_path: Path, capsys, caplog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +88,7 @@ def test_it_goes_on_after_sigkill_bit_for_bit(bc: Path, demos: Path, tmp_path: P
     assert a.keys() == b.keys() and all((a[key] == b[key]).all() for key in a)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

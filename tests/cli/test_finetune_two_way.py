@@ -28,6 +28,7 @@ def back(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder / "bc", folder / "data"
 
 
+@pytest.mark.long
 def test_both_learn_go_on_and_serve(
     bc: Path, demos: Path, back: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

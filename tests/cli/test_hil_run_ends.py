@@ -32,6 +32,7 @@ def run(*args: Any) -> int:
     return main([str(arg) for arg in args])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "like"),
     [

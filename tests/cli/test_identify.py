@@ -22,6 +22,7 @@ from sim.realtime import RealtimeWorld
 REST = np.tile(PANDA.home, (2000, 1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -68,6 +69,7 @@ def test_bad_input_is_a_line(
     assert not Path("out").exists()
 
 
+@pytest.mark.long
 def test_the_filter_is_between_the_motion_and_the_arm() -> None:
     """A motion out of the joint's box is clamped to it; one that jumps is stopped, and the reason told."""
     contract = load_contract("sim")

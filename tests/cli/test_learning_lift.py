@@ -22,6 +22,7 @@ from sim.registry import make_env
 SEED, DEMONSTRATIONS, INITIAL = 0, 40, 0.5
 
 
+@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_reinforcement_learning_makes_lift_succeed_more_often(tmp_path: Path) -> None:
     env = make_env("lift", DEMONSTRATIONS, threads=1)

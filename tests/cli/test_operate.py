@@ -189,6 +189,7 @@ def station() -> Iterator[Station]:
             process.wait()
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 @pytest.mark.timeout(300)
 def test_the_real_safety_node_armed_by_a_key_and_latched_when_the_program_is_killed(station: Station) -> None:

@@ -67,6 +67,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: " ".join(words[:-1]))
 def test_a_place_that_cannot_be_written_is_refused_first(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
@@ -104,6 +105,7 @@ def test_names_and_files_on_the_way(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.long
 def test_a_result_is_shown_although_its_report_cannot_be_written(
     bc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

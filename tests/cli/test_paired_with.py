@@ -30,6 +30,7 @@ def policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return made
 
 
+@pytest.mark.long
 def test_each_deployment_is_run_once_more(policies: list[Path], capsys: pytest.CaptureFixture) -> None:
     words = ["evaluate", "--policy", "a", "--paired-with", "logs-a", "logs-b", "--task", "lift", "--episodes", "6"]
     assert main([*words, "--dynamics", "mild", "--json"]) == 0
@@ -43,6 +44,7 @@ def test_each_deployment_is_run_once_more(policies: list[Path], capsys: pytest.C
     assert "2 of at least 4 policies" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "said"),
     [

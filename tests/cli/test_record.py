@@ -117,6 +117,7 @@ def recorded(compiled: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_what_a_script_records_is_a_data_set(recorded: Path) -> None:
     data = Dataset.open(recorded)
@@ -221,6 +222,7 @@ def test_enough_episodes_are_enough(recorded: Path, capsys: pytest.CaptureFixtur
     assert result["recorded"] == 0 and result["episodes"] == count(recorded) and time.monotonic() - begun < 30
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "says"),
     [

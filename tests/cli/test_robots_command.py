@@ -24,6 +24,7 @@ def check(top: Path, *flags: object) -> tuple[int, dict[str, bool]]:
     return done.returncode, {one["rule"]: one["ok"] for one in json.loads(done.stdout.splitlines()[-1])["rules"]}
 
 
+@pytest.mark.long
 def test_an_arm_is_made_checked_and_lifts_a_cube(tmp_path: Path, capsys: pytest.CaptureFixture):
     import robosuite
 

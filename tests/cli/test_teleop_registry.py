@@ -57,6 +57,7 @@ def with_dummy(tmp_path: Path, code: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["record", "hil run"])
 def test_a_dummy_teleoperator_is_in_the_help_of_the_commands(tmp_path: Path, command: str) -> None:
     words = [*command.split(), "--help"]
@@ -64,6 +65,7 @@ def test_a_dummy_teleoperator_is_in_the_help_of_the_commands(tmp_path: Path, com
     assert "dummy" in shown and "--dummy-channel" in shown and "Channel of its radio" in shown
 
 
+@pytest.mark.long
 def test_a_dummy_teleoperator_takes_its_flags_and_its_node_its_parameters(tmp_path: Path) -> None:
     code = """
 import json

@@ -67,6 +67,7 @@ def test_a_plan_is_interleaved_in_blocks_with_one_start_each(trial: Path):
     assert len({tuple(order) for order in orders}) == 6 and firsts.min() > 100  # of 400, 133 of each expected
 
 
+@pytest.mark.long
 def test_a_killed_trial_goes_on_as_if_nothing_had_been(trial: Path, capsys: pytest.CaptureFixture):
     whole = trial.parent / "whole"
     shutil.copytree(trial, whole)
@@ -94,6 +95,7 @@ def test_a_killed_trial_goes_on_as_if_nothing_had_been(trial: Path, capsys: pyte
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["episodes"] == 0
 
 
+@pytest.mark.long
 def test_the_verdict_names_what_was_compared(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert run("trial", "judge", trial) == 2
     assert "a finished block" in capsys.readouterr().err
@@ -113,6 +115,7 @@ def test_the_verdict_names_what_was_compared(trial: Path, tmp_path: Path, capsys
     assert run("trial", "plan", "--policies", f"a={tmp_path / 'up'}", f"b={tmp_path / 'still'}", "--out", trial) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["run", "judge"])
 @pytest.mark.parametrize("spoiled", ["weights", "world", "plan", "order", "dropped", "foreign"])
 def test_what_has_changed_is_refused(spoiled: str, command: str, trial: Path, capsys: pytest.CaptureFixture):
@@ -144,6 +147,7 @@ def test_what_has_changed_is_refused(spoiled: str, command: str, trial: Path, ca
     assert expected in err and err.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "expected"),
     [
@@ -168,6 +172,7 @@ def test_a_plan_that_cannot_be_kept_is_refused(
     assert expected in err and err.count("\n") == 1 and not (tmp_path / "trial").exists()
 
 
+@pytest.mark.long
 def test_a_classifier_judges_beside_the_task_or_in_its_place(
     trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ):

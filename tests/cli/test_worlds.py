@@ -71,6 +71,7 @@ def test_one_that_is_not_installed_names_the_command_that_mends_it(cache: Path, 
         WorldConfig("stand_in:near").build(1)
 
 
+@pytest.mark.long
 def test_an_installed_family_demonstrates_and_is_judged(cache: Path, tmp_path: Path, capsys) -> None:
     installed(cache)
     assert main(["worlds", "show", "stand_in"]) == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 COUNT = """
 import resource, sys
 import torch
@@ -19,6 +21,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.long
 def test_what_is_freed_is_not_asked_for_again() -> None:
     def pages(how: str) -> int:
         return int(

@@ -12,6 +12,7 @@ import pytest
 from robolearn.core.installation import install_command
 
 
+@pytest.mark.long
 def test_pip_understands_the_command_of_this_installation() -> None:
     command = install_command("ros")
     assert command.startswith(f"{sys.executable} -m pip install ") and command.endswith("[ros]'")

@@ -56,6 +56,7 @@ def test_elsewhere_half_of_the_machine_is_taken_to_be_free(tmp_path: Path) -> No
     assert available_memory(tmp_path, tmp_path) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", ["-v", "-d"])
 def test_a_limit_of_the_process_counts(limit: str) -> None:
     """A second process, that its shell allows 1.5 GB and that takes 200 MB of them."""

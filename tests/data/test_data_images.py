@@ -144,6 +144,7 @@ def test_parts_of_killed_builders_are_removed_by_the_next(root, tmp_path):
     assert not dead.exists() and alive.exists() and len(files(folder)) == 3
 
 
+@pytest.mark.long
 def test_building_holds_a_few_frames_at_a_time(tmp_path, monkeypatch):
     length = 300
     images = np.arange(length).astype(np.uint8)[:, None, None, None] * np.ones((1, SIZE, SIZE, 3), np.uint8)
@@ -182,6 +183,7 @@ def build(root: Path, folder: Path) -> None:
     assert values(Dataset.open(root, cache=folder).images("front")) == EXPECTED
 
 
+@pytest.mark.long
 def test_processes_share_one_cache(root, tmp_path):
     context = multiprocessing.get_context("fork")
     children = [context.Process(target=build, args=(root, tmp_path / "cache")) for _ in range(3)]
@@ -216,6 +218,7 @@ def test_the_size_is_said_before_building_and_a_disk_that_is_too_small(root, tmp
     assert f"{12 * SIZE * SIZE * 3 / 1e6:.1f} MB in memory" in caplog.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("harm", ["cut", "empty", "flipped", "other head"])
 @pytest.mark.parametrize("fits", [True, False])
 def test_a_damaged_cache_file_is_made_anew(root, tmp_path, monkeypatch, harm, fits):
@@ -249,6 +252,7 @@ def test_what_memory_has_no_room_for_is_unpacked_when_it_is_read(root, tmp_path,
     assert values(batch.observation["images.front"].numpy()) == [EXPECTED[i] for i in (0, 0, 2, 3, 4, 4, 10, 11)]
 
 
+@pytest.mark.long
 def test_a_set_of_more_files_than_a_process_may_open(tmp_path, monkeypatch):
     with EpisodeWriter(tmp_path / "set", INTERFACE) as w:
         w.write_all([film(e % 3, 2) for e in range(60)])

@@ -117,6 +117,7 @@ def test_statistics_of_vectors_with_more_axes(tmp_path, interface):
     assert stats["force"]["mean"].shape == () and float(stats["force"]["mean"]) == 0.75
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mix", [[1.0], [1.0, 2.0, 3.0], [1.0, -1.0], [0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]])
 def test_mixes_that_are_none(sets, mix):
     with pytest.raises(BadInput, match=r"--mix: got .*, expected"):

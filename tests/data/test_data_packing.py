@@ -17,6 +17,7 @@ def picture(height: int, width: int, kind: str) -> av.VideoFrame:
 KINDS = ["yuv420p", "yuvj420p", "yuv444p", "yuvj444p", "yuv422p", "yuv420p10le", "rgb24", "gray"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (128, 96), (66, 50), (33, 47), (2, 2), (480, 640)])
 @pytest.mark.parametrize(("space", "scope"), [(2, 0), (1, 1), (5, 2)])

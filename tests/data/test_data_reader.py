@@ -78,6 +78,7 @@ def test_corrupt_json_is_named(root, name):
         Dataset.open(root)
 
 
+@pytest.mark.long
 def test_nan_is_named(root):
     change(root, DATA, "observation.state", 6, [0.0, float("nan"), 0.0])
     with pytest.raises(BadInput, match=r"episode 1, frame 1, observation\.state: got NaN"):
@@ -173,6 +174,7 @@ def retype(root, name, column, kind, values):
     pq.write_table(table.set_column(index, column, pa.array(values, kind)), root / name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("damage", "says"),
     [

@@ -55,6 +55,7 @@ def root(tmp_path) -> Path:
     return tmp_path / "set"
 
 
+@pytest.mark.long
 def test_the_running_episode_is_saved(root, tmp_path):
     left(tmp_path / "left", root, 1, 5)
     assert Dataset.open(root).episodes == 1
@@ -73,6 +74,7 @@ def test_the_running_episode_is_saved(root, tmp_path):
     assert repair(root) == Repaired(2, 11, [], 0)
 
 
+@pytest.mark.long
 def test_a_control_rate_that_is_a_whole_number(tmp_path):
     """20 and 20.0 are one rate, but not one JSON text."""
     whole = replace(INTERFACE, control_hz=20)
@@ -97,6 +99,7 @@ os._exit(9)
         assert w.episodes == 2
 
 
+@pytest.mark.long
 def test_a_resumed_recording_keeps_it_for_later(root, tmp_path):
     left(tmp_path / "left", root, 1, 5)
     with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",)) as w:
@@ -110,6 +113,7 @@ def test_a_resumed_recording_keeps_it_for_later(root, tmp_path):
     assert order == [0] * 6 + [2] * 3 + [1] * 5 + [3] * 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["rows.journal", "front.journal", "front.mp4"])
 def test_torn_files_are_read_up_to_the_tear(root, tmp_path, name):
     left(tmp_path / "left", root, 1, 8)
@@ -129,6 +133,7 @@ def test_torn_files_are_read_up_to_the_tear(root, tmp_path, name):
     assert dataset.images("front")[:].shape[0] == dataset.frames
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kept", [0, 6])
 def test_a_journal_that_a_power_cut_filled_with_zeros(root, tmp_path, kept):
     """The length of the file reached the disk, its end (or nothing of it) did not."""
@@ -152,6 +157,7 @@ def test_frames_that_the_encoder_held_are_lost(root, tmp_path):
     assert not (root / ".unfinished").exists() and not (root / ".running").exists()
 
 
+@pytest.mark.long
 def test_a_committed_episode_is_not_saved_twice(root, tmp_path):
     """Kills after the commit point: of the recording before it removed .running/, of a repair before its folder."""
     left(tmp_path / "left", root, 1, 5)
@@ -165,6 +171,7 @@ def test_a_committed_episode_is_not_saved_twice(root, tmp_path):
     assert repair(root).saved == [] and Dataset.open(root).episodes == 2
 
 
+@pytest.mark.long
 def test_an_episode_of_another_interface_does_not_stop_a_repair(root, tmp_path):
     """As where a folder was copied into the set; it is kept, and named as what can be cleared."""
     other = replace(INTERFACE, control_hz=10.0)
@@ -179,6 +186,7 @@ def test_an_episode_of_another_interface_does_not_stop_a_repair(root, tmp_path):
     assert aside.path == root / ".unfinished/beyond-000" and (aside.path / "rows.journal").exists()
 
 
+@pytest.mark.long
 def test_a_repair_that_is_killed_has_noted_whole_where_it_saves(root, tmp_path, monkeypatch):
     left(tmp_path / "left", root, 1, 5)
     notes = []
@@ -217,6 +225,7 @@ def three(root) -> Path:
     return root
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counted", [0, 1, 2])
 def test_episodes_that_info_has_lost_sight_of_are_counted_again(three, counted):
     before = content(three)
@@ -234,6 +243,7 @@ def test_episodes_that_info_has_lost_sight_of_are_counted_again(three, counted):
     assert repair(three) == Repaired(3, 13, [], 0)
 
 
+@pytest.mark.long
 def test_a_running_episode_is_saved_behind_those_that_are_counted_again(three, tmp_path):
     left(tmp_path / "left", three, 3, 5)
     behind(three, 1, 6)
@@ -243,6 +253,7 @@ def test_a_running_episode_is_saved_behind_those_that_are_counted_again(three, t
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lacking", ["video", "frames", "row", "task"])
 def test_what_is_no_whole_episode_is_set_aside(three, lacking):
     """Episode 1 is whole, of episode 2 something is not there."""
@@ -268,6 +279,7 @@ def test_what_is_no_whole_episode_is_set_aside(three, lacking):
     assert repair(three) == Repaired(2, 9, [], 0) and (three / ".unfinished/beyond-000").exists()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ["truncated", "gone", "one of two"])
 def test_lost_rows_are_one_finding_and_made_again(tmp_path, monkeypatch, damage):
     """Of twelve episodes, data and videos of which are whole."""
@@ -331,6 +343,7 @@ def cut_short(monkeypatch, renames: int):
     return pytest.raises(KeyboardInterrupt)
 
 
+@pytest.mark.long
 def test_a_kill_while_they_are_counted_again_loses_none(three):
     behind(three, 1, 6)
     for renames in range(5):
@@ -340,6 +353,7 @@ def test_a_kill_while_they_are_counted_again_loses_none(three):
     assert repair(three) == Repaired(3, 13, [], 0, [(1, 3), (2, 4)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("renames", [2, 4])
 def test_a_kill_while_the_rest_of_a_killed_commit_is_removed_brings_none_of_it_back(three, renames):
     """First a commit is killed before it renames info.json, then those who clean up after it, again and again."""
@@ -372,6 +386,7 @@ def test_what_cannot_be_repaired(root, tmp_path):
         repair(root)
 
 
+@pytest.mark.long
 def test_journals(tmp_path):
     journal = Journal(tmp_path / "j")
     for record in (b"one", b"2", b"three" * 100):

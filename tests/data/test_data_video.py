@@ -58,6 +58,7 @@ def close(a, b, most=6.0) -> bool:
     return bool(np.abs(np.asarray(a).astype(int) - np.asarray(b).astype(int)).mean() < most)
 
 
+@pytest.mark.long
 def test_round_trip_step_by_step_and_whole(tmp_path, cameras):
     films = [film(0), film(1, 5), film(2, 1)]
     with EpisodeWriter(tmp_path / "a", cameras) as w:
@@ -132,6 +133,7 @@ def test_interventions_and_stamps(tmp_path, cameras):
         EpisodeWriter(tmp_path / "set", cameras, resume=True)
 
 
+@pytest.mark.long
 def test_resume_and_discard(tmp_path, cameras):
     root = tmp_path / "set"
     for e in range(3):
@@ -219,6 +221,7 @@ def test_a_size_that_no_encoder_takes_is_refused(tmp_path):
         encoder.check_encodable("images.front", ArraySpec((2, 20000, 3), "uint8"), 10.0, VideoConfig(codec="libx264"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["video", "journal", "table"])
 def test_a_full_disk_costs_the_episode_at_hand_alone(tmp_path, cameras, monkeypatch, where):
     root, real, real_at = tmp_path / "set", os.write, os.pwrite
@@ -268,6 +271,7 @@ def test_a_full_disk_costs_the_episode_at_hand_alone(tmp_path, cameras, monkeypa
     assert len(list(root.rglob("*.mp4"))) == 2 * len(lengths)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["video", "journal", "table"])
 def test_what_a_full_disk_refused_is_there_for_repair(tmp_path, cameras, monkeypatch, where):
     """The session ends with the error, nothing more can be written, and later there is room."""
@@ -343,6 +347,7 @@ def test_an_encoder_that_lags_is_waited_for(tmp_path, cameras, monkeypatch):
     assert close(frames, film(0, 12).observation["images.front"])
 
 
+@pytest.mark.long
 def test_an_encoder_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
     hangs, goes_on = threading.Event(), threading.Event()
 
@@ -351,9 +356,9 @@ def test_an_encoder_that_hangs_is_not_waited_for(tmp_path, monkeypatch):
         goes_on.wait()
         return []
 
-    real = encoder.open_stream
+    real, hung = encoder.open_stream, SimpleNamespace(encode=encode, pix_fmt="rgb24")
     monkeypatch.setattr(encoder, "PATIENCE_S", 0.6)
-    monkeypatch.setattr(encoder, "open_stream", lambda *all: real(*all) and SimpleNamespace(encode=encode, pix_fmt="rgb24"))
+    monkeypatch.setattr(encoder, "open_stream", lambda *all: real(*all) and hung)
     video = encoder.VideoEncoder(
         tmp_path / "hung.mp4", "front", ArraySpec((HEIGHT, WIDTH, 3), "uint8"), 20.0, VideoConfig(queue=2)
     )

@@ -89,6 +89,7 @@ def test_bad_steps_are_refused_and_named(tmp_path, interface, episode):
     assert dataset.lengths.tolist() == [2] and dataset.action.max() == 1.0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dtype", "value", "message"),
     [
@@ -147,6 +148,7 @@ def test_one_writer_at_a_time(tmp_path, interface, episode):
     assert Dataset.open(tmp_path / "set").episodes == 2
 
 
+@pytest.mark.long
 def test_resume_equals_one_go(tmp_path, interface, episode, monkeypatch):
     monkeypatch.setattr(locked_dataset, "META_ROWS", 3)
     monkeypatch.setattr(locked_dataset, "DATA_BYTES", 1000)
@@ -170,6 +172,7 @@ def test_resume_equals_one_go(tmp_path, interface, episode, monkeypatch):
             assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "many" / name).read_bytes()
 
 
+@pytest.mark.long
 def test_resume_removes_what_was_never_committed(tmp_path, interface, episode, monkeypatch):
     """A kill between the renames of the frames and of info.json, at every point between them."""
     monkeypatch.setattr(locked_dataset, "META_ROWS", 2)
@@ -237,6 +240,7 @@ with EpisodeWriter(sys.argv[1], interface, resume=True) as writer:
 """
 
 
+@pytest.mark.long
 def test_sigkill_loses_no_finished_episode(tmp_path):
     """One data set, killed and resumed at random moments; every episode that end() returned from is there."""
     root, rng, finished = tmp_path / "set", np.random.default_rng(), 0
@@ -273,6 +277,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.long
 def test_the_lock_ends_with_a_killed_writer_even_if_a_forked_worker_lives_on(tmp_path):
     interface = Interface({"proprio": ArraySpec((3,))}, ArraySpec((2,)), 20.0)
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
@@ -293,6 +298,7 @@ def test_the_lock_ends_with_a_killed_writer_even_if_a_forked_worker_lives_on(tmp
         owner.stdout.close()
 
 
+@pytest.mark.long
 def test_speed(tmp_path):
     """200 episodes of 100 frames: the processor time of one commit for all stays far below a second."""
     interface = Interface({"proprio": ArraySpec((20,)), "objects": ArraySpec((16,))}, ArraySpec((7,)), 20.0)

@@ -70,6 +70,7 @@ def test_the_final_observation_comes_back_bit_for_bit(tmp_path: Path) -> None:
     assert set(words.episode(0).final) == {*final(0), "prompt"} and words.episode(0).final["prompt"].shape == (5,)
 
 
+@pytest.mark.long
 def test_edits_keep_it_with_its_episode(tmp_path: Path) -> None:
     with EpisodeWriter(tmp_path / "set", SEEN) as w:
         w.write_all([film(0), film(1, 6)])

@@ -189,6 +189,7 @@ def test_sampling_is_uniform_over_windows_and_repeatable() -> None:
     assert torch.equal(batch.action, again.action)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("capacity", [12, 25, 1100, 5000])
 def test_the_oldest_are_forgotten_and_the_others_stay_as_they_were(capacity: int) -> None:
     buffer = ReplayBuffer(PLAIN, 2, capacity)

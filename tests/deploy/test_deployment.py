@@ -65,6 +65,7 @@ def test_the_policy_node_is_told_goals_and_how_to_sample() -> None:
     assert not wanted.keys() & flags(programs(station(True))[0].command).keys()
 
 
+@pytest.mark.long
 def test_files_of_the_current_folder_are_no_part_of_our_nodes(tmp_path: Path) -> None:
     """Somebody's own hardware.py beside a policy is what they call it, and must not stand between policy and arm."""
     for name in ("hardware", "robots", "numpy"):

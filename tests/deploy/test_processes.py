@@ -143,6 +143,7 @@ def test_environment_and_log(tmp_path: Path) -> None:
     assert (tmp_path / "deep" / "logs" / "arm.log").read_text().split() == ["hello", str(os.getpid())]
 
 
+@pytest.mark.long
 def test_several_interrupts_do_not_leave_children(tmp_path: Path) -> None:
     """Ctrl-C twice: the second one while the first is being dealt with."""
     program = f"""

@@ -81,6 +81,7 @@ def station(contract: Contract, profile: QoSProfile) -> Iterator[tuple[SafetyCli
         assert background.errors == []
 
 
+@pytest.mark.long
 def test_an_arm_whose_joint_states_never_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment, "SENSORS_S", 1.0)
     monkeypatch.setenv("ROS_DOMAIN_ID", str(DOMAIN))
@@ -93,6 +94,7 @@ def test_an_arm_whose_joint_states_never_come_is_named(monkeypatch: pytest.Monke
         assert client.state == "disarmed" and not arm.heard
 
 
+@pytest.mark.long
 def test_an_arm_whose_controller_cannot_hear_is_never_armed() -> None:
     with station(CONTRACT, qos.latched()) as (client, arm):
         wait_ready(client, NODES, simulated=False)  # type: ignore[arg-type]

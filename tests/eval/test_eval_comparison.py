@@ -49,6 +49,7 @@ def test_signs_by_hand() -> None:
     assert dealt.p_value == pytest.approx(2 / 20) and dealt.test == "permutation"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("paired", [True, False])
 def test_many_returns_agree_with_the_t_test(paired: bool) -> None:
     rng = np.random.default_rng(5)
@@ -113,6 +114,7 @@ def test_returns_of_other_starts_are_compared_unpaired(make: Make) -> None:
     assert verdict.sentence.endswith("over 20 and 20 episodes")
 
 
+@pytest.mark.long
 def test_a_comparison_of_many_returns_needs_little_memory() -> None:
     values = np.random.default_rng(0).normal(size=(2, 3000))
     tracemalloc.start()

@@ -27,6 +27,7 @@ def test_shares_are_even_and_add_up(n: int, worlds: int) -> None:
     assert q.sum() == n and q.max() - q.min() <= 1 and (np.diff(q) <= 0).all()
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(
     episodes=st.integers(1, 60),
@@ -54,6 +55,7 @@ def test_exactly_n_episodes_whatever_their_length(
     assert result.cycle_time_s.tolist() == (result.steps / 20.0).tolist()
 
 
+@pytest.mark.long
 def test_short_failures_are_not_favoured(fake) -> None:
     """Failures last 2 steps, successes 40: counting what ends within a rollout is far off, the evaluation is not."""
     worlds, seed = 20, 7

@@ -33,6 +33,7 @@ def test_published_intervals(counts: tuple[int, int]) -> None:
     assert clopper_pearson(*counts) == pytest.approx(exact, abs=5e-5)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 500), st.floats(0, 1), st.sampled_from([0.8, 0.95, 0.99]))
 def test_intervals_hold_the_rate_and_solve_the_equations_that_define_them(n: int, share: float, level: float) -> None:

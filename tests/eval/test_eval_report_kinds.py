@@ -108,6 +108,7 @@ def test_the_picture_of_returns_counts_the_episodes_that_reach_them() -> None:
     assert axes.get_xlabel() == "return [reward]"
 
 
+@pytest.mark.long
 def test_the_page_of_a_data_set_shows_foreign_text_as_text() -> None:
     rng = np.random.default_rng(0)
     state = rng.standard_normal((240, 3)).cumsum(axis=0)

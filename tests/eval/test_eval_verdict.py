@@ -71,6 +71,7 @@ def test_paired_interval_is_antisymmetric_and_holds_the_difference(a: int, b: in
     assert paired_difference_interval(a, c, b, d) == pytest.approx((-high, -low), abs=1e-12)
 
 
+@pytest.mark.long
 def test_paired_interval_covers() -> None:
     rng = np.random.default_rng(0)
     cells, n = np.array([0.55, 0.05, 0.30, 0.10]), 100
@@ -119,6 +120,7 @@ def test_corrected_p_values_rise_and_end_at_1() -> None:
     assert [verdict.p_value for verdict in corrected(made)] == [1.0] * 4
 
 
+@pytest.mark.long
 def test_very_many_episodes_take_the_score_test() -> None:
     exact, score = compare_unpaired(460, 500, 475, 500), compare_unpaired(461, 501, 475, 500)
     assert (exact.test, score.test) == ("Barnard", "pooled score")

@@ -41,6 +41,7 @@ def test_bad_frames_leave_nothing_behind(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
 def test_worst_and_best_are_recorded_as_they_were(fake, tmp_path: Path) -> None:
     env = fake.Env(6, lambda d, solved: (5 + int(20 * d)) if solved else 30)
     policy = fake.Policy(0.6, execute_steps=3, noise=0.3)

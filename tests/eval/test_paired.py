@@ -35,6 +35,7 @@ def test_a_powered_rate_by_hand() -> None:
     assert found.low == pytest.approx(max(0.0, 0.75 - 3.1824463 * error))
 
 
+@pytest.mark.long
 def test_intervals_hold_the_real_rate_and_are_narrower_where_simulation_agrees() -> None:
     rng = np.random.default_rng(0)
     inside, narrower, narrower_alone = 0, 0.0, 0.0

@@ -31,6 +31,7 @@ def test_the_evidence_is_a_ratio_of_beta_functions():
     assert log_evidence(0, 3) == pytest.approx(math.log(2.0))  # 2³/(4 · 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("concentration", [1, 4])
 @pytest.mark.parametrize("log_c", [0.2, 0.9, 1.7])
 def test_the_walk_agrees_with_every_sequence_counted_one_by_one(concentration: int, log_c: float):
@@ -110,6 +111,7 @@ def test_the_power_of_mcnemar_agrees_with_every_table_of_scipys_test():
     assert least is not None and mcnemar_power((p_a, p_b), least, 0.05) >= 0.9
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rates", "power"), [((0.5, 0.8), 0.9), ((0.7, 0.9), 0.9), ((0.9, 0.7), 0.8)])
 def test_a_plan_has_its_power_and_saves_blocks(rates: tuple[float, float], power: float):
     made = planned(rates, power, 0.05)

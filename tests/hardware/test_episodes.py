@@ -172,6 +172,7 @@ def test_nothing_left_to_record() -> None:
     assert e.up() == [EpisodeCommand.DISARM, EpisodeCommand.END]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("placing", [False, True])
 def test_whatever_comes_the_arm_is_disarmed_before_it_is_prepared_and_every_episode_ends(placing: bool) -> None:
     """All sequences of five things that can happen."""

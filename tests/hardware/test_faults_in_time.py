@@ -96,6 +96,7 @@ def shuffled(most: float) -> Callable:
     return lambda message, rng: [(rng.uniform(0.0, most), message)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.01, 0.3, 0.7, 1.0])
 @pytest.mark.parametrize(
     ("link", "all_lost", "within_s"),
@@ -113,6 +114,7 @@ def test_lost_messages(rig: FaultRig, link: str, share: float, all_lost: str, wi
         told(rig, EITHER, 0.0, seconds=1.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("link", "seconds", "why"),
     [
@@ -128,6 +130,7 @@ def test_late_messages(rig: FaultRig, link: str, seconds: float, why: str) -> No
     told(rig, why, 0.31)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("link", "fault", "why"),
     [
@@ -182,6 +185,7 @@ CHUNKS: dict[str, tuple[Callable[[Chunk], Chunk], str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CHUNKS)
 def test_bad_chunks(rig: FaultRig, name: str) -> None:
     change, why = CHUNKS[name]
@@ -227,6 +231,7 @@ TARGETS: dict[str, tuple[Callable, str]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TARGETS)
 def test_bad_targets(rig: FaultRig, name: str) -> None:
     fault, why = TARGETS[name]
@@ -248,6 +253,7 @@ def joint_fault(what: str) -> Callable:
     return apply
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "why"),
     [("stop", "joint state"), ("nan", "joint state"), ("missing", "joint state"), ("reorder", KEEPS),
@@ -275,6 +281,7 @@ def test_joint_states_of_the_wrong_length(rig: FaultRig, length: int) -> None:
 # --- clocks -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seconds", [10.0, -10.0, 0.5, -0.5, 0.01, -0.01])
 def test_the_time_of_day_jumps(rig: FaultRig, seconds: float) -> None:
     rig.wall += seconds
@@ -350,6 +357,7 @@ def test_joint_states_without_stamps(rig: FaultRig) -> None:
 # --- processes ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("process", "seconds", "why"),
     [
@@ -387,6 +395,7 @@ def test_a_safety_node_that_is_gone_leaves_the_arm_at_its_last_command(rig: Faul
     judged(rig)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("latency", [0.01, 0.06, 0.25, 0.6])
 def test_a_slow_policy(rig: FaultRig, latency: float) -> None:
     rig.latency = latency
@@ -422,6 +431,7 @@ def test_emergency_stop_in_mid_chunk_and_while_braking(rig: FaultRig, before: st
     ends_latched(rig, since, 0.02, "spoilt" if before == "stop" else "e-stop")
 
 
+@pytest.mark.long
 def test_every_fault_again_at_another_moment_and_all_links_at_once() -> None:
     """Twenty stories of random length with random faults on every link."""
     rng = np.random.default_rng(0)

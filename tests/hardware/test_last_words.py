@@ -95,6 +95,7 @@ def test_last_words_are_heard(listener: subprocess.Popen[str]) -> None:
     assert last.total() == ENDS * TOPICS, last
 
 
+@pytest.mark.long
 def test_whoever_does_not_listen_keeps_no_node_from_ending(listener: subprocess.Popen[str]) -> None:
     state = Path(f"/proc/{listener.pid}/stat")
     talker = start("talker", str(listener.pid))

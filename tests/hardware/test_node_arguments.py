@@ -25,6 +25,7 @@ def test_flags_become_parameters() -> None:
         ros_arguments(["--contract"], ("contract",))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "argv", "why"),
     [

@@ -68,6 +68,7 @@ def arm(contract: Contract, clock: Clock) -> Arm:
     return Arm(Observer(contract, FEATURES, clock), clock)
 
 
+@pytest.mark.long
 def test_what_the_arm_feels_is_observed_while_it_is_fresh(contract: Contract, clock: Clock) -> None:
     felt = ContactSensing("/felt", WRENCH, max_force=40.0, max_moment=5.0)
     arm = Arm(Observer(dataclasses.replace(contract, contact=felt), ("proprio", "wrench"), clock), clock)

@@ -193,6 +193,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
         yield found
 
 
+@pytest.mark.long
 def test_what_a_node_opens_is_permitted_to_it(graph: dict[str, dict[str, set[str]]]) -> None:
     info = replace(CONTRACT.cameras["front"], info="/camera/front/info")
     allowed = permitted(policy_xml(replace(CONTRACT, cameras={**CONTRACT.cameras, "front": info})))

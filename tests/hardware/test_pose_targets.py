@@ -134,6 +134,7 @@ def station() -> Iterator[Station]:
         yield Station(stack)
 
 
+@pytest.mark.long
 def test_the_tcp_goes_to_the_pose(station: Station) -> None:
     goal = station.led_by(np.array([0.02, 0.06, -0.05]))
     position, quaternion = station.tcp()
@@ -144,6 +145,7 @@ def test_the_tcp_goes_to_the_pose(station: Station) -> None:
     station.operator.disarm()
 
 
+@pytest.mark.long
 def test_what_no_pose_is_stops_the_arm(station: Station) -> None:
     planner = station.planner
     station.stopped_by(lambda: setattr(planner, "frame", "camera"), "in frame 'camera'; expected 'base'")
@@ -156,6 +158,7 @@ def test_what_no_pose_is_stops_the_arm(station: Station) -> None:
     station.stopped_by(lambda: setattr(planner, "quiet", True), "targets are late|the target is")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("behind", "says"), [(10.0, "10.00 s ago"), (0.3, "0.30 s ago"), (-10.0, "s in the future")])
 def test_poses_of_another_time_are_not_followed(station: Station, behind: float, says: str) -> None:
     station.stopped_by(
@@ -163,6 +166,7 @@ def test_poses_of_another_time_are_not_followed(station: Station, behind: float,
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("behind", [0.5, -0.5])
 def test_an_arm_whose_clock_is_off_is_not_armed(station: Station, behind: float) -> None:
     station.arm_again()
@@ -179,6 +183,7 @@ def test_an_arm_whose_clock_is_off_is_not_armed(station: Station, behind: float)
     station.operator.disarm()
 
 
+@pytest.mark.long
 def test_a_stranger_does_not_move_the_gripper(station: Station) -> None:
     """rclpy of its own: it finds the topic, and opens what the planner had closed."""
     station.led_by(np.array([0.0, 0.0, -0.01]), 0.5)  # the planner's opening is 1 cm

@@ -39,6 +39,7 @@ def away(rig: RecordingRig) -> float:
     return float(np.abs(rig.q - HOME).max())
 
 
+@pytest.mark.long
 def test_after_an_episode_the_arm_goes_home_and_only_then_the_next_is_recorded(rig: RecordingRig) -> None:
     rig.follow()
     rig.until(lambda: "the arm is home" in rig.logic.episodes.message)

@@ -317,6 +317,7 @@ def test_steps_that_the_disk_refuses_are_left_to_the_writer(rig: RecordingRig) -
     assert paper.discarded == 0 and len(paper.rows) == 3 and not paper.episodes
 
 
+@pytest.mark.long
 def test_a_writer_that_falls_behind_drops_the_episode(rig: RecordingRig) -> None:
     rig.record()
     rig.shelf.held = True

@@ -143,6 +143,7 @@ def station(the_station: Station) -> Station:
     return the_station
 
 
+@pytest.mark.long
 def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Station) -> None:
     begun = len(station.arm.commands)
     station.move()
@@ -163,6 +164,7 @@ def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Stati
     station.operator.disarm()
 
 
+@pytest.mark.long
 def test_chunks_follow_one_another_by_their_observations(station: Station) -> None:
     stamps: list[float] = []
     node = station.background.add(
@@ -207,6 +209,7 @@ def test_silent_joint_states_are_a_stop(station: Station) -> None:
     station.expect_no_violation()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("held_s", [0.05, 0.4])
 def test_a_command_whose_publishing_is_held_up(
     station: Station, monkeypatch: pytest.MonkeyPatch, held_s: float
@@ -314,6 +317,7 @@ def test_somebody_else_at_the_controller(station: Station) -> None:
     station.operator.disarm()
 
 
+@pytest.mark.long
 def test_a_second_publisher_of_joint_states(station: Station) -> None:
     """A forgotten joint_state_publisher at 10 Hz: not armed beside it, stopped by it, and not once believed."""
     background = station.background

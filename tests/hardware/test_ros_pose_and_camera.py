@@ -141,6 +141,7 @@ def station() -> Iterator[tuple[CartesianArm, Looks, SafetyClient]]:
     assert codes == [0, 0] and not background.errors
 
 
+@pytest.mark.long
 def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:
     arm, policy, operator = station
     operator.wait_ready(30)
@@ -162,6 +163,7 @@ def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[Carte
     operator.disarm()
 
 
+@pytest.mark.long
 def test_a_camera_that_goes_dark_is_a_stop(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:
     arm, _, operator = station
     operator.wait_ready(30)

@@ -148,6 +148,7 @@ def test_joint_states_come_at_their_rate_under_the_names_of_the_contract(sim: St
     assert tuple(sim.objects[-1].name) == sim.arm.world.objects()[0]
 
 
+@pytest.mark.long
 def test_it_follows_commands_keeps_the_last_one_and_saw_no_violation(sim: Station) -> None:
     goal = sim.q() + 0.1
     with Background(DOMAIN) as other:
@@ -194,6 +195,7 @@ def test_the_gripper_opens_and_closes_by_its_opening(sim: Station) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.long
 def test_an_episode_ends_once_and_reset_begins_the_next(sim: Station) -> None:
     first = np.array(sim.objects[-1].position)
     assert sim.reset() == {"episode": 0, "seed": 1}  # nothing had happened yet
@@ -249,6 +251,7 @@ def test_a_camera_on_its_side_sends_pictures_that_lie() -> None:
     assert np.abs(seen[90] - seen[0]).mean() < 3 < np.abs(seen[90][::-1, ::-1] - seen[0]).mean()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [IMAGE, COMPRESSED])
 def test_cameras_send_pictures_as_the_contract_wants_them_and_fail_when_told(kind: str) -> None:
     cameras = {"front": Camera("/camera/front/image_raw", kind, 0.3, (64, 64))}

@@ -29,6 +29,7 @@ def start(*flags: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_it_runs_from_flags_and_ends_as_told() -> None:
     process = start("--task", "pick_place", "--seed=3", "--ros-args", "-p", "fault:=objects:stop")
@@ -48,6 +49,7 @@ def test_it_runs_from_flags_and_ends_as_told() -> None:
         process.communicate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("flags", "says"), [(("--task", "lifd"), "lift"), (("--tusk", "lift"), "--task")])
 def test_bad_input_ends_it_with_2_and_a_line(flags: tuple[str, ...], says: str) -> None:
     process = start(*flags)

@@ -86,6 +86,7 @@ def write(tmp_path: Path, data: dict[str, Any], **sections: Any) -> Path:
     return path
 
 
+@pytest.mark.long
 def test_a_station_that_works(ros: Background, capsys: pytest.CaptureFixture) -> None:
     for _ in range(TRIES):
         code = main(["doctor", "--robot", "sim", "--domain", str(DOMAIN), "--seconds", "1.5", "--json"])
@@ -102,6 +103,7 @@ def test_a_station_that_works(ros: Background, capsys: pytest.CaptureFixture) ->
     assert "84×84 rgb8" in lines["camera wrist size"]["found"] and "not running" in lines["safety node"]["found"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "name", "found"),
     [
@@ -121,6 +123,7 @@ def test_a_fault_is_named(ros: Background, capsys: pytest.CaptureFixture, text: 
         line_of(capsys, name, found)
 
 
+@pytest.mark.long
 def test_a_second_publisher_is_named(ros: Background, capsys: pytest.CaptureFixture) -> None:
     contract = load_contract("sim")
     with stranger("joint_state_publisher") as node:
@@ -137,6 +140,7 @@ def test_a_second_publisher_is_named(ros: Background, capsys: pytest.CaptureFixt
     assert "joint_state_publisher" in line["fix"]
 
 
+@pytest.mark.long
 def test_a_publisher_to_the_controller_is_named(ros: Background, capsys: pytest.CaptureFixture) -> None:
     contract = load_contract("sim")
     with stranger("moveit") as node:
@@ -145,6 +149,7 @@ def test_a_publisher_to_the_controller_is_named(ros: Background, capsys: pytest.
         line_of(capsys, "arm controller publishers", words)
 
 
+@pytest.mark.long
 def test_what_the_contract_gets_wrong(
     ros: Background, capsys: pytest.CaptureFixture, tmp_path: Path, station: dict[str, Any]
 ) -> None:
@@ -176,6 +181,7 @@ def test_a_slow_camera(ros: Background, capsys: pytest.CaptureFixture, tmp_path:
     assert "at most 20 ms, cameras.front.max_age_s" in line["fix"]
 
 
+@pytest.mark.long
 def test_qos_that_does_not_match(ros: Background, capsys: pytest.CaptureFixture, tmp_path: Path, station: Any) -> None:
     path = write(tmp_path, station, command={"topic": "/picky/commands", "type": FLOATS})
     with stranger("picky_controller") as node:
@@ -184,6 +190,7 @@ def test_qos_that_does_not_match(ros: Background, capsys: pytest.CaptureFixture,
         line_of(capsys, "arm controller QoS", words, path)
 
 
+@pytest.mark.long
 def test_people_see_what_to_mend(ros: Background, capsys: pytest.CaptureFixture) -> None:
     with fault(ros, "joint_states:stop"):
         assert main(["doctor", "--robot", "sim", "--domain", str(DOMAIN), "--seconds", "2"]) == 1

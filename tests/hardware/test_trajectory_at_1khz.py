@@ -22,6 +22,7 @@ def largest(way: np.ndarray) -> tuple[float, float]:
     return tuple(float(np.abs(np.diff(way, n=k, axis=0)).max()) / 0.001**k for k in (2, 3))  # type: ignore[return-value]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", maker_judge.STOPS.values())
 def test_whatever_ends_a_motion_it_stays_within_the_makers_limits(ending: str) -> None:
     """A filter that is killed in mid-motion among it."""
@@ -31,6 +32,7 @@ def test_whatever_ends_a_motion_it_stays_within_the_makers_limits(ending: str) -
     assert np.abs(way - way[0]).max() > 0.2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("late_s", [0.015, 0.03, 0.04, 0.06, 0.12])
 def test_however_late_a_tick_is_the_arm_stays_within_the_makers_limits(
     late_s: float, monkeypatch: pytest.MonkeyPatch
@@ -49,6 +51,7 @@ def test_the_same_goals_without_the_filter_do_not() -> None:
     assert acceleration > 100 * ACCELERATION and jerk > 100 * JERK
 
 
+@pytest.mark.long
 def test_a_filter_that_takes_a_late_tick_for_a_stall_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set-points are sent ahead: an arm whose next one is late goes on, and a motion from rest would be a jump."""
     whole = maker_judge.SafetyFilter

@@ -93,6 +93,7 @@ def moving(*sides: Side) -> None:
     raise AssertionError([[f"{r.state}: {r.reason}" for r in side.operator.reports] for side in sides])
 
 
+@pytest.mark.long
 def test_two_arms_share_a_domain_and_do_not_disturb_each_other(sides: list[Side]) -> None:
     left, right = sides
     assert left.contract.command.topic == "/left/forward_position_controller/commands"

@@ -44,6 +44,7 @@ class Taught(SinePolicy):
         return unfamiliar(normalizer, self.interface, observation)
 
 
+@pytest.mark.long
 def test_an_arm_a_whole_turn_on_is_not_ready_for_its_policy() -> None:
     with ExitStack() as stack:
         arm = running(stack, lambda context: Arm(CONTRACT, context=context))

@@ -140,6 +140,7 @@ class Labels:
         return [self.asks[key]] if (key := (last.episode, last.step)) in self.asks else []
 
 
+@pytest.mark.long
 def test_a_person_s_labels_end_episodes(tmp_path: Path) -> None:
     person = Labels({(0, 2): "success", (1, 3): "failure", (3, 4): "quit"})
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
@@ -160,6 +161,7 @@ def test_a_person_s_labels_end_episodes(tmp_path: Path) -> None:
     assert ends[0].observation["proprio"][1] == 3
 
 
+@pytest.mark.long
 def test_a_crash_of_the_actor_leaves_its_episode_cut_in_real_time(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
     env = LineWorld()
@@ -177,6 +179,7 @@ def test_a_crash_of_the_actor_leaves_its_episode_cut_in_real_time(tmp_path: Path
     assert max(rows) > 12 and not windows._windows["ends"][: len(first)].any()
 
 
+@pytest.mark.long
 def test_with_a_key_alone_the_world_s_word_is_no_end(tmp_path: Path) -> None:
     """`--reward key`: the world ends an episode as solved, but nobody pressed the key: it was cut there."""
     person = Labels({(1, 2): "success", (2, 3): "quit"})

@@ -124,6 +124,7 @@ def test_a_policy_whose_critics_differ_is_unsure_and_the_person_is_told(tmp_path
     torch.testing.assert_close(doubts["value"], -values.mean()[None])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("limit", [1e-9, 100.0])
 def test_the_person_at_the_console_hears_of_it(tmp_path: Path, limit: float) -> None:
     """From the learner's settings through the actor to the page."""

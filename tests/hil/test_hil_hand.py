@@ -188,6 +188,7 @@ def test_a_device_that_is_lost_in_the_hand_ends_the_episode(stick: Stick) -> Non
     assert not stick.events
 
 
+@pytest.mark.long
 def test_a_device_that_is_unplugged_ends_the_episode_whoever_moves_the_arm(stick: Stick) -> None:
     loop = Loop(stick)
     loop.steps(2)

@@ -76,6 +76,7 @@ class Bench:
         self.run.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pace", ["lockstep", "realtime"])
 @pytest.mark.parametrize("utd", [0.3, 2.0])
 def test_the_ratio_is_never_exceeded_and_always_reached(tmp_path: Path, pace: str, utd: float) -> None:
@@ -307,6 +308,7 @@ def test_a_dead_actor_s_episode_is_cut_after_a_while(tmp_path: Path, comes_back:
     other.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("awaited", [0, 1])
 def test_a_run_that_is_over_when_it_begins_waits_for_who_is_to_hear_of_it(tmp_path: Path, awaited: int) -> None:
     """An actor that is started beside it would look for a learner for ever."""

@@ -86,6 +86,7 @@ def start(link: Link) -> None:
     link.start(DoubleBufferedPolicy(lambda: config.settings.build(make_base(), seed=config.seed)))
 
 
+@pytest.mark.long
 def test_records_arrive_once_over_a_line_that_breaks(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson("realtime", utd=0.01), env_steps=10**6)
     cutter, sent = Cutter(room.port, seed=1), records(300)

@@ -35,6 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Classroom, object]:
     return whole_run(tmp_path_factory.mktemp("loop"))
 
 
+@pytest.mark.long
 def test_records_are_what_was_executed_and_seen(run) -> None:
     _, played = run
     steps = [record for record in played.records if isinstance(record, ReplayStep)]
@@ -111,6 +112,7 @@ def test_what_was_learned_is_one_policy_folder(run) -> None:
         assert torch.equal(policy.state_dict()[key], value), key
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algo", ["proposals", "rlpd"])
 def test_in_lockstep_one_seed_gives_one_run(tmp_path: Path, algo: str) -> None:
     first, one = whole_run(tmp_path / "one", algo=algo)
@@ -121,6 +123,7 @@ def test_in_lockstep_one_seed_gives_one_run(tmp_path: Path, algo: str) -> None:
         assert torch.equal(value, second.state()[key]), key
 
 
+@pytest.mark.long
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, run) -> None:
     """The learner is stopped thrice, the actor twice in the middle of an episode, both at moments of their own."""
     unbroken, whole = run
@@ -151,6 +154,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, ru
     assert ours == theirs
 
 
+@pytest.mark.long
 def test_an_episode_that_comes_out_otherwise_stays_cut(tmp_path: Path) -> None:
     """In lockstep the second part of an episode is played in a world that has changed meanwhile."""
     room, env = Classroom(tmp_path, make_lesson(), env_steps=60), LineWorld()
@@ -176,6 +180,7 @@ def test_an_episode_that_comes_out_otherwise_stays_cut(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path: Path, run) -> None:
     _, whole = run
     for env_steps in (60, 150):
@@ -219,6 +224,7 @@ def test_help_that_depends_on_the_seed_is_the_same_again() -> None:
     assert {Helper(seed).helps for seed in range(4)} == {True, False}
 
 
+@pytest.mark.long
 def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
     """Rewards by proprioception, filled in at the learner: the buffer has them, and a resumed one has the same."""
 

@@ -116,6 +116,7 @@ def holds(observation: Any, interface: Interface) -> bool:
     return seen["tcp_z"] > np.float32(RAISED) and GRASP[0] < seen["gripper_width"] < GRASP[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("done_hz", "frames"), [(20.0, 3), (10.0, 2)])
 def test_a_lifted_cube_ends_the_episode_at_the_verdict_that_its_frames_say(
     tmp_path: Path, done_hz: float, frames: int
@@ -169,6 +170,7 @@ class Beyond:
         return Score(np.clip(x, 0, 1), -ones, x >= 0.3, ones)
 
 
+@pytest.mark.long
 def test_a_slow_model_delays_no_control_step(tmp_path: Path) -> None:
     """Each verdict takes seven control steps. The learner, which has the model too, counts to the first done step."""
     right = SimpleNamespace(begin=lambda _: None, steer=lambda: None)

@@ -72,6 +72,7 @@ class Desk:
         self.run.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("saved", [True, False], ids=["up to a checkpoint", "without one"])
 def test_a_resumed_learner_holds_no_log_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: bool) -> None:
     monkeypatch.setattr(json_files, "LIMIT", 100_000)  # of a buffer that is asked for and never filled

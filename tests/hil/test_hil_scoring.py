@@ -115,6 +115,7 @@ def read_records(path: Path) -> Iterator[dict[str, np.ndarray]]:
         content = content[8 + length :]
 
 
+@pytest.mark.long
 def test_killed_and_resumed_it_asks_for_nothing_twice_and_learns_the_same(tmp_path: Path) -> None:
     """SIGKILL in another process, in the middle of scoring: the weights are those of a run that nobody disturbed."""
     log = TransitionLog(tmp_path / "log", "a", SCHEMA)
@@ -227,6 +228,7 @@ def test_only_so_many_episodes_wait_for_the_model(tmp_path: Path, monkeypatch: p
     bench.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", [fails, leaves, not_a_number, too_short])
 def test_what_has_no_score_is_withheld_and_said_once(
     tmp_path: Path, fault: Callable[[Window], Any], caplog: pytest.LogCaptureFixture

@@ -54,6 +54,7 @@ def closed(number: int, *x: float) -> ClosedEpisode:
     return ClosedEpisode("a", number, 9 * number, False, episode)
 
 
+@pytest.mark.long
 def test_a_server_that_is_away_costs_the_episode_and_not_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def test_help_voids_the_rest_of_a_chunk_in_its_world_alone() -> None:
     assert [d.aux["intervention"].tolist() for d in decided[:3]] == [[False, False], [False, True], [False, True]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("good", [True, False])
 def test_who_does_well_needs_no_help(good: bool) -> None:
     env = make_env("lift", 12, threads=1)

@@ -17,6 +17,7 @@ from figures import Figure, affordable, figures
 FIGURES = figures()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_a_figure_stands_on_its_page_and_its_command_parses(figure: Figure) -> None:
     figure.stated()

@@ -90,6 +90,7 @@ def test_quickstart_never_names_a_folder_that_is_there(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "line", "contract"),
     [
@@ -178,6 +179,7 @@ def test_the_package_manifest_is_complete() -> None:
     assert all(child.text and child.text.strip() for child in package if child.tag != "export")
 
 
+@pytest.mark.long
 def test_every_ros_package_that_is_imported_is_a_dependency() -> None:
     package = ElementTree.parse(ROOT / "package.xml").getroot()
     declared = {node.text for node in package.iter("exec_depend")}

@@ -35,6 +35,7 @@ def page_name(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_command_of_a_page_parses(page: Path) -> None:
     lines = commands(page)

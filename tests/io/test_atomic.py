@@ -85,6 +85,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_a_reader_and_a_kill_find_the_old_content_or_the_new(tmp_path: Path) -> None:
     path, whole = tmp_path / "file", {b"a" * 300_000, b"b" * 300_000}
     for _ in range(3):

@@ -162,6 +162,7 @@ def test_a_look_does_not_disturb_the_holder(tmp_path: Path) -> None:
         assert is_locked(path) and path.read_text() == f"{os.getpid()}\n"
 
 
+@pytest.mark.long
 def test_one_who_waits_has_it_when_the_holder_dies(tmp_path: Path, hold: Callable[[Path], Holder]) -> None:
     path = tmp_path / "lock"
     holder = hold(path)
@@ -183,6 +184,7 @@ def _take(path: Path, barrier: threading.Barrier, results: multiprocessing.Simpl
         time.sleep(1.0)
 
 
+@pytest.mark.long
 def test_of_processes_that_begin_together_one_wins(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     results, barrier = context.SimpleQueue(), context.Barrier(6)

@@ -43,6 +43,7 @@ def test_the_files_are_those_that_the_readers_are_told_of() -> None:
     assert FILES == ["arm", "deploy", "hil", "record", "servos", "sim_arm", "teleop"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 def test_every_program_that_a_file_starts_is_installed_and_has_its_entry(
     launch: Launch, prefix: Path, name: str
@@ -75,6 +76,7 @@ ACCEPTED = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 def test_the_arguments_are_the_parameters_of_the_nodes(launch: Launch, name: str) -> None:
     """Each parameter of a node that is started is an argument with its description, and nothing else is; former names
@@ -127,6 +129,7 @@ def test_one_argument_of_several_nodes_has_one_default() -> None:
             assert getattr(kind(), name) == getattr(other(), name)
 
 
+@pytest.mark.long
 def test_every_installed_program_is_started_by_some_file(launch: Launch, prefix: Path) -> None:
     started = {
         process.executable
@@ -245,6 +248,7 @@ def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> 
     assert sim[0].parameters["task"] == "7 cups" and sim[0].parameters["sim_task"] == "peg_insert"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FILES)
 def test_an_argument_that_is_unknown_is_named(launch: Launch, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     needed = REQUIRED.get(name, {})

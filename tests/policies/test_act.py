@@ -64,6 +64,7 @@ def test_nobody_looks_at_padded_actions() -> None:
     assert not torch.allclose(policy.posterior(action, None, cond)[0], policy.posterior(other, None, cond)[0])
 
 
+@pytest.mark.long
 def test_the_style_tells_two_demonstrators_apart_and_zero_lies_between() -> None:
     """Half of the demonstrations go left, half right, from the same observation: only z can say which."""
     policy = make(kl_weight=0.01)

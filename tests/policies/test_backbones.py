@@ -86,6 +86,7 @@ def seen(seed: int = 0) -> dict[str, np.ndarray]:
     return {"proprio": np.zeros((2, 2), np.float32)} | shown
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*TRANSFORMERS, *TIMM])
 def test_the_checkpoint_is_complete_without_folder_and_network(
     folders: dict[str, Path], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

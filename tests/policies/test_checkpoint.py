@@ -136,6 +136,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", DAMAGE)
 def test_damage_is_named_in_one_line(folder, words):
     DAMAGE[words](folder)
@@ -165,6 +166,7 @@ def test_weights_that_are_not_finite_are_not_written(folder):
     assert (folder / "model.safetensors").read_bytes() == before
 
 
+@pytest.mark.long
 def test_what_a_policy_is_for_is_known_without_torch(folder):
     script = f"""
 import dataclasses, sys

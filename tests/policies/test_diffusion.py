@@ -18,6 +18,7 @@ def make(**settings) -> DiffusionPolicy:
     return DiffusionPolicy(DiffusionConfig(**(shape | settings)), INTERFACE)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("prediction", "eta"), [("epsilon", 0.0), ("v_prediction", 1.0), ("sample", 0.0)])
 def test_both_modes_are_kept(prediction, eta):
     policy, generator = make(prediction=prediction, eta=eta), torch.Generator().manual_seed(1)

@@ -53,6 +53,7 @@ def flow(**settings: Any) -> FlowConfig:
 # --- the networks, against other implementations of them ----------------------------------------------------
 
 
+@pytest.mark.long
 def test_resnet_is_torchvision_s_with_group_norm() -> None:
     """Weights go over in the order in which either library makes its layers."""
     import_vision("timm")  # which sees to it that torchvision can be imported
@@ -74,6 +75,7 @@ def test_resnet_is_torchvision_s_with_group_norm() -> None:
     assert ours(torch.rand(1, 3, 84, 84)).shape == (1, 512, 3, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(84, 84), (85, 96), (224, 224)])
 def test_efficientnet_is_timm_s(size: tuple[int, int]) -> None:
     """Both with the package's weights, which go over in order; the maps are equal."""
@@ -108,6 +110,7 @@ def test_efficientnet_knows_a_uniform_when_it_sees_one() -> None:
 # --- one encoder for what it is given ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["cnn", "resnet18", "efficientnet_lite0"])
 @pytest.mark.parametrize("pooling", ["spatial_softmax", "mean"])
 def test_what_each_camera_shows_reaches_the_condition(kind: str, pooling: str) -> None:
@@ -169,6 +172,7 @@ def test_acting_sees_the_middle_of_a_crop_and_keypoints_are_of_the_whole() -> No
         encoder(random_crop=65)
 
 
+@pytest.mark.long
 def test_pictures_are_brought_to_the_encoder_s_size() -> None:
     made = encoder(kind="resnet18", resize=96)
     plain = encoder(
@@ -182,6 +186,7 @@ def test_pictures_are_brought_to_the_encoder_s_size() -> None:
 # --- frozen and trained ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_frozen_backbone_gets_no_gradient_whoever_asks() -> None:
     net: Any = fresh_net(flow(kind="efficientnet_lite0", freeze=True), INTERFACE)
     camera = net.encoder.camera("images.front")
@@ -195,6 +200,7 @@ def test_a_frozen_backbone_gets_no_gradient_whoever_asks() -> None:
     assert trained.encoder.camera("images.front").backbone.stem[0].weight.grad.abs().sum() > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["cnn", "resnet18", "efficientnet_lite0"])
 def test_an_encoding_depends_on_no_mode_and_on_no_other_picture(kind: str) -> None:
     """Batch norm by stored statistics, no dropout: or the likelihood of an actor is not that of its sampler."""
@@ -221,6 +227,7 @@ def test_what_a_frozen_backbone_made_stands_in_for_the_picture(pooling: str) -> 
 # --- on disk --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "settings", [{"kind": "resnet18", "share": True}, {"kind": "efficientnet_lite0", "freeze": True}]
 )
@@ -257,6 +264,7 @@ def test_checkpoints_of_the_first_encoder_still_load(tmp_path: Path) -> None:
     assert isinstance(loaded.net.encoder.camera("images.front"), SpatialCnn)
 
 
+@pytest.mark.long
 def test_weights_of_another_encoder_are_refused(tmp_path: Path) -> None:
     made = ChunkPolicy(flow(kind="resnet18").build(INTERFACE), Normalizer(INTERFACE), INTERFACE)
     folder = save_policy(made, tmp_path / "policy")

@@ -46,6 +46,7 @@ def modes(x1: torch.Tensor) -> tuple[float, float]:
     return tuple(float(((x1[:, 0] - side * 0.6).norm(dim=1) < 0.2).float().mean()) for side in (1, -1))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("network", [NetworkConfig(width=128), NetworkConfig(kind="unet1d", channels=(16, 32))])
 def test_rectified_flow_keeps_both_modes(network):
     policy = make(steps=10, horizon=1, execute=1, network=network)
@@ -57,6 +58,7 @@ def test_rectified_flow_keeps_both_modes(network):
     assert plus + minus > 0.85
 
 
+@pytest.mark.long
 def test_shortcut_hits_modes_in_one_step_where_rectified_flow_cannot():
     policy, plain = (
         make(kind=kind, steps=1, horizon=1, execute=1, network=NetworkConfig(width=128))

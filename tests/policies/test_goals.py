@@ -85,6 +85,7 @@ def opened(path: Path, goals: Any = None, **how: Any) -> PromptedPolicy:
     return policy
 
 
+@pytest.mark.long
 def test_it_goes_where_its_goal_is_and_the_next_episode_has_its_own(aimed: Path) -> None:
     policy = opened(aimed, sides(1, -1, 1, -1, 1, -1))
     assert set(policy.interface.observation) == {"proprio"} == set(needed_by(aimed).observation)
@@ -128,6 +129,7 @@ def test_goals_without_a_policy_for_them_and_the_other_way_round(aimed: Path, fo
     check_goals_given(aimed, True, what="policy")
 
 
+@pytest.mark.long
 def test_stored_goals_are_the_ends_of_successful_demonstrations(folder: Path, dataset: Path, aimed: Path) -> None:
     interface = opened(aimed).policy.interface
     goals = stored_goals(dataset, interface)

@@ -39,6 +39,7 @@ CONFIGS: dict[str, PolicyConfig] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_policy_acts_where_it_is_told_to(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     torch.manual_seed(0)

@@ -67,6 +67,7 @@ def test_two_steps_refine_the_first_and_one_step_does_not() -> None:
     torch.testing.assert_close(one.sample(cond, torch.zeros(16)), first.clamp(-1, 1))
 
 
+@pytest.mark.long
 def test_it_learns_a_function_and_acts_the_same_whatever_the_seed() -> None:
     policy = make(network=NetworkConfig(width=64, depth=3))
     optimizer = torch.optim.Adam(policy.parameters(), 2e-3)

@@ -40,6 +40,7 @@ def test_tokens_are_features_step_by_step() -> None:
         torch.testing.assert_close(found[row], tokens.inputs[layer](torch.tensor(part, dtype=torch.float32)))
 
 
+@pytest.mark.long
 def test_a_flow_learns_with_it_what_depends_on_the_last_of_two_observed_steps() -> None:
     torch.manual_seed(0)
     network = NetworkConfig(kind="transformer", width=32, depth=1, heads=2)

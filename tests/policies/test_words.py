@@ -33,6 +33,7 @@ def encoder() -> SentenceEncoder:
     return SentenceEncoder()
 
 
+@pytest.mark.long
 def test_its_vectors_are_those_of_sentence_transformers(encoder: SentenceEncoder, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
@@ -48,6 +49,7 @@ def test_its_vectors_are_those_of_sentence_transformers(encoder: SentenceEncoder
     assert ours[0] @ ours[1] > ours[0] @ ours[2] + 0.1, "what means the same lies closer"
 
 
+@pytest.mark.long
 def test_the_encoder_leaves_torch_s_random_numbers_alone() -> None:
     import torch
 
@@ -100,6 +102,7 @@ def seen(n: int = 20) -> dict[str, np.ndarray]:
     return {"proprio": np.random.default_rng(1).standard_normal((n, 2)).astype(np.float32)}
 
 
+@pytest.mark.long
 def test_it_does_what_it_is_told(obedient: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = open_policy(obedient)
     assert isinstance(policy, PromptedPolicy) and set(policy.interface.observation) == {"proprio"}

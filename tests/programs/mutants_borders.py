@@ -14,7 +14,9 @@ HDF5, REPORTS, OUTLIERS = (
     ("tests/data/tools/test_outliers.py",),
 )
 ARRAYS = ("tests/data/tools/test_foreign_arrays.py",)
-BAG = ("tests/cli/test_bags.py",)
+BAG, BOTH_WAYS = ("tests/cli/test_bags.py",), ("tests/cli/test_bags_both_ways.py",)
+ARM, ODD = ("tests/data/tools/test_for_arm.py",), ("tests/data/tools/test_odd_types.py",)
+FOR_ARM = f"{DATA}/convert/for_arm.py"
 PLUGINS = ("tests/core/test_plugins.py",)
 LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
@@ -72,7 +74,28 @@ MUTANTS: dict[str, Mutant] = {
     "bad-episodes-vanish": Mutant(f"{DATA}/convert/options.py", "            left_out.append(str(error))\n", "", HDF5),
     "bad-in-writing-vanish": Mutant(f"{DATA}/convert/source.py", '                source.account.left_out.append(f"{name}: {error}")\n', "", HDF5),
     "left-out-arrays-are-not-named": Mutant(f"{FORMATS}/arrays.py", '        account.left_out.append(f"{name} ({found[name]}){why}")\n', "", HDF5),
-    "mapped-beside-the-usual": Mutant(f"{FORMATS}/arrays.py", "if feature not in by_user and name", "if name", HDF5),
+    "mapped-beside-the-usual": Mutant(f"{FORMATS}/arrays.py", "and not {name, feature} & by_user and", "and", HDF5),
+    "mapped-and-usual-too": Mutant(f"{FORMATS}/arrays.py", "not {name, feature} & by_user", "not {feature} & by_user", ARM),
+    "the-gripper-opens-where-theirs-closed": Mutant(FOR_ARM, "return -float(np.sign(follows))", "return float(np.sign(follows))", ARM),
+    "an-action-leads-nowhere": Mutant(FOR_ARM, "np.concatenate([q[1:], q[-1:]])", "q", ARM),
+    "degrees-are-radians": Mutant(FOR_ARM, "if beyond.any():", "if False:", ARM),
+    "fingers-that-count-backwards": Mutant(FOR_ARM, "np.abs(fingers.astype(np.float64))", "(fingers.astype(np.float64))", ARM),
+    "another-rate-is-ours": Mutant(FOR_ARM, "> 1e-6 * station.control_hz", "> 1e6 * station.control_hz", ARM),
+    "egl-without-gl": Mutant(
+        "robolearn/__init__.py", 'if _loads("libOpenGL.so.0") or _loads("libGL.so.1"):', "if True:",
+        ("tests/cli/test_cli_no_gl.py",),
+    ),
+    "logs-of-root-are-a-traceback": Mutant(
+        "hardware/ros2/process.py", "    except Exception as error:\n        wrong", "    except BadInput as error:\n        wrong",
+        ("tests/hardware/test_node_arguments.py",),
+    ),
+    "a-place-is-cut": Mutant(f"{DATA}/lerobot/layout.py", "if value != int(value):", "if False:", ODD),
+    "a-place-may-be-nan": Mutant(f"{DATA}/lerobot/layout.py", "int | float) or not math.isfinite(value)", "int | float)", ODD),
+    "a-stamp-led-back-is-at-the-frame-before": Mutant(f"{BAGS}/write.py", "now + back + 2 * SLACK_NS", "now + back", BOTH_WAYS),
+    "two-frames-at-one-time": Mutant(f"{BAGS}/write.py", "source == FRAME and back >= 0", "source == FRAME and back > 0", BOTH_WAYS),
+    "odd-in-height-alone": Mutant(
+        f"{DATA}/video/encoder.py", "bool(height % 2 or width % 2)", "bool(height % 2)", ("tests/data/test_data_video.py",)
+    ),
     "training-asks-no-clock": Mutant(f"{DATA}/reading/loading.py", 'if "timestamp" in frames else ()', "if False else ()", REPORTS),
     "import-asks-no-clock": Mutant(f"{FORMATS}/lerobot_v30.py", "in clock_faults(stamped, fps, options.tolerance_s):", "in ():", REPORTS),
     "nan-is-on-the-grid": Mutant(f"{DATA}/lerobot/clock.py", "~(np.abs(stamps - expected) <= allowed)", "(np.abs(stamps - expected) > allowed)", REPORTS),

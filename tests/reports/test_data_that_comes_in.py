@@ -35,6 +35,7 @@ def change(root: Path, name: str, of: Callable[[Any], Any], file: str = DATA) ->
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("clock", "says"),
     [

@@ -76,6 +76,7 @@ def test_lerobot_2495_an_exception_while_recording_loses_the_running_episode_alo
     assert named <= {"unfinished episode"}, named
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_lerobot_3522_and_leisaac_129_a_killed_recording_goes_on_where_it_was(
     how: signal.Signals, run: Run, tmp_path: Path

@@ -58,6 +58,7 @@ def trained(dataset: Dataset) -> ClassifierTrainer:
     return through(ClassifierTrainer(SMALL, [dataset]))
 
 
+@pytest.mark.long
 def test_it_calls_ends_done_and_nothing_else(trained: ClassifierTrainer, tmp_path: Path) -> None:
     trained.export(tmp_path / "policy")
     loaded = load_critic(tmp_path)
@@ -75,6 +76,7 @@ def test_it_calls_ends_done_and_nothing_else(trained: ClassifierTrainer, tmp_pat
     assert found == {"precision": (2, 2), "recall": (2, 2), "false_positive_rate": (0, 2)}
 
 
+@pytest.mark.long
 def test_a_resumed_run_goes_on_bit_for_bit(dataset: Dataset, trained: ClassifierTrainer) -> None:
     half = through(ClassifierTrainer(SMALL, [dataset]), 3)
     tensors, meta = half.state()
@@ -139,6 +141,7 @@ def command(*words: object) -> int:
     return main([str(word) for word in words])
 
 
+@pytest.mark.long
 def test_the_command_line_trains_one(dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "run"
     small: Sequence[object] = ("--steps", 60, "--width", 16, "--channels", 4, "--picture", 48, "--views", 1)

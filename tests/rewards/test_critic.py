@@ -49,6 +49,7 @@ def trained(data: Path) -> CriticTrainer:
     return trainer
 
 
+@pytest.mark.long
 def test_it_sees_how_far_it_came_and_that_failures_did_not_arrive(trained: CriticTrainer) -> None:
     critic = trained.critic
     episodes = [episode(True, 7000 + i) for i in range(6)] + [episode(False, 8000 + i) for i in range(6)]
@@ -90,6 +91,7 @@ def test_several_windows_at_once_have_the_scores_of_each(trained: CriticTrainer)
         assert one.reward.shape == one.done.shape == one.confidence.shape == (len(window),)
 
 
+@pytest.mark.long
 def test_a_resumed_training_is_the_same_bit_for_bit(data: Path, trained: CriticTrainer) -> None:
     first = CriticTrainer(SMALL, [Dataset.open(data)], embed=embed)
     for i in range(9):
@@ -151,6 +153,7 @@ def test_a_set_that_cannot_teach_is_refused(tmp_path: Path, data: Path) -> None:
             replace(SMALL, **wrong)
 
 
+@pytest.mark.long
 def test_the_commands(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From episodes to a critic, its figures, its scores beside the set and a film; a kill between changes nothing."""
     flags = ["--batch", "32", "--width", "16", "--channels", "4", "--picture", "48", "--views", "1", "--members", "2"]

@@ -75,6 +75,7 @@ def test_successes_alone_prove_nothing() -> None:
         evaluate_critic(judge(Truth(), EPISODES[:8], OTHER))
 
 
+@pytest.mark.long
 def test_the_page_shows_figures_curves_and_film_strips(tmp_path: Path) -> None:
     html = render_critic(
         evaluated(Clock()), title="Reward model <clock>", subtitle="16 episodes", commands=["robolearn reward"],

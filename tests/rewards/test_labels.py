@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import cv2
 import numpy as np
+import pytest
 
 from robolearn.data import Dataset
 from robolearn.rewards.label_page import FrameToLabel, LabelPage
@@ -95,6 +96,7 @@ def test_nobody_else_is_answered() -> None:
     assert played(play) == []
 
 
+@pytest.mark.long
 def test_the_command_asks_and_writes(tmp_path: Path) -> None:
     """In a process of its own; the frames that it asks are those whose probability a clock has nearest to a half."""
     root = write(tmp_path / "data", 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from robolearn.rewards.shaping import Shaping, shaped_rewards
@@ -29,6 +30,7 @@ def best(p: NDArray, reward: NDArray, ends: NDArray[np.bool_]) -> NDArray:
     return q
 
 
+@pytest.mark.long
 def test_a_potential_moves_every_value_of_a_state_alike() -> None:
     """Q′ = Q − Φ(s), so the order of the actions stays, in fifty random processes with any potential."""
     rng = np.random.default_rng(0)

@@ -135,6 +135,7 @@ def test_what_a_model_does_not_answer_is_withheld(word: str, error: type[Excepti
         assert same(served.score(WINDOWS, [TASK, TASK]), Choosy().score(WINDOWS, [TASK, TASK])), "it goes on"
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_slow_model_is_waited_for_so_long_and_so_many(caplog: pytest.LogCaptureFixture) -> None:
     """One call is served, one may wait: the third is turned away until its own time is over. What nobody waits for any
@@ -265,6 +266,7 @@ def started(data: Path, critic: str, listen: str) -> tuple[subprocess.Popen[str]
     raise AssertionError(f"the server ended with {process.wait()}")
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_server_that_is_killed_withholds_and_one_that_comes_back_scores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -302,6 +304,7 @@ def test_a_server_that_is_killed_withholds_and_one_that_comes_back_scores(
             one.kill()
 
 
+@pytest.mark.long
 def test_beyond_loopback_with_certificates_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = write(tmp_path / "data", 1, 1)
     words = ["reward", "serve", "--critic", "controls:Truth", "--data", str(data), "--listen", "0.0.0.0:0"]

@@ -42,6 +42,7 @@ def test_nothing_is_changed_by_no_change(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(elsewhere(picture, torch.Generator()), picture, atol=1e-5, rtol=0)
 
 
+@pytest.mark.long
 def test_an_episode_longer_than_a_block_is_seen_from_one_place() -> None:
     torch.manual_seed(0)
     encoder, generator = FrameEncoder(32), torch.Generator().manual_seed(1)

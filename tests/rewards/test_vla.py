@@ -45,6 +45,7 @@ def made(text: str) -> Any:
     return make_reward(text, INTERFACE)
 
 
+@pytest.mark.long
 def test_topreward_is_the_probability_of_true_after_each_beginning(folders: Folders) -> None:
     """Each beginning alone, over the whole of the logits in double."""
     critic = made(f"topreward:{folders['qwen']},frames=5,prefixes=3")
@@ -102,6 +103,7 @@ def test_an_answer_of_several_tokens_is_refused(folders: Folders, tmp_path: Path
         made(f"topreward:{folders['qwen']},prompts={prompts}").score([window(4)], [TASK])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["robometer", "lerobot"])
 def test_robometer_reads_progress_and_success_at_the_token_after_each_frame(folders: Folders, form: str) -> None:
     """Hidden states of the model with its language head; heads by numpy from the stored tensors."""
@@ -136,6 +138,7 @@ def test_robometer_reads_progress_and_success_at_the_token_after_each_frame(fold
     assert again.done.tolist() == (probability >= middle).tolist() and 0 < again.done.sum() < 4
 
 
+@pytest.mark.long
 def test_a_batch_is_the_same_as_one_by_one(folders: Folders) -> None:
     """Windows of several lengths with different words: in one padded batch, or one by one to the bit."""
     windows, tasks = [window(n, seed=n) for n in (2, 7, 4)], [TASK, OTHER, "open the drawer"]
@@ -183,6 +186,7 @@ def test_done_holds_from_the_frame_it_was_seen_at() -> None:
     assert score.reward[3] == pytest.approx(1.0 + 0.99 * 0.4 - 0.3), "once, where it was done first"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("size", "fits"),
     [((40, 56), (96, 64)), ((64, 64), (64, 64)), ((100, 130), (128, 96)), ((6400, 12800), (5792, 2880))],
@@ -193,6 +197,7 @@ def test_sides_of_a_picture_are_whole_cells(size: tuple[int, int], fits: tuple[i
     assert fitted(np.zeros((*size, 3), np.uint8), 32).size == fits
 
 
+@pytest.mark.long
 def test_a_model_that_cannot_be_read_is_one_clear_error(
     folders: Folders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

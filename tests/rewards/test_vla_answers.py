@@ -92,6 +92,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+@pytest.mark.long
 def test_roboreward_rates_each_beginning(folders: dict[str, Path]) -> None:
     critic = made(f"roboreward:{folders['rating']},prefixes=2")
     (score,) = critic.score([window(5)], [TASK])
@@ -157,6 +158,7 @@ def test_several_episodes_are_asked_in_a_batch(folders: dict[str, Path]) -> None
         assert alone.progress == pytest.approx(padded.progress, rel=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "what"),
     [

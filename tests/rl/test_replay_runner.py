@@ -34,6 +34,7 @@ def run(runner: ReplayRunner, first: int, last: int) -> list[dict[str, float]]:
     return [{key: value for key, value in row.items() if not key.startswith("wall")} for row in rows]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("together", [False, True], ids=["may-rest", "together"])
 def test_episodes_are_what_the_world_did(make_policy: Make, point: Make, together: bool) -> None:
     runner = begin(make_policy, point, world={"together": together, "limit": 5})
@@ -53,6 +54,7 @@ def test_episodes_are_what_the_world_did(make_policy: Make, point: Make, togethe
     assert runner.experience.env_steps == sum(map(len, kept))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("utd", [0.25, 2.0])
 def test_updates_are_those_that_closed_episodes_pay_for(make_policy: Make, point: Make, utd: float) -> None:
     runner = begin(make_policy, point, utd=utd)
@@ -63,6 +65,7 @@ def test_updates_are_those_that_closed_episodes_pay_for(make_policy: Make, point
     assert runner.env_steps == runner.env.executed == 3 * 4 * 16
 
 
+@pytest.mark.long
 def test_the_budget_is_kept(make_policy: Make, point: Make) -> None:
     runner = begin(make_policy, point, env_steps=200)
     i = 0
@@ -71,6 +74,7 @@ def test_the_budget_is_kept(make_policy: Make, point: Make) -> None:
     assert i == 3 and runner.env_steps == 192
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("forgetful", [False, True], ids=["snapshot", "no-snapshot"])
 @pytest.mark.parametrize("algo", sorted(algorithms(OffPolicyConfig)))
 def test_a_resumed_run_goes_on_bit_for_bit(make_policy: Make, point: Make, kit: Any, algo: str, forgetful: bool):
@@ -120,6 +124,7 @@ class Verdict:
         return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("near", [0.0, 0.3])
 def test_a_model_s_rewards_and_ends_are_learned_from_and_the_world_s_are_not(
     make_policy: Make, point: Make, near: float
@@ -141,6 +146,7 @@ def test_a_model_s_rewards_and_ends_are_learned_from_and_the_world_s_are_not(
     assert max(called) == 0.0 if near == 0.0 else max(called) > 0.0
 
 
+@pytest.mark.long
 def test_a_model_that_sees_is_shown_the_frames_of_decisions(make_policy: Make, point: Make) -> None:
     class Sees(Verdict):
         cameras = ("proprio",)  # its pictures are vectors here
@@ -188,6 +194,7 @@ def offline_begin(make_policy: Make, point: Make, algo: str, updates: int, env_s
     return ReplayRunner(policy, world, config, env_steps, 0, played_well_and_badly(), updates=updates)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algo", "forgetful"), [(algo, False) for algo in sorted(algorithms(OffPolicyConfig))] + [("rlpd", True)]
 )

@@ -138,6 +138,7 @@ def ddim(actor: DenoisingActor, x: Tensor, k: int, cond: Tensor) -> Tensor:
     return step.prev_sample.reshape(1, -1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kind", "steps", "noised"), CASES)
 def test_the_likelihood_against_torch_and_a_loop(make_policy: Make, kind: str, steps: int, noised: str):
     actor = build(make_policy, kind, steps, noised)

@@ -65,6 +65,7 @@ def _parse(*words: str) -> Any:
     return parse(entry, rest)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", [["finetune", "--policy", "p", "--out", "o"], ["quickstart"], ["benchmark", "rl"]])
 def test_the_command_line_has_it(command: list[str]):
     made = _parse(*command, "--algo", "mine", "--my-weight", "2", "--gamma", "0.9")

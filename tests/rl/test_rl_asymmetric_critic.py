@@ -66,6 +66,7 @@ def test_its_features_are_standardised_by_the_first_rollout(make_policy: Make, p
     np.testing.assert_allclose(scaled.std(0, correction=0), 1.0, atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_resumed_run_has_the_same_critic(make_policy: Make, point: Make, kit: Any) -> None:
     def begin() -> Any:
         world = point(8, pixels=True)

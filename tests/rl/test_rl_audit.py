@@ -74,6 +74,7 @@ def test_where_the_rules_part_by_hand() -> None:
     assert not Verdicts(0, 0, 0, 0).parted(AuditConfig())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ADVERSARIES)
 def test_each_adversary_ends_the_run(point: Make, make_policy: Make, kit: Any, name: str) -> None:
     trainer = audited(point, make_policy, kit, ADVERSARIES[name])
@@ -85,6 +86,7 @@ def test_each_adversary_ends_the_run(point: Make, make_policy: Make, kit: Any, n
         assert rows[-1][f"{column}_low"] <= rows[-1][column] <= rows[-1][f"{column}_high"]
 
 
+@pytest.mark.long
 def test_the_truth_ends_none_and_has_no_false_positive(point: Make, make_policy: Make, kit: Any) -> None:
     trainer = audited(point, make_policy, kit, TRUTH)
     rows = trained(trainer)
@@ -96,6 +98,7 @@ def test_the_truth_ends_none_and_has_no_false_positive(point: Make, make_policy:
     assert 100 <= trainer.verdicts.episodes < episodes, "the newest, not all"
 
 
+@pytest.mark.long
 def test_warn_says_it_once_and_goes_on_and_off_does_not_look(
     point: Make, make_policy: Make, kit: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -39,6 +39,7 @@ def test_values_are_pressed_down_no_further_than_what_was_reached() -> None:
         assert float(proposed.grad) == pytest.approx(share)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_the_loss_has_the_penalty_and_says_so() -> None:
     """(Q − 1)² alone leads to 1; with 4 Q beside it to −1."""
     found = {}
@@ -53,6 +54,7 @@ def test_the_loss_has_the_penalty_and_says_so() -> None:
     assert found[0.0] == pytest.approx(1.0, abs=0.05) and found[4.0] == pytest.approx(-1.0, abs=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("alpha", [0.0, 0.05])
 def test_what_was_not_done_is_worth_less_than_what_was(alpha: float) -> None:
     """Recorded steps are ±0.7; that a step of 0.0 is worth as much is only believed without conservatism. What was done

@@ -63,6 +63,7 @@ def policy(
     return ChunkPolicy(net, Normalizer(interface), interface)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ENCODERS)
 @pytest.mark.parametrize("family", ["rectified", "shortcut", "diffusion"])
 def test_the_likelihood_implies_the_draws_that_the_sampler_made(name: str, family: str, dinov2: Path) -> None:
@@ -97,6 +98,7 @@ def test_the_likelihood_implies_the_draws_that_the_sampler_made(name: str, famil
     assert residual.abs().max() > 0.02
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("freeze", [True, False])
 @pytest.mark.parametrize("algo", ["reinflow", "dppo"])
 def test_fine_tuning_leaves_a_frozen_backbone_as_it_is(

@@ -107,6 +107,7 @@ def test_the_target_by_hand(width: float, changed: float) -> None:
     torch.testing.assert_close(moved, wanted, atol=1e-6, rtol=1e-3)
 
 
+@pytest.mark.long
 def test_a_grip_is_learned_that_pays_and_none_that_does_not() -> None:
     """An open gripper that closes at x > 0 succeeds, elsewhere closing brings nothing and costs."""
     algorithm, rng = learner(lr=3e-3), np.random.default_rng(0)

@@ -35,6 +35,7 @@ def test_the_loss_is_least_at_the_expectile(kappa: float) -> None:
     assert float(v[loss.argmin()]) == pytest.approx(expectile(0.22, kappa), abs=2e-4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kappa", [0.3, 0.8])
 def test_the_value_of_a_state_is_the_expectile_of_what_was_done_there(kappa: float) -> None:
     """One state, in which one window of four is worth 1 and the others 0."""
@@ -90,6 +91,7 @@ LINE: dict[str, Any] = {"width": 32, "depth": 2, "critics": 2, "subset": 2, "gam
 EVERYWHERE = {"proprio": torch.tensor([seen(place) for place in range(PLACES)])}
 
 
+@pytest.mark.long
 def test_optimal_values_are_recovered_from_random_steps() -> None:
     """By value iteration over the line itself. Random steps are worth far less (0.06 in the first place, not 0.66)."""
     config = IqlConfig(**LINE, expectile=0.95, beta=20.0, imitate_lr=3e-3, imitate_average=0.98)

@@ -94,6 +94,7 @@ def test_worlds_side_by_side_and_the_scale_in_the_order_of_decisions(point: Make
     assert [ended for _, ended in seen] == [[False, False], [False, True]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algo", ["reinflow", "grpo"])
 def test_a_resumed_run_goes_on_bit_for_bit(point: Make, make_policy: Make, kit: Any, algo: str) -> None:
     def begin() -> Runner:

@@ -115,6 +115,7 @@ class Fixed(OffPolicy):
         return torch.full((len(observation["proprio"]),), 2.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ends", [False, True])
 def test_critics_learn_reward_and_discounted_value(ends: bool) -> None:
     """y = R + d · 2, where nothing comes after the end y = R."""
@@ -175,6 +176,7 @@ def mean_proposal(algorithm: Proposals, observation: dict[str, torch.Tensor]) ->
 QUICK: dict[str, Any] = {"imitate_lr": 3e-3, "imitate_average": 0.9}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("own", [False, True])
 def test_the_copy_learns_what_was_worth_imitating(own: bool) -> None:
     """The other half of the windows holds another action, which nobody learns."""
@@ -189,6 +191,7 @@ def test_the_copy_learns_what_was_worth_imitating(own: bool) -> None:
     torch.testing.assert_close(found, torch.full((32, 2), 0.3), atol=0.15, rtol=0.0)
 
 
+@pytest.mark.long
 def test_what_was_never_executed_is_not_imitated() -> None:
     algorithm = Proposals(base(), ProposalsConfig(**SMALL, **QUICK), seed=0)
     batch = windows(32)
@@ -233,6 +236,7 @@ def test_a_state_is_worth_what_is_chosen_there() -> None:
     torch.testing.assert_close(value, 10.0 * met[0].sum(-1).amax(1))
 
 
+@pytest.mark.long
 def test_noise_is_judged_by_what_the_policy_makes_of_it() -> None:
     """Q(s, a) = Σ a: the distilled critics of noise say so of the chunk that the noise becomes."""
     algorithm = Dsrl(base(), DsrlConfig(**SMALL, lr=3e-3), seed=0)
@@ -269,6 +273,7 @@ ALGORITHMS: dict[str, Callable[[int], OffPolicy]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fresh", ALGORITHMS.values(), ids=ALGORITHMS)
 def test_resumed_learning_is_the_same_bit_for_bit(fresh: Callable[[int], OffPolicy]) -> None:
     first = fresh(0)

@@ -62,6 +62,7 @@ def test_the_ratio_is_that_of_gaussians_around_what_the_flow_makes_of_its_noise(
     assert ratio.abs().mean() > 0.01
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_policy_goes_where_the_critics_say(sign: float) -> None:
     """Q = ± Σ a. Nothing is worth imitating; the average, which is exported, follows."""
@@ -80,6 +81,7 @@ def test_the_policy_goes_where_the_critics_say(sign: float) -> None:
     assert sign * (chunks() - before) > 0.1 and float(metrics["imitation"]) == 0.0
 
 
+@pytest.mark.long
 def test_what_succeeded_is_imitated_beside_it_and_alone_until_the_critics_are_trusted() -> None:
     def drift(trust: int, imitation: float) -> tuple[float, dict[str, torch.Tensor]]:
         """How far −0.8, which was shown, is from what is proposed after 60 updates, where Q = Σ a."""

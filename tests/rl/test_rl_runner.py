@@ -42,6 +42,7 @@ def to_the_end(runner: Runner) -> list[dict[str, float]]:
 # --- schedules ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_schedules_follow_the_budget_and_nothing_else(point: Make, kit: Any, tmp_path: Path):
     quiet, asked = (kit.runner(point(8)) for _ in range(2))
     for i in range(4):
@@ -53,6 +54,7 @@ def test_the_schedules_follow_the_budget_and_nothing_else(point: Make, kit: Any,
     kit.assert_same(kit.tensors(quiet), kit.tensors(asked))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algo", AT_ONCE)
 def test_noise_and_target_fall_as_the_budget_is_spent(point: Make, kit: Any, algo: str):
     made = kit.runner(point(8), algo=algo, env_steps=900, target_kl=0.04, noise=kit.NOISE)
@@ -80,6 +82,7 @@ def test_noise_and_target_fall_as_the_budget_is_spent(point: Make, kit: Any, alg
 # --- budgets -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("env_steps", [1500, 1999])
 @pytest.mark.parametrize("noise", ["NOISE", "CALIBRATED"])
 @pytest.mark.parametrize("algo", ALGOS)
@@ -117,6 +120,7 @@ def test_the_starts_of_calibration_are_not_those_of_training_or_of_evaluation(po
 # --- what comes out ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algo", AT_ONCE)
 def test_what_is_exported_is_the_average(point: Make, kit: Any, tmp_path: Path, algo: str):
     made = kit.runner(point(8), algo=algo, actor_lr=1e-2)
@@ -207,6 +211,7 @@ def test_worlds_without_a_notion_of_success_or_a_time_limit(point: Make, kit: An
     assert np.isfinite(kit.run(endless, 0, 2)[-1]["policy_loss"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("algo", ALGOS)
 @pytest.mark.parametrize("how", [{"chunks": False}, {"together": True}], ids=["step-only", "together"])
 def test_an_env_needs_step_alone(point: Make, kit: Any, algo: str, how: dict[str, bool]):

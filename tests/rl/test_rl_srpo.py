@@ -41,6 +41,7 @@ def test_without_a_success_nothing_and_alone_halfway() -> None:
     assert apart_from_each_other.tolist() == pytest.approx([1, 1, NEAREST, FARTHEST], abs=1e-6)
 
 
+@pytest.mark.long
 def test_the_clusters_are_those_of_dbscan() -> None:
     cluster = pytest.importorskip("sklearn.cluster")
     rng = np.random.default_rng(0)

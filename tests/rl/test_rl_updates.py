@@ -32,6 +32,7 @@ both = pytest.mark.parametrize("noise", ["NOISE", "EVERYWHERE"])
 # --- the errors of the public code -------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("kind", ["rectified", "shortcut", "diffusion"])
 @pytest.mark.parametrize("algo", PAGES)
@@ -138,6 +139,7 @@ def test_the_critic_s_value_is_0_when_the_time_is_up_and_depends_on_it(point: Ma
 # --- the terms of the loss ---------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_the_critic_is_fitted_on_what_was_seen_not_on_what_came_next(point: Make, kit: Any):
     made = kit.runner(point(32), critic_epochs=60, critic_lr=3e-3)
     batches: list[Any] = []
@@ -154,6 +156,7 @@ def test_the_critic_is_fitted_on_what_was_seen_not_on_what_came_next(point: Make
     assert torch.corrcoef(torch.stack([found, target]))[0, 1] > 0.95
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("regulariser", ["kl", "w2"])
 def test_the_distance_to_the_demonstrations_begins_at_0_and_is_held(point: Make, kit: Any, regulariser: str):
     free, held = (
@@ -166,6 +169,7 @@ def test_the_distance_to_the_demonstrations_begins_at_0_and_is_held(point: Make,
     assert loose > 2 * tight > 0
 
 
+@pytest.mark.long
 def test_the_entropy_term_raises_the_noise(point: Make, kit: Any):
     entropies = []
     for weight in (0.0, 1.0):
@@ -315,6 +319,7 @@ def test_the_rule_of_the_step_size_by_hand(
     assert [group["lr"] for group in algorithm.baseline.optimizer.adam.param_groups] == [1e-3]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("kl", "factor"), [(3 * 0.02, 1 / 1.5), (0.02, 1.0), (0.1 * 0.02, 1.5)])
 def test_every_iteration_of_the_actor_adapts_the_step_size_once(
     point: Make, kit: Any, monkeypatch: pytest.MonkeyPatch, kl: float, factor: float
@@ -326,6 +331,7 @@ def test_every_iteration_of_the_actor_adapts_the_step_size_once(
     assert [row["actor_lr"] for row in rows[2:]] == pytest.approx([3e-4, 3e-4 * factor, 3e-4 * factor**2])
 
 
+@pytest.mark.long
 @both
 @pytest.mark.parametrize("actor_lr", [1e-5, 2e-3], ids=["from-below", "from-above"])
 def test_the_kl_comes_to_its_target_from_any_step_size(point: Make, kit: Any, actor_lr: float, noise: str):

@@ -90,6 +90,7 @@ def run(runner: TwoWayRunner, first: int, last: int) -> list[dict[str, float]]:
     return [{key: value for key, value in row.items() if not key.startswith("wall")} for row in rows]
 
 
+@pytest.mark.long
 def test_each_learns_from_its_own_episodes(make_policy: Make, point: Make) -> None:
     runner = begin(make_policy, point, RlpdConfig(**SMALL, utd=0.5))
     kept: dict[str, list[PlayedEpisode]] = {"there": [], "back": []}
@@ -112,6 +113,7 @@ def test_each_learns_from_its_own_episodes(make_policy: Make, point: Make) -> No
     assert rows[-1]["helped"] == 0 and rows[-1]["back_updates"] == runner.backward.algorithm.updates
 
 
+@pytest.mark.long
 def test_a_resumed_run_goes_on_bit_for_bit(make_policy: Make, point: Make, kit: Any) -> None:
     config = ProposalsConfig(**SMALL, imitate_own=True, trust_after=5)
     whole, again = (begin(make_policy, point, config) for _ in range(2))
@@ -130,6 +132,7 @@ def test_both_are_exported(make_policy: Make, point: Make, tmp_path: Path) -> No
             assert (stored.state_dict()[key] == value).all(), (folder, key)  # type: ignore[attr-defined]
 
 
+@pytest.mark.long
 def test_both_learn_what_they_were_shown(make_policy: Make, point: Make) -> None:
     """Each has one demonstration, of its own way: the other one's would lead it to the wrong side."""
     config = ProposalsConfig(**SMALL, imitate_own=True, trust_after=200, imitate_lr=3e-3, imitate_average=0.98)

@@ -147,6 +147,7 @@ def test_contact_is_a_feature(tmp_path: Path, felt: dict, feature: str, names: t
     assert plain.contact is None and feature not in plain.interface.observation and feature not in plain.topics
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("where", "value", "words"),
     [
@@ -257,6 +258,7 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, where: str, value: ob
     refuse(tmp_path, put(shipped("sim"), where, value))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -106,6 +106,7 @@ def test_a_urdf_becomes_an_arm_with_its_limits_and_its_kinematics(tmp_path: Path
     assert [one.rule for one in check_model(robot) if not one.ok] == []
 
 
+@pytest.mark.long
 def test_an_mjcf_with_meshes_becomes_an_arm_whose_links_are_those_of_the_source(made: MadeRobot, kinova: Path):
     robot, facts = read_robot(made.folder)
     source = mujoco.MjModel.from_xml_path(str(kinova))
@@ -155,6 +156,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", BROKEN)
 def test_each_rule_of_the_model_is_named_where_it_is_broken(rule: str, folder: Path):
     model = folder / "model.xml"
@@ -163,6 +165,7 @@ def test_each_rule_of_the_model_is_named_where_it_is_broken(rule: str, folder: P
     assert any(rule in one for one in broken), broken
 
 
+@pytest.mark.long
 def test_a_home_at_the_end_of_a_range_and_one_out_of_reach_are_named(folder: Path):
     facts = folder / "robot.yaml"
     content = yaml.safe_load(facts.read_text())
@@ -190,6 +193,7 @@ def test_facts_that_are_none_are_refused_in_one_line(change: dict, expected: str
         read_robot(folder)
 
 
+@pytest.mark.long
 def test_what_cannot_become_an_arm_is_refused(kinova: Path, tmp_path: Path):
     (tmp_path / "arm.urdf").write_text(urdf().replace("<sphere", '<mesh filename="package://arm/a.stl"/><sphere', 1))
     (tmp_path / "short.xml").write_text(
@@ -272,6 +276,7 @@ def test_two_fingers_of_the_source_are_kept_with_their_tcp(shipped: RobotSpec, t
     assert -0.25 < seen[2] < -0.05 and abs(seen[0]) < 0.01
 
 
+@pytest.mark.long
 def test_another_process_knows_the_arms_of_a_folder(folder: Path):
     top = folder.parent
     shutil.copytree(folder, top / "panda")  # no folder replaces a shipped arm

@@ -156,6 +156,7 @@ def test_progress_counts_up(tmp_path: Path) -> None:
     assert told[0][1] == 1.0 and told[-1][1] == got.successes / 6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop", [1, 4, 5])
 def test_ctrl_c_keeps_every_finished_episode(tmp_path: Path, stop: int) -> None:
     def progress(done: int, values: dict[str, float]) -> None:
@@ -219,6 +220,7 @@ def test_ctrl_c_inside_a_commit_neither_loses_nor_doubles(
     assert len(firsts) == len(set(firsts)) >= 2
 
 
+@pytest.mark.long
 def test_commits_are_grouped_by_time_and_none_waits_for_long(tmp_path: Path) -> None:
     with Slow(tmp_path / "a", INTERFACE) as writer:
         module.collect(Counter(5), Script(5), writer, 200, 0)  # type: ignore[arg-type]

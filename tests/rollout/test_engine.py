@@ -158,6 +158,7 @@ lengths = st.lists(st.integers(1, 9), min_size=1, max_size=7).map(tuple)
 execute = st.integers(1, 5)
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(worlds, lengths, execute, st.integers(1, 12))
 def test_step_by_step_is_the_fast_path_bit_for_bit(n: int, lengths: tuple[int, ...], execute: int, episodes: int):

@@ -13,6 +13,7 @@ from sim.registry import make_env
 SEED, EACH = 11, np.array([2, 1, 2])
 
 
+@pytest.mark.long
 def test_each_episode_has_the_end_of_the_demonstration_from_its_own_start() -> None:
     env = make_env("lift_to", 3, threads=1)
     ends, success = goal_states(env, make_expert("lift_to", env.interface, 3, "expert", 0), EACH, SEED, ("objects",))

@@ -69,6 +69,7 @@ def test_each_decision_sees_the_last_steps_of_its_own_episode(execute: int, toge
                 assert set(np.diff(history[:, 2])) <= {0.0, 1.0} and (np.diff(history[history[:, 2] > 0, 2]) == 1).all()
 
 
+@pytest.mark.long
 def test_on_an_arm_every_control_step_is_remembered() -> None:
     policy, seen = looking_back(observe=3, execute=4)
     now = [0.0]

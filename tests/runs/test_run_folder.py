@@ -150,6 +150,7 @@ def _create(path: str, results: multiprocessing.SimpleQueue) -> None:
         os._exit(0)  # without closing: the run is the winner's
 
 
+@pytest.mark.long
 def test_of_processes_that_begin_one_run_together_only_one_wins(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     results = context.SimpleQueue()
@@ -209,6 +210,7 @@ def test_the_folder_is_let_go_even_where_closing_fails(tmp_path: Path, monkeypat
     Run.create(tmp_path, CONFIG, resume=True).close()
 
 
+@pytest.mark.long
 def test_tensorboard_shows_the_resumed_values_only(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -28,6 +28,7 @@ def env(request):
     made.close()
 
 
+@pytest.mark.long
 def test_it_is_an_env(env):
     assert isinstance(env, Env) and isinstance(env, gymnasium.vector.VectorEnv)
     assert env.metadata["autoreset_mode"] == gymnasium.vector.AutoresetMode.SAME_STEP
@@ -79,6 +80,7 @@ def test_starts_depend_on_seed_and_world_alone():
     assert len(np.unique(here)) == here.size
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 def test_equal_start_ids_meet_equal_episodes(workers):
     """Whatever the worlds' numbers and the lengths of their episodes."""
@@ -100,6 +102,7 @@ def test_equal_start_ids_meet_equal_episodes(workers):
     env.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_chunk_is_its_steps_one_after_the_other(workers):
     env, twin = (make_gym(TASK, 3, workers=workers, kwargs={"tells": "is_success"}) for _ in range(2))
@@ -144,6 +147,7 @@ def test_an_env_without_a_limit_lasts_until_it_ends():
         del gymnasium.registry["Endless-v0"]
 
 
+@pytest.mark.long
 def test_returned_arrays_are_the_callers_own(env):
     observation, _ = env.reset(seed=0)
     observation["proprio"][:] = 99
@@ -151,12 +155,14 @@ def test_returned_arrays_are_the_callers_own(env):
     assert again["proprio"].max() < 99
 
 
+@pytest.mark.long
 def test_pictures(env):
     env.reset(seed=0)
     env.step_chunk(np.zeros((3, 2, 1), np.float32), active=np.array([False, True, False]))
     assert env.frame(0).max() == 0 and env.frame(1).shape == (2, 3, 3) and env.frame(1).min() == 2
 
 
+@pytest.mark.long
 def test_bad_chunks(env):
     env.reset(seed=0)
     with pytest.raises(BadInput, match=r"expected \(3, Ta, 1\)"):
@@ -170,6 +176,7 @@ def test_bad_chunks(env):
     env.step_chunk(chunk, active=np.array([True, True, False]))  # a resting world's chunk does not matter
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 def test_nan_is_a_warning_and_a_truncation(workers, caplog):
     env = make_gym(TASK, 2, workers=workers, kwargs={"nan_at": 2})
@@ -182,6 +189,7 @@ def test_nan_is_a_warning_and_a_truncation(workers, caplog):
     env.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_env_that_raises_is_named(workers):
     env = make_gym(TASK, 2, workers=workers, kwargs={"fail_at": 2})
@@ -198,6 +206,7 @@ def test_an_env_that_raises_while_its_speed_is_measured_is_named():
         make_gym(TASK, 2, kwargs={"fail_at": 2})
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_is_named():
     env = make_gym(TASK, 2, workers=2, kwargs={"die_at": 2})
     env.reset(seed=0)
@@ -241,6 +250,7 @@ def test_demonstrations_of_the_example_are_imperfect_and_take_both_sides():
         assert episode.success == (episode.reward[-1] > 0)
 
 
+@pytest.mark.long
 def test_what_an_env_draws_is_observed_when_it_is_asked_for():
     for workers in (0, 2):
         env = make_gym(TASK, 2, workers=workers, cameras=("render",), image_size=6)

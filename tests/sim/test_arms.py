@@ -37,6 +37,7 @@ def touching(env: MujocoWorlds, world: int) -> set[frozenset[str]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("robot", ARMS)
 def test_what_is_lifted_is_pressed_between_both_fingers_and_nothing_else_carries_it(robot: str) -> None:
     n = 16
@@ -57,6 +58,7 @@ def test_what_is_lifted_is_pressed_between_both_fingers_and_nothing_else_carries
         assert set(PADS[robot]) <= with_cube and "table" not in with_cube
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["lift", "pick_place"])
 @pytest.mark.parametrize("robot", ARMS)
 def test_every_start_is_free_and_every_cube_is_in_reach_of_a_gripper_that_points_down(robot: str, task: str) -> None:
@@ -94,6 +96,7 @@ def gap(model: mujoco.MjModel, data: mujoco.MjData, robot: str) -> float:
     return float(np.linalg.norm(tips[1] - tips[0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("robot", ARMS)
 @pytest.mark.parametrize("kind", ["tcp_delta", "joint_position"])
 def test_the_last_number_of_an_action_is_the_gap_between_the_fingers(robot: str, kind: str) -> None:
@@ -115,6 +118,7 @@ def test_the_last_number_of_an_action_is_the_gap_between_the_fingers(robot: str,
     assert gaps[0] < gaps[1] - 0.02 and gaps[1] < gaps[2] - 0.015
 
 
+@pytest.mark.long
 def test_the_cameras_come_nearer_with_the_bench() -> None:
     """A cube in the middle of its places is in the middle of the picture, and before a small arm it is larger."""
     for robot in ("panda", "so101"):

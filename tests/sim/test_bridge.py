@@ -36,6 +36,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(HERE)
 
 
+@pytest.mark.long
 def test_it_gives_what_gymnasium_gives_in_this_process(python: str) -> None:
     """The judge is Gymnasium's own env, stepped by hand with the actions in its own bounds."""
     importlib.import_module("other_maker")
@@ -98,6 +99,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("habit", FAULTS)
 def test_a_fault_while_it_steps_is_named(python: str, habit: str) -> None:
     env = make_gym(TASK, 2, workers=1, python=python, kwargs={"habit": habit})
@@ -117,6 +119,7 @@ def test_nan_truncates_and_is_named(python: str, caplog: pytest.LogCaptureFixtur
     assert "world 0 of gym:other_maker:Odd-v0: non-finite proprio: episode 0 truncated" in caplog.text
 
 
+@pytest.mark.long
 def test_a_fault_while_it_is_made_is_named(python: str) -> None:
     with pytest.raises(BadInput, match="SystemExit while making Odd-v0: no licence found"):
         make_gym(TASK, 1, python=python, kwargs={"habit": "exits while made"})
@@ -131,6 +134,7 @@ def test_a_fault_while_it_is_made_is_named(python: str) -> None:
         make_gym(TASK, 1, python=python, cameras=("front",))
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_a_hang_ends_and_is_named(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "STEP_S", 1.5)
@@ -144,6 +148,7 @@ def test_a_hang_ends_and_is_named(python: str, monkeypatch: pytest.MonkeyPatch) 
         os.kill(pid, 0)
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_what_it_prints_and_a_slow_start_are_said_once(
     python: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
@@ -162,6 +167,7 @@ def test_what_it_prints_and_a_slow_start_are_said_once(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_it_dies_with_its_parent(python: str, tmp_path: Path) -> None:
     """A parent that is killed can say nothing, and a world that is stuck in a call would not hear it."""

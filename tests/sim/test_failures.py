@@ -19,6 +19,7 @@ def test_every_kind_has_a_number_and_a_quality() -> None:
     assert QUALITIES["failures"].failures == KINDS
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_what_shall_fail_fails(task: str) -> None:
     env = make_env(task, 24, threads=1)

@@ -43,6 +43,7 @@ def motion() -> MotionLog:
     return hidden_arm(excitation(PANDA, 8.0, 0.005, seed=3), 0.005, seed=0)
 
 
+@pytest.mark.long
 def test_gains_damping_and_delay_of_an_arm_of_another_simulator_are_found(motion: MotionLog) -> None:
     identifier = Identifier(PANDA, motion.period, 1, ("gain", "damping", "command_delay"))
     fit = identifier.fit(motion)
@@ -65,6 +66,7 @@ def test_gains_damping_and_delay_of_an_arm_of_another_simulator_are_found(motion
     assert np.corrcoef(gains[:, 1], delays)[0, 1] == pytest.approx(expected, abs=0.2)
 
 
+@pytest.mark.long
 def test_what_an_arm_at_rest_does_not_show_is_said() -> None:
     rest = np.tile(PANDA.home, (1200, 1))
     fit = Identifier(PANDA, 0.005, 1, ("gain", "damping", "command_delay")).fit(hidden_arm(rest, 0.005, seed=1))

@@ -57,6 +57,7 @@ def worlds(processes: int) -> MujocoWorlds:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_processes_draw_the_pictures_that_this_one_draws() -> None:
     """Of wild looks, in two episodes of each world, with a world that rests."""
     seen = []
@@ -77,6 +78,7 @@ def test_processes_draw_the_pictures_that_this_one_draws() -> None:
     assert len(np.unique(front.reshape(5, -1), axis=0)) == 5 and np.any(front != seen[0][2]["images.front"])
 
 
+@pytest.mark.long
 def test_no_process_outlives_a_parent_that_is_killed() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
@@ -93,6 +95,7 @@ def test_no_process_outlives_a_parent_that_is_killed() -> None:
     assert not any(map(is_there, children))
 
 
+@pytest.mark.long
 def test_a_process_that_dies_is_one_clear_error() -> None:
     before = set(children_of(os.getpid()))
     env = worlds(2)

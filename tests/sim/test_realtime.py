@@ -37,6 +37,7 @@ class Recorded(MujocoWorlds):
         monkeypatch.setattr(physics, "follow", recorded)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("task", "robot"), [*((task, "panda") for task in TASKS), ("lift", "so101")])
 def test_the_set_points_of_the_vectorised_world_lead_to_the_same_outcomes(
     task: str, robot: str, monkeypatch: pytest.MonkeyPatch

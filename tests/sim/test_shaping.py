@@ -29,6 +29,7 @@ def optimum(rewards: NDArray, transitions: NDArray, terminal: NDArray, gamma: fl
     return q
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(20))
 def test_the_optimum_of_a_random_decision_process_stays(seed: int) -> None:
     """Value iteration, with the rewards of `shape`: the same greedy actions, and Q' = Q - phi."""
@@ -66,6 +67,7 @@ def episodes(task: str, gamma: float) -> tuple[MujocoWorlds, NDArray, NDArray, N
     return env, first, success, np.array([r.sum() for r in np.nan_to_num(rewards)]), rewards
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_what_shaping_adds_over_an_episode_is_minus_its_first_potential(task: str) -> None:
     _, first, success, _, rewards = episodes(task, gamma=1.0)
@@ -78,6 +80,7 @@ def test_what_shaping_adds_over_an_episode_is_minus_its_first_potential(task: st
     assert np.unique(np.stack(rewards)[~np.isnan(np.stack(rewards))]).size > 50  # dense all the same
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_a_discounted_return_telescopes_with_its_gamma(task: str) -> None:
     gamma = 0.98

@@ -61,6 +61,7 @@ def test_a_cube_is_where_opencv_projects_it() -> None:
         env.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("degrees", "quarters"), [(90, -1), (180, -2), (270, 1)])
 def test_a_camera_on_its_side_shows_what_it_sees_upright(degrees: int, quarters: int) -> None:
     """The same place, pose and lens: what the policy gets is the raw picture, turned clockwise."""

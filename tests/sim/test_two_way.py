@@ -27,6 +27,7 @@ def still(env: TwoWayWorlds) -> NDArray[np.float32]:
     return np.zeros((env.num_envs, env.interface.action.size), np.float32)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["lift", "pick_place"])
 def test_two_scripts_take_turns_and_nobody_helps(task: str) -> None:
     env = worlds(task)
@@ -133,6 +134,7 @@ def test_a_person_has_patience_for_some_failures_in_a_row() -> None:
     assert turns[::3] == [False, True] * (PATIENCE // 2) + [False], "each in its turn, solved or not"
 
 
+@pytest.mark.long
 def test_a_snapshot_goes_on_bit_for_bit() -> None:
     one, two = (worlds(n=3, dynamics="wild") for _ in range(2))
     rng = np.random.default_rng(0)

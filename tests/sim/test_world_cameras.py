@@ -75,6 +75,7 @@ def test_images_are_reproducible_and_change_no_physics(env: MujocoWorlds) -> Non
         np.testing.assert_array_equal(results[0][key], value)
 
 
+@pytest.mark.long
 def test_worlds_drawn_side_by_side_are_those_drawn_one_after_the_other() -> None:
     pictures = []
     for processes in (0, 3):
@@ -139,6 +140,7 @@ def test_nothing_is_drawn_that_nobody_looks_at(env: MujocoWorlds, monkeypatch: p
     assert len(drawn) == 3 * len(CAMERAS)  # the end of an episode, its successor, and the other world
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("robot", ["panda", "fr3", "ur5e"])
 def test_the_wrist_camera_sees_the_fingers_and_what_is_between_them(robot: str) -> None:
     """The cube, put between the fingers, is in the middle of the picture's width, and not washed out."""
@@ -183,6 +185,7 @@ def test_an_unknown_camera_lists_the_known() -> None:
         MujocoWorlds(TASKS["lift"](), 1, cameras=("wirst",))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("backend", ["disabled", "glfw"])
 def test_without_gl_cameras_are_bad_input_and_states_work(backend: str) -> None:
     """No display and no back end: one clear error at once, and nothing lost for those who need no picture."""

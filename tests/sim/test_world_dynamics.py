@@ -163,6 +163,7 @@ def chunks(n: int, count: int) -> NDArray[np.float32]:
     return np.stack([np.random.default_rng([0, w]).uniform(-1, 1, (count, 8, 7)) for w in range(n)], 1).astype("f4")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["lift", "peg_insert"])
 def test_wild_worlds_are_reproducible_and_go_on_exactly(task: str) -> None:
     runs = []

@@ -234,6 +234,7 @@ def test_resting_does_not_change_what_comes_after(shared: MujocoWorlds) -> None:
     np.testing.assert_array_equal(at_rest(shared, 1), straight)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reward", ["sparse", "dense"])
 @pytest.mark.parametrize("task", TASKS)
 def test_a_chunk_with_resting_worlds_and_ends_is_its_steps(task: str, reward: str) -> None:

@@ -51,6 +51,7 @@ def env(request: pytest.FixtureRequest) -> Iterator[MujocoWorlds]:
     made.close()
 
 
+@pytest.mark.long
 def test_numbers_and_physics_are_those_without_looks() -> None:
     for plain, dressed in zip(shown("none"), shown("wild"), strict=True):
         for key in ("proprio", "objects"):
@@ -59,6 +60,7 @@ def test_numbers_and_physics_are_those_without_looks() -> None:
             assert (np.abs(plain[key].astype(int) - dressed[key]).mean(axis=(1, 2, 3)) > 5).all()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("env", ["wild"], indirect=True)
 def test_a_look_is_that_of_its_episode_on_any_number_of_threads_and_after_a_restore(env: MujocoWorlds) -> None:
     first = played(env)
@@ -77,6 +79,7 @@ def test_a_look_is_that_of_its_episode_on_any_number_of_threads_and_after_a_rest
     np.testing.assert_array_equal(env.restore(kept)["images.front"], before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("env", "name"), [("none", "mild"), ("none", "wild")], indirect=["env"])
 def test_cameras_and_colours_stay_within_their_bounds(env: MujocoWorlds, name: str) -> None:
     config = RANDOMISATIONS[name]
@@ -111,6 +114,7 @@ def test_a_picture_is_exposed_by_hand(env: MujocoWorlds) -> None:
     assert picture.tolist() == [[[50, 100, 200], [100, 200, 255]]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("env", ["none"], indirect=True)
 def test_distractors_are_seen(env: MujocoWorlds) -> None:
     env.reset(seed=0)
@@ -143,6 +147,7 @@ def test_nothing_is_drawn_where_looks_do_not_differ(env: MujocoWorlds) -> None:
     assert randomiser.appearance(0, (0, 0, 0)) is None
 
 
+@pytest.mark.long
 def test_table_and_floor_alone_have_patterns_as_often_as_asked() -> None:
     plain, dressed = worlds("mild", n=1), worlds("wild", n=1)
     try:

@@ -124,6 +124,7 @@ def test_the_friction_of_peg_and_hole_is_the_holes() -> None:
         assert found and np.allclose(found, mine[w])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("robot", ["panda", "fr3", "ur5e", "so101"])
 def test_the_links_of_the_arm_meet_the_table_and_not_each_other(robot: str) -> None:
     """Whatever overlaps the table, by MuJoCo's distance, which knows no filter, has a contact with it."""

@@ -44,6 +44,7 @@ def same(a: dict[str, NDArray], b: dict[str, NDArray], worlds: slice = slice(Non
         np.testing.assert_array_equal(a[key][:, worlds], b[key][:, worlds], err_msg=key)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_threads_and_the_number_of_worlds_change_nothing(task: str) -> None:
     runs = []
@@ -59,6 +60,7 @@ def test_threads_and_the_number_of_worlds_change_nothing(task: str) -> None:
         same({k: v[:, :3] for k, v in said.items()}, runs[0][1])
 
 
+@pytest.mark.long
 def test_a_seed_is_one_sequence_of_starts_whatever_happened_before() -> None:
     env = make_env("lift", 3, threads=1)
     env.reset(seed=1)
@@ -101,6 +103,7 @@ def test_without_a_seed_the_sequence_goes_on_and_the_first_is_random() -> None:
     assert np.any(env.reset(seed=4)[0]["objects"] != second)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_a_snapshot_continues_bit_for_bit_through_ends_of_episodes(task: str) -> None:
     env = make_env(task, 3, threads=1)

@@ -24,6 +24,7 @@ def noise(n: int, steps: int, seed: int = 0) -> NDArray[np.float32]:
     return np.random.default_rng(seed).uniform(-1, 1, (n, steps, 7)).astype(np.float32)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_equal_ids_meet_equal_episodes_whatever_the_worlds_and_their_lengths(task: str, threads: int) -> None:
@@ -88,6 +89,7 @@ def test_bad_ids_are_refused(options: dict) -> None:
         env.reset(seed=0, options=options)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
 def test_a_narrow_range_lies_in_the_middle_of_the_whole(task: str) -> None:
     """By half: each drawn number lies as far from the middle of its range as before, halved."""

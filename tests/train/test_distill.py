@@ -103,6 +103,7 @@ def distilled(folder: Path, config: DistillConfig, env: Line | None = None) -> D
     return made
 
 
+@pytest.mark.long
 def test_the_student_reaches_by_sight_what_the_teacher_knows(tmp_path: Path) -> None:
     student = distilled(tmp_path, settings()).policy()
     assert student.interface.privileged == () and set(student.interface.observation) == set(SIGHT)
@@ -136,6 +137,7 @@ def test_the_teacher_labels_what_it_sees_where_the_student_went() -> None:
     assert 0.65 < np.mean(own) < 0.75
 
 
+@pytest.mark.long
 def test_beta_falls_from_round_to_round_and_each_round_adds_its_frames(tmp_path: Path) -> None:
     made = distilled(tmp_path, settings(steps=75))
     assert [made.outcomes[r]["beta"] for r in range(3)] == [1.0, 0.5, 0.25]
@@ -152,6 +154,7 @@ def test_new_frames_are_learned_from_at_once(tmp_path: Path) -> None:
     assert len(made.windows) == len(made.trainer._order) == 2 * 12 * 8
 
 
+@pytest.mark.long
 def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path: Path) -> None:
     config = settings(steps=150)
     whole = distilled(tmp_path / "whole", config)

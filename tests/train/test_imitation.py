@@ -58,6 +58,7 @@ def trainer(settings: ImitationConfig, n: int = 100, **more) -> ImitationTrainer
     return ImitationTrainer(settings, Toy(n), INTERFACE, STATISTICS, **more)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     "policy",
@@ -88,6 +89,7 @@ def test_continuation_is_bit_identical(policy, precision):
     assert all(torch.equal(a[0][key], b[0][key]) for key in a[0])
 
 
+@pytest.mark.long
 def test_it_learns_exports_and_validates(tmp_path):
     learner = trainer(config(steps=400, steps_per_iteration=50, batch=128), n=2000, validation=Toy(200, seed=1))
     history = [learner.iterate(i) for i in range(learner.config.iterations)]
@@ -116,6 +118,7 @@ def test_the_averaged_weights_are_exported(tmp_path):
     assert max((exported[key] - value).abs().max() for key, value in learner.net.named_parameters()) > 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["rectified", "shortcut"])
 def test_bfloat16_learns_as_float32_does(kind, tmp_path):
     def learned(precision):
@@ -230,6 +233,7 @@ POLICIES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES, ids=["rectified", "unmasked", "shortcut", "diffusion"])
 @pytest.mark.parametrize("pieces", [3, 32])
 def test_accumulated_pieces_of_a_batch_are_the_whole_batch(policy: FlowConfig | DiffusionConfig, pieces: int) -> None:
@@ -245,6 +249,7 @@ def test_accumulated_pieces_of_a_batch_are_the_whole_batch(policy: FlowConfig | 
         config(accumulate=33)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES, ids=["rectified", "unmasked", "shortcut", "diffusion"])
 @pytest.mark.parametrize("count", [2, 14])
 def test_shares_of_processes_sum_to_the_gradient_of_the_batch(policy: FlowConfig | DiffusionConfig, count: int) -> None:

@@ -38,6 +38,7 @@ def dataset(tmp_path: Path) -> Dataset:
     return Dataset.open(tmp_path / "data")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("weights", [None, [1.0, 0.5, 0.0, 2.0]], ids=["plain", "weighted"])
 def test_a_trainer_learns_where_it_is_told_to(dataset: Dataset, tmp_path: Path, name: str, weights, request) -> None:

@@ -40,6 +40,7 @@ def root(tmp_path, monkeypatch):
     return tmp_path / "set"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "encoder",
     [{}, {"random_shift": 2, "colour_jitter": 0.1}, {"kind": "efficientnet_lite0", "freeze": True}],

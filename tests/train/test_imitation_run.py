@@ -57,6 +57,7 @@ def train(dataset: Dataset, folder: Path, *, resume: bool = False, kill_at: int 
         run_loop(run, trainer, checkpoint_every=2)
 
 
+@pytest.mark.long
 def test_an_interrupted_run_ends_with_the_same_policy(tmp_path, dataset):
     train(dataset, tmp_path / "whole")
     with pytest.raises(Killed):

@@ -242,7 +242,9 @@ class DatasetImport(Command):
     images: Annotated[bool, switch("images")] = True
     """Take the cameras' pictures too."""
     robot: Station = ""
-    """mcap: the robot contract that says what the topics mean, by name or as a file."""
+    """The robot contract, by name or as a file. mcap: it says what the topics mean. robomimic, aloha, zarr, rlds and
+    npz: the set is for this arm. Proprioception and actions are made of where joints [rad] and fingers [m] were, which
+    are known of robomimic's, LIBERO's and ManiSkill's files; of others --map NAME=joints NAME=gripper says it."""
     outcome: Literal["unsaid", "success", "failure"] = "unsaid"
     """Outcome of the episodes, where no file says it in so many words, whatever their rewards are."""
     tolerance_s: float = 1e-4
@@ -288,6 +290,13 @@ class DatasetImport(Command):
     def show(self, result: Mapping[str, Any], console: Console) -> None:
         console.print(f"[bold]{result['format']}[/bold]")
         show_stored(result, console)
+        console.print(
+            f"next        robolearn train --data {result['dataset']} --out runs/… : a policy that imitates them"
+        )
+        if self.robot:
+            console.print(
+                f"            robolearn deploy --policy runs/… --robot {self.robot} : on the arm that they are for"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

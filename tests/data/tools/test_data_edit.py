@@ -56,6 +56,7 @@ def test_drop_keeps_everything_of_the_others_and_their_videos_to_the_byte(filmed
     assert len(mp4s(tmp_path / "out")) == 4 and set(mp4s(tmp_path / "out")) < set(mp4s(filmed))
 
 
+@pytest.mark.long
 def test_split_and_merge_give_back_the_same_episodes(filmed: Path, tmp_path: Path) -> None:
     dataset = open_numbers(filmed)
     parts = edit.split(dataset, (2, 1), seed=None)

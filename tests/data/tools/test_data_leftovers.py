@@ -70,6 +70,7 @@ def data(plain: Path, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+@pytest.mark.long
 def test_a_split_that_is_killed_leaves_no_part_alone(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for episodes in range(3):  # in the first part or in the second
         killed(split(data, data / "lift"), after(episodes, EpisodeWriter, "take"))

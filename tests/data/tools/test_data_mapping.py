@@ -96,6 +96,7 @@ WAYS: dict[str, Callable[[Path, Path], list[list[str]]]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_a_set_is_the_same_wherever_it_goes(theirs: Path, tmp_path: Path, way: str) -> None:
     out = tmp_path / "out"

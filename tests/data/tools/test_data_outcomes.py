@@ -82,6 +82,7 @@ def test_what_a_file_says_is_believed(plain: Path, tmp_path: Path) -> None:
     assert open_numbers(tmp_path / "set").success.tolist() == [True, False, True]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(ROUND))
 def test_silence_goes_through_every_format(silent: Path, tmp_path: Path, name: str) -> None:
     bring(silent, tmp_path / "set")

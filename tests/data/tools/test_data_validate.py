@@ -108,6 +108,7 @@ def test_a_flipped_bit_in_the_data(plain: Path, copy: Copy) -> None:
     assert [f.check for f in validate(root)] == ["corrupt file"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("damage", "expected"),
     [
@@ -284,6 +285,7 @@ def recorded(root: Path, still: slice, moves: bool) -> list[tuple[str, int | Non
     return found(root)
 
 
+@pytest.mark.long
 def test_a_camera_that_freezes_while_the_arm_moves(tmp_path: Path) -> None:
     assert recorded(tmp_path / "frozen", slice(10, 25), moves=True) == [("frozen camera", 1, 10)]
     assert recorded(tmp_path / "short", slice(10, 18), moves=True) == []

@@ -136,6 +136,7 @@ def test_aloha_with_plain_and_with_coded_pictures(
         assert seen[:, 4:-4, 4:28, 2].max() < 40, "blue is not red"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", [2, 3])
 @pytest.mark.parametrize("floats", [False, True])
 def test_a_zarr_store_of_both_versions(

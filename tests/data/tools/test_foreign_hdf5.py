@@ -168,6 +168,7 @@ def test_a_list_of_episodes_is_taken(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "available: bad, train" in bring(path, tmp_path / "x", capsys, "--filter", "valid", code=2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rewards", "success"),
     [

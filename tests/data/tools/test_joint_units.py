@@ -41,6 +41,7 @@ def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
     return said
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("factor", "words"),
     [(1.0, ("degrees", "percent", 100.0)), (np.pi / 180, ("radians", "share", 1.0)),
@@ -154,6 +155,7 @@ def test_a_leader_that_reaches_a_little_further_is_cut_and_said(
     assert open_numbers(tmp_path / "set").action[:, 0].max() == 1.0
 
 
+@pytest.mark.long
 def test_sets_policies_and_arms_of_two_scales_are_refused_together(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,6 +68,7 @@ def refused_or_read(root: Path, tmp_path: Path) -> None:
     shutil.rmtree(out, ignore_errors=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("file", "column"), PLACES)
 def test_columns_of_other_types(
     plain: Path, copy: Callable[[Path], Path], tmp_path: Path, file: str, column: str
@@ -92,6 +93,7 @@ def test_numbers_are_not_rounded_on_the_way_in(plain: Path, copy: Callable[[Path
 BEGIN, CHUNK = (f"videos/observation.images.front/{name}" for name in ("from_timestamp", "chunk_index"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("column", "kind"), [(BEGIN, k) for k in ("text", "null", "time", "struct", "NaN")]
                          + [(CHUNK, k) for k in ("text", "null", "time")])  # fmt: skip
 def test_places_of_pictures_of_other_types(
@@ -154,6 +156,7 @@ def test_interfaces_that_are_none(
         Dataset.open(root)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["fps", "total_episodes", "features", "data_path", "robot_type", "robolearn_interface"])
 def test_values_of_other_types(plain: Path, copy: Callable[[Path], Path], tmp_path: Path, key: str) -> None:
     root = copy(plain)
@@ -164,6 +167,7 @@ def test_values_of_other_types(plain: Path, copy: Callable[[Path], Path], tmp_pa
         refused_or_read(root, tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("value", [10**30, "x", None, {"a": 1}, [[1], [1, 2]]])
 def test_statistics_of_other_types(plain: Path, copy: Callable[[Path], Path], tmp_path: Path, value: Any) -> None:
     root = copy(plain)

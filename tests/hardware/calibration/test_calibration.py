@@ -58,6 +58,7 @@ def beside() -> list[Shot]:
     return session(BOARD, BESIDE, ON_HAND, "base")
 
 
+@pytest.mark.long
 def test_corners_are_found_where_rays_say() -> None:
     seen = pose([-0.1, -0.07, 0.35], [0.2, -0.1, 0.1])
     found = BOARD.detect(render(BOARD, seen))
@@ -83,6 +84,7 @@ def test_a_camera_on_the_flange(on_flange: list[Shot]) -> None:
     np.testing.assert_allclose(found.board.position, ON_TABLE[:3, 3], atol=2e-3)
 
 
+@pytest.mark.long
 def test_a_camera_beside_the_arm(beside: list[Shot]) -> None:
     found = calibrate(views_of(beside, BOARD, FR3), TRUE_LENS, "base")
     mm, degrees = off(found, BESIDE)
@@ -90,6 +92,7 @@ def test_a_camera_beside_the_arm(beside: list[Shot]) -> None:
     np.testing.assert_allclose(found.board.position, ON_HAND[:3, 3], atol=2e-3)
 
 
+@pytest.mark.long
 def test_the_lens_from_the_same_pictures(on_flange: list[Shot]) -> None:
     views = views_of(on_flange, BOARD, FR3)
     lens = estimate_lens(views, (480, 640))
@@ -101,6 +104,7 @@ def test_the_lens_from_the_same_pictures(on_flange: list[Shot]) -> None:
         estimate_lens(views[:9], (480, 640))
 
 
+@pytest.mark.long
 def test_motion_that_does_not_determine_the_pose_is_refused() -> None:
     shots = session(BOARD, ON_FLANGE, ON_TABLE, "flange", 8, one_axis=True)
     with pytest.raises(BadInput, match=r"about one axis and .* about others, expected 10° about two axes"):
@@ -117,6 +121,7 @@ def test_what_fits_no_pose_is_refused(on_flange: list[Shot]) -> None:
         calibrate(shuffled, TRUE_LENS, "flange")
 
 
+@pytest.mark.long
 def test_one_bad_picture_among_many_does_little(on_flange: list[Shot]) -> None:
     views = views_of(on_flange, BOARD, FR3)
     moved = views[3].flange.copy()
@@ -125,6 +130,7 @@ def test_one_bad_picture_among_many_does_little(on_flange: list[Shot]) -> None:
     assert off(found, ON_FLANGE)[0] < 2 * MM and found.position_mm[1] > 3.0, "and it is told"
 
 
+@pytest.mark.long
 def test_a_board_measured_wrongly_is_refused(on_flange: list[Shot]) -> None:
     """The corners alone hardly show it: 3% move the camera by 10 mm, and the corners by 0.4 px."""
     larger = Board(square=0.0309, marker=0.0227)
@@ -243,6 +249,7 @@ def test_a_contract_in_other_layouts(tmp_path: Path, on_flange: list[Shot]) -> N
     assert robot.read_text() == text and before != text
 
 
+@pytest.mark.long
 def test_the_page_has_the_size_that_it_says(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main(["calibrate", "--board", str(tmp_path / "board.png"), "--json"]) == 0
     result = json.loads(capsys.readouterr().out)

@@ -26,6 +26,7 @@ def rows(stamps: list[float], values: list[float]) -> list[tuple[float, np.ndarr
     return [(stamp, np.array([value])) for stamp, value in zip(stamps, values, strict=True)]
 
 
+@pytest.mark.long
 def test_a_log_holds_what_was_sent_and_draws_lines_through_what_was_measured() -> None:
     """By hand: of set-points 0, 1, 2 sent at 0, 12 and 20 ms the last one until each grid point counts; measured is a
     line of slope 100/s, read one period after the grid point."""
@@ -101,6 +102,7 @@ def test_the_way_begins_where_the_arm_is() -> None:
     assert (speed <= 0.101 * np.array(PANDA.velocity)).all()
 
 
+@pytest.mark.long
 def test_a_motion_that_the_filter_does_not_let_pass_is_not_played() -> None:
     """A shelf 85 cm above the table: a motion that lifts the arm is drawn anew, and where all do, it is said why."""
     up, still = np.tile(HOME, (400, 1)), np.tile(HOME, (400, 1))
@@ -121,6 +123,7 @@ def test_a_motion_that_the_filter_does_not_let_pass_is_not_played() -> None:
         free_motion(contract, HOME, lambda attempt: up)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["fr3", "ur5e", "so101"])
 def test_a_motion_for_a_station_keeps_to_its_workspace_and_speeds_and_passes_at_once(name: str) -> None:
     """The workspace is judged by MuJoCo's own kinematics, speeds by differences."""

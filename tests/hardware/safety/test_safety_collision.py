@@ -50,6 +50,7 @@ def test_every_distance_is_mujocos_or_a_little_less(name: str) -> None:
                 assert true - 0.012 <= gaps[row] <= true + 1e-5, (robot.pieces[a].body, robot.pieces[b].body)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ROBOTS)
 def test_a_distance_that_was_measured_is_not_believed_after_the_arm_has_gone_on(name: str) -> None:
     """Small steps far across all postures: whatever MuJoCo finds nearer than allowed is found, too."""
@@ -76,6 +77,7 @@ def test_a_distance_that_was_measured_is_not_believed_after_the_arm_has_gone_on(
     assert near > 0 or name == "so101", "of the SO-101 only the gripper reaches anything"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ROBOTS)
 def test_random_postures_are_judged_as_mujoco_judges_them(name: str) -> None:
     """A sample of `robolearn benchmark safety --postures 100000`."""

@@ -131,6 +131,7 @@ def hit(contact: ContactSensing | None, speed: float, **spoilt: Any) -> tuple[Wa
     return rig, rig.drive(speed, **spoilt)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("contact", [TORQUES, FORCES], ids=["torques", "wrench"])
 @pytest.mark.parametrize("speed", [0.1, 0.3, 0.5, 1.5])
 def test_a_wall_stops_the_arm_and_is_let_go(contact: ContactSensing, speed: float) -> None:

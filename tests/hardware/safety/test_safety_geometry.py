@@ -159,6 +159,7 @@ def test_all_of_the_way_is_looked_at() -> None:
         geometry.check(np.stack([home, home + 0.3 * BASE, home]))
 
 
+@pytest.mark.long
 def test_the_tcp_does_not_swing_out_between_two_postures() -> None:
     """Braked from any state that is taken, no set-point is outside, though the few postures alone may all be inside."""
     home, rng = np.array(PANDA.home), np.random.default_rng(0)

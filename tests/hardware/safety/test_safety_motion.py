@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import CubicHermiteSpline
@@ -72,6 +73,7 @@ def test_cubics_through_the_knots_are_the_way_to_rest(v, a) -> None:
     assert motion.at_rest and np.allclose(positions[-1], motion.q, rtol=0, atol=1e-7)
 
 
+@pytest.mark.long
 def test_nothing_is_compiled_in_mid_motion() -> None:
     """A fresh process that has made a filter has machine code of all that a step may call: loading it takes 10 ms."""
     program = (

@@ -27,6 +27,7 @@ def judged(rig) -> dict:
     return monitor.summary()
 
 
+@pytest.mark.long
 @SOME
 @given(st.lists(st.tuples(st.lists(any_float, min_size=6, max_size=8), st.integers(1, 20)), max_size=10))
 def test_any_targets(make_rig, stream) -> None:
@@ -68,6 +69,7 @@ def test_the_gripper_keeps_its_speed(make_rig, first, second, steps) -> None:
     assert np.abs(np.diff(openings)).max(initial=0.0) <= 0.2 * rig.period + 1e-12
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ROBOTS)
 def test_fuzzed_arms(name: str) -> None:
     """Three thousand steps of everything for every robot, seen by the independent monitor."""
@@ -97,6 +99,7 @@ def test_the_same_seed_is_the_same_story() -> None:
     assert np.array_equal(*stories)
 
 
+@pytest.mark.long
 def test_every_spell_is_cast() -> None:
     fuzz = Fuzz(PANDA, Limits.of(PANDA), 0.005, seed=2, faults=0.8)
     for _ in range(8000):

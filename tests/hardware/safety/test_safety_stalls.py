@@ -197,6 +197,7 @@ def test_a_stop_after_a_stall_does_not_set_the_arm_moving(rig) -> None:
     assert rig.filter.state is SafetyState.LATCHED and np.array_equal(rig.sent[-1], last)
 
 
+@pytest.mark.long
 def test_ten_thousand_steps_of_all_faults_with_stalls_by_the_clock(make_rig) -> None:
     """Uneven ticks of up to nine periods: no command asks a standing arm for a step."""
     rng = np.random.default_rng(3)

@@ -66,6 +66,7 @@ def test_on_loopback_other_users_of_the_machine_are_refused(open_page: Browser) 
     assert {"HttpOnly", "SameSite=Strict"} <= set(given.headers["Set-Cookie"].split("; "))
 
 
+@pytest.mark.long
 def test_without_the_token_nothing_comes_in(closed_page: Browser) -> None:
     token = closed_page.url.partition("token=")[2]
     assert len(token) >= 43

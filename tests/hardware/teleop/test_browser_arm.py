@@ -24,6 +24,7 @@ def page() -> Iterator[Page]:
     page.guarded.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(ROBOTS))
 def test_bodies_go_where_the_chain_goes(page: Page, name: str) -> None:
     robot = ROBOTS[name]

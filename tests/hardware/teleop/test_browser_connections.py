@@ -81,6 +81,7 @@ def beating(proxy: AuthProxy) -> ClientConnection:
     return connect(f"ws://{address}{BEAT}", origin=f"http://{address}", additional_headers=cookie, proxy=None)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_client_that_takes_its_time_is_cut_off(impatient: Callable[..., AuthProxy], tls: bool) -> None:
     proxy = impatient(tls=tls)
@@ -100,6 +101,7 @@ def test_a_client_that_takes_its_time_is_cut_off(impatient: Callable[..., AuthPr
             assert time.monotonic() - began > 0.2
 
 
+@pytest.mark.long
 def test_a_websocket_lasts_longer_than_a_request(impatient: Callable[..., AuthProxy], arbiter: ControlArbiter) -> None:
     proxy = impatient()
     key = arbiter.join(1)
@@ -165,6 +167,7 @@ def test_one_address_does_not_take_every_connection() -> None:
     assert asyncio.run(enter())[0], "there is room again"
 
 
+@pytest.mark.long
 def test_who_goes_in_mid_handshake_leaves_room(impatient: Callable[..., AuthProxy]) -> None:
     proxy = impatient(tls=True)
     for i in range(60):  # a page with TLS has room for three at once

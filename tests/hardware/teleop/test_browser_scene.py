@@ -99,6 +99,7 @@ def wait_drawn(tab: Tab, arm: SimArmNode, timeout_s: float = 30.0) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["lift", "peg_insert"])
 def test_every_body_stands_where_mujoco_has_it(chromium: Chromium, task: str) -> None:
     with shown(task) as (arm, device):
@@ -133,6 +134,7 @@ def click_open(tab: Any, small: str) -> None:
     raise AssertionError("no click opens the picture")
 
 
+@pytest.mark.long
 def test_a_click_makes_the_pictures_large_and_small_again(chromium: Chromium) -> None:
     with Rig(heartbeat_s=3.0) as rig:
         pixels = np.zeros((480, 640, 3), np.uint8)

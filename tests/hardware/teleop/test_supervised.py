@@ -291,6 +291,7 @@ class Late:
         return self.made.popleft()[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("latency", "tail"), [(0.015, 0), (0.04, 0), (0.1, 3), (0.2, 5)])
 def test_a_policy_means_the_same_as_in_a_deployment(latency: float, tail: int) -> None:
     """The streamer of a deployment has the same joint states, and each chunk when the recorder has it: the set-points

@@ -253,6 +253,7 @@ def test_no_terminal_is_said_in_one_line(interface: Interface) -> None:
         os.close(write)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT, None])
 def test_the_terminal_is_restored_however_the_program_ends(terminal, end: signal.Signals | None) -> None:
     # Only what the keyboard is made of: the arms' kinematics take seconds to import.

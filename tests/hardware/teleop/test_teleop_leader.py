@@ -189,6 +189,7 @@ def test_what_is_wrong_is_said_in_one_line(so101_joints: Interface, arm: Arm, no
         Leader(so101_joints, SO101, LeaderConfig(kind="so102"))
 
 
+@pytest.mark.long
 def test_unplugged_and_back_it_is_opened_at_the_first_look(leader: Leader, arm: Arm, observe) -> None:
     """Whatever its thread is doing just then: it reads a hundred times a second."""
     seen = observe(SO101)

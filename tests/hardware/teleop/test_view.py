@@ -100,6 +100,7 @@ def test_a_page_that_hangs_holds_nobody_up(viewer: Viewer, monkeypatch: pytest.M
         go_on.set()
 
 
+@pytest.mark.long
 def test_nothing_is_drawn_while_nobody_looks(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Status] = []
     monkeypatch.setattr(ViewPage, "update", lambda page, status, **_: drawn.append(status))
@@ -113,6 +114,7 @@ def test_nothing_is_drawn_while_nobody_looks(viewer: Viewer, monkeypatch: pytest
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_a_taken_port_does_not_end_the_recording(viewer: Viewer) -> None:
     port = int(viewer.url.split(":")[2].partition("/")[0])
     second = Viewer(PANDA)

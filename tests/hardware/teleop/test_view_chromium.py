@@ -52,6 +52,7 @@ def status(state: str, place: np.ndarray, seconds: float = 0.0) -> Status:
     )  # fmt: skip
 
 
+@pytest.mark.long
 def test_the_page_shows_what_happens_and_then_that_it_is_over(chromium: Chromium) -> None:
     viewer = Viewer(PANDA)
     viewer.open()

@@ -99,6 +99,7 @@ def settled(tab: Tab) -> Any:
     return found[-1]
 
 
+@pytest.mark.long
 def test_each_button_and_what_latches(chromium: Chromium, console: WebConsole) -> None:
     console.show(status(message="grip <b>gently</b>"))
     tab = opened(chromium, console)
@@ -174,6 +175,7 @@ def test_each_button_and_what_latches(chromium: Chromium, console: WebConsole) -
     other.close()
 
 
+@pytest.mark.long
 def test_the_curves_have_the_numbers(chromium: Chromium, console: WebConsole) -> None:
     tab = opened(chromium, console)
     given = {
@@ -220,6 +222,7 @@ def under_mouse(tab: Tab, number: int, share: float) -> list[float]:
       .querySelectorAll('.u-value')].map((e) => parseFloat(e.textContent.replace('−', '-').replace(',', '')) || 0)""")
 
 
+@pytest.mark.long
 def test_a_wrong_token_gets_nothing(chromium: Chromium, console: WebConsole) -> None:
     place, _, token = console.url.partition("/?token=")
     host = place.removeprefix("http://")

@@ -24,6 +24,7 @@ from robolearn.data.convert.bags.series import (
     pose_of,
     read_topics,
 )
+from robolearn.data.convert.for_arm import led
 from robolearn.data.convert.options import ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot.features import FRAME
@@ -32,8 +33,6 @@ from robots.ik import solve
 from robots.spec import proprio
 from robots.stations import POSE, Contract, Topic
 from robots.stations.pictures import picture
-
-OFF_RAD = 0.02  # a joint that an action misses by this much was commanded otherwise
 
 
 def read_bag(path: str | Path, station: Contract, options: ReadOptions = ReadOptions()) -> EpisodeSource:  # noqa: B008
@@ -164,10 +163,9 @@ def _actions(parts: list[_Part], topics: TopicData) -> tuple[list[NDArray[np.flo
         if station.gripper is not None:
             given = part.chosen["gripper"]
             width = np.where(given >= 0, topics.series["gripper"].values[np.maximum(given, 0), 0], width)
-        found = control.actions(q, commands, width).astype(np.float32)
-        reached, _ = control.targets(q, None, found)
+        found, missed = led(control, q, commands, width)
         actions.append(found)
-        off.append(np.abs(reached - commands).max(axis=1) > OFF_RAD)
+        off.append(missed)
     return actions, np.concatenate(off)
 
 

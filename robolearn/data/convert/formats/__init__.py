@@ -10,10 +10,12 @@ from typing import Any
 
 from robolearn.core import BadInput
 from robolearn.core.plugins import Table, with_plugins
+from robolearn.data.convert.for_arm import for_arm
 from robolearn.data.convert.formats import aloha, bag, lerobot_v21, lerobot_v30, npz, rlds, robomimic, zarr_store
 from robolearn.data.convert.formats.config import FormatConfig, FormatReader, FormatWriter
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeSource
+from robots.stations import load_contract
 
 __all__ = ["FORMATS", "FormatConfig", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
 
@@ -35,7 +37,15 @@ def reader(name: str) -> FormatReader:
 
     def checked(path: Path, options: ReadOptions) -> EpisodeSource:
         FORMATS[name].check(options)
-        return read(path, options)
+        if not (options.robot and "named" in FORMATS[name].options):
+            return read(path, options)
+        for said in ("embodiment", "action_kind", "unit", "gripper_unit"):
+            if getattr(options, said):
+                hint = "The contract says it, and actions are made of the joints' positions"
+                raise BadInput(
+                    f"--{said.replace('_', '-')} with --robot", got=getattr(options, said), expected="none", hint=hint
+                )
+        return for_arm(read(path, options), load_contract(options.robot))
 
     return checked
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import Head
-from robolearn.data.convert.formats.config import COMMON, FormatConfig
+from robolearn.data.convert.formats.config import ARRAYS, FormatConfig
 from robolearn.data.convert.formats.hdf5_file import check_own, damage, open_file
 from robolearn.data.convert.formats.named_arrays import NamedArrays, Pictures, decoded, episodes_of
 from robolearn.data.convert.options import ReadOptions, sound
@@ -131,5 +131,5 @@ def _components(name: str, shape: tuple[int, ...]) -> list[str]:
 
 FORMAT = FormatConfig(
     "aloha", "a folder with an HDF5 file per episode, of ALOHA or ACT", here, read,
-    needs_extra="formats", options=(*COMMON, "named"),
+    needs_extra="formats", options=ARRAYS,
 )  # fmt: skip

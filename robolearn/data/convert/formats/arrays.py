@@ -72,9 +72,9 @@ def assigned(
         if name not in found:
             raise BadInput("--map", got=name, available=found)
         parts[feature] = (*parts.get(feature, ()), name)
-    by_user = set(parts)
+    by_user = {*parts, *dict(options.named)}  # features and arrays
     for name, feature in {**usual, action: "action"}.items():
-        if feature not in by_user and name in found and (feature == "action" or _wanted(feature, options)):
+        if name in found and not {name, feature} & by_user and (feature == "action" or _wanted(feature, options)):
             parts[feature] = (*parts.get(feature, ()), name)
     if "action" not in parts:
         raise BadInput("actions", got=f"no {action!r}", expected="it, or --map NAME=action", available=found)

@@ -34,6 +34,8 @@ from robolearn.data.reading.reader import Dataset
 _FACTS = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "scale", "success")
 COMMON = (*_FACTS, "cameras", "episodes", "skip_bad")
 """The fields of `ReadOptions` that most formats have a use for."""
+ARRAYS = (*COMMON, "named", "robot")
+"""Those of formats of named arrays."""
 
 
 FormatReader = Callable[[Path, ReadOptions], EpisodeSource]

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from robolearn.core import BadInput
+from robolearn.data.convert.for_arm import GRIPPER, JOINTS
 from robolearn.data.convert.formats.arrays import Head
 from robolearn.data.lerobot.features import IMAGES
 
@@ -36,6 +37,7 @@ class Layout:
       objects: vectors of the task, which only a simulation knows.
       quaternion: the order of its quaternions.
       final: observations have one row more than actions: what the last action led to.
+      arm: where the joints and the fingers are, for a set that another arm acts by.
     """
 
     name: str
@@ -43,10 +45,13 @@ class Layout:
     objects: tuple[str, ...] = ()
     quaternion: str = "xyzw"
     final: bool = False
+    arm: tuple[str, ...] = ()
 
-    def usual(self, found: Mapping[str, Head]) -> dict[str, str]:
-        """Array → feature, of those of `found` that have a place."""
+    def usual(self, found: Mapping[str, Head], for_arm: bool = False) -> dict[str, str]:
+        """Array → feature, of those of `found` that have a place; `for_arm`: joints and fingers instead."""
         vectors = {**dict.fromkeys(self.proprio, "proprio"), **dict.fromkeys(self.objects, "objects")}
+        if for_arm:
+            vectors = dict(zip(self.arm, (JOINTS, GRIPPER), strict=False))
         pictures = {name: IMAGES + camera_of(name) for name, head in found.items()
                     if head.is_picture and name.startswith("obs/")}  # fmt: skip
         return {name: feature for name, feature in vectors.items() if name in found} | pictures
@@ -59,11 +64,13 @@ class Layout:
 
 
 LAYOUTS = (
-    Layout("robomimic", tuple(f"obs/robot{i}_{part}" for i in (0, 1) for part in _ARM), ("obs/object",)),
-    Layout("libero", ("obs/ee_pos", "obs/ee_ori", "obs/gripper_states")),
+    Layout("robomimic", tuple(f"obs/robot{i}_{part}" for i in (0, 1) for part in _ARM), ("obs/object",),
+           arm=("obs/robot0_joint_pos", "obs/robot0_gripper_qpos")),
+    Layout("libero", ("obs/ee_pos", "obs/ee_ori", "obs/gripper_states"),
+           arm=("obs/joint_states", "obs/gripper_states")),
     Layout("isaaclab", ("obs/eef_pos", "obs/eef_quat", "obs/gripper_pos"), ("obs/object",), quaternion="wxyz"),
-    Layout("maniskill", ("obs/agent/qpos", "obs/agent/qvel"), ("obs",), final=True),
-)
+    Layout("maniskill", ("obs/agent/qpos", "obs/agent/qvel"), ("obs",), final=True, arm=("obs/agent/qpos",)),
+)  # fmt: skip
 UNKNOWN = Layout("unknown", ())
 
 

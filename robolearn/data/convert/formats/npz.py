@@ -32,7 +32,7 @@ from robolearn.core import BadInput, Interface
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned
 from robolearn.data.convert.formats.config import (
-    COMMON,
+    ARRAYS,
     ForeignSet,
     FormatConfig,
     exported,
@@ -257,4 +257,4 @@ def _draft(
     return EpisodeDraft(episode, images, file.name)
 
 
-FORMAT = FormatConfig("npz", "a folder with one .npz per episode", here, read, write, options=(*COMMON, "named"))
+FORMAT = FormatConfig("npz", "a folder with one .npz per episode", here, read, write, options=ARRAYS)

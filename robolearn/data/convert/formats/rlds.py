@@ -29,7 +29,7 @@ from robolearn.core import BadInput
 from robolearn.core.installation import install_command
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import Head
-from robolearn.data.convert.formats.config import COMMON, FormatConfig
+from robolearn.data.convert.formats.config import ARRAYS, FormatConfig
 from robolearn.data.convert.formats.named_arrays import NamedArrays, Pictures, decoded, episodes_of
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeSource
@@ -266,5 +266,5 @@ def _libraries() -> tuple[Any, Any]:
 
 FORMAT = FormatConfig(
     "rlds", "a folder of tensorflow_datasets with episodes (RLDS, Open X-Embodiment)", here, read,
-    needs_extra="formats", options=(*COMMON, "named", "filter"),
+    needs_extra="formats", options=(*ARRAYS, "filter"),
 )  # fmt: skip

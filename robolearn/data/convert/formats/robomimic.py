@@ -29,7 +29,7 @@ from robolearn.core import BadInput, Interface, RobolearnError
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned
 from robolearn.data.convert.formats.config import (
-    COMMON,
+    ARRAYS,
     ForeignSet,
     FormatConfig,
     exported,
@@ -234,7 +234,12 @@ def _derive(
     named = tuple(
         (f"obs/{one}" if one not in found and f"obs/{one}" in found else one, feature) for one, feature in options.named
     )
-    wanted = {*layout.usual(found), "actions", *(key for key in found if key.startswith("obs/")), *dict(named)}
+    wanted = {
+        *layout.usual(found, bool(options.robot)),
+        "actions",
+        *(key for key in found if key.startswith("obs/")),
+        *dict(named),
+    }
     numbers = {
         key: Head(head.shape, np.dtype(np.float32) if head.dtype.kind == "f" else head.dtype)
         for key, head in found.items() if key in wanted and head.dtype.kind in "fiub"
@@ -242,7 +247,7 @@ def _derive(
     others = Counter(key.split("/")[0] for key in found.keys() - numbers.keys())
     account.left_out += [f"{key} ({count} array{'s' * (count > 1)})" for key, count in others.items()]
     given = replace(options, named=named)
-    arrays = assigned(numbers, layout.usual(numbers), "actions", given, account, layout.components)
+    arrays = assigned(numbers, layout.usual(numbers, bool(options.robot)), "actions", given, account, layout.components)
     action = arrays.specs.pop("action")
     if not arrays.specs:
         vectors = [key for key in numbers if key.startswith("obs/")]
@@ -346,5 +351,5 @@ def _words(meta: Any) -> str:
 
 FORMAT = FormatConfig(
     "robomimic", "HDF5 of robomimic, robosuite, LIBERO, Isaac Lab or ManiSkill", here, read, write,
-    needs_extra="formats", options=(*COMMON, "named", "filter"),
+    needs_extra="formats", options=(*ARRAYS, "filter"),
 )  # fmt: skip

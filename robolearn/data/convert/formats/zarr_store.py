@@ -27,7 +27,7 @@ from robolearn.core import BadInput
 from robolearn.core.installation import install_command
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import Head
-from robolearn.data.convert.formats.config import COMMON, FormatConfig
+from robolearn.data.convert.formats.config import ARRAYS, FormatConfig
 from robolearn.data.convert.formats.named_arrays import NamedArrays, Pictures, episodes_of
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeSource
@@ -193,5 +193,5 @@ def _listed(value: Any) -> Iterable[Any]:
 
 
 FORMAT = FormatConfig(
-    "zarr", "a zarr store of Diffusion Policy or UMI", here, read, needs_extra="formats", options=(*COMMON, "named"),
+    "zarr", "a zarr store of Diffusion Policy or UMI", here, read, needs_extra="formats", options=ARRAYS,
 )  # fmt: skip
