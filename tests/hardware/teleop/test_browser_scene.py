@@ -164,3 +164,20 @@ def test_a_click_makes_the_pictures_large_and_small_again(chromium: Chromium) ->
         tab.wait("document.querySelector('#robolearn-large').hidden")
         tab.close()
         rig.wait(lambda: not rig.device.arbiter.enlarged)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_the_page_is_as_dark_as_its_readers_machine(chromium: Chromium, scheme: str) -> None:
+    with Rig(heartbeat_s=3.0) as rig:
+        tab = chromium.open("about:blank", WINDOW, sharpness=0.25)
+        tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        tab.go(rig.device.url)
+        tab.wait("!!(document.querySelector('#robolearn .status') && document.querySelector('canvas'))", 60.0)
+        light = (
+            "((e) => getComputedStyle(e).backgroundColor.match(/\\d+/g).slice(0, 3).every((c) => c > 200))"
+            "(document.querySelector('{}'))"
+        )
+        for part in ("#robolearn .status", "div:has(> div > [data-dock-root])"):
+            assert tab.js(light.format(part)) == (scheme == "light"), part
+        assert tab.js("document.documentElement.dataset.mantineColorScheme") == scheme
