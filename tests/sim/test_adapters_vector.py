@@ -225,6 +225,7 @@ def test_a_worker_that_dies_is_named():
     env.close()
 
 
+@pytest.mark.realtime  # how long a step takes decides
 def test_a_light_env_stays_here_and_a_file_in_the_current_folder_is_found(monkeypatch):
     monkeypatch.chdir(Path(__file__).parent)
     env = make_gym("gym:reach2d:Reach2D-v0", 4)
