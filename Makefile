@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
-	@echo "make test         the quick tests, in about two minutes on two cores; ARGS for some of all"
+	@echo "make test         the quick tests, in about three minutes on two cores; ARGS for some of all"
 	@echo "make test-long    those that take longer: whole programs, stations, training, every kind of policy"
 	@echo "make test-all     both, as the build machine does, in about half an hour"
 	@echo "make test-lerobot LeRobot, in an environment of its own, reads our sets, writes sets for us and lends its policies"

@@ -77,6 +77,8 @@ MUTANTS: dict[str, Mutant] = {
     "mapped-beside-the-usual": Mutant(f"{FORMATS}/arrays.py", "and not {name, feature} & by_user and", "and", HDF5),
     "mapped-and-usual-too": Mutant(f"{FORMATS}/arrays.py", "not {name, feature} & by_user", "not {feature} & by_user", ARM),
     "the-gripper-opens-where-theirs-closed": Mutant(FOR_ARM, "return -float(np.sign(follows))", "return float(np.sign(follows))", ARM),
+    "nought-is-the-middle-of-all": Mutant(FOR_ARM, "(low + high) / 2 if high > low else 0.0", "0.0", ARM),
+    "who-cannot-be-had-stops-all": Mutant(FOR_ARM, "sound(turned, drafts, account.left_out, options)", "zip(drafts, map(turned, drafts))", ARM),
     "an-action-leads-nowhere": Mutant(FOR_ARM, "np.concatenate([q[1:], q[-1:]])", "q", ARM),
     "degrees-are-radians": Mutant(FOR_ARM, "if beyond.any():", "if False:", ARM),
     "fingers-that-count-backwards": Mutant(FOR_ARM, "np.abs(fingers.astype(np.float64))", "(fingers.astype(np.float64))", ARM),

@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
+from robolearn.data.convert.options import ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
-from robolearn.data.lerobot.features import IMAGES
+from robolearn.data.lerobot.features import IMAGES, camera_name
 from robots import make_control
 from robots.control import Control
 from robots.spec import proprio
@@ -27,12 +28,11 @@ from robots.stations import Contract
 
 JOINTS, GRIPPER = "joints", "gripper"  # the features that `--map` makes of a file's arrays
 OFF_RAD = 0.02  # a joint that an action misses by this much was commanded otherwise
-AHEAD = 5  # frames within which fingers visibly follow a command
 
 Array = NDArray[np.float64]
 
 
-def for_arm(source: EpisodeSource, station: Contract) -> EpisodeSource:
+def for_arm(source: EpisodeSource, station: Contract, options: ReadOptions = ReadOptions()) -> EpisodeSource:  # noqa: B008
     """The episodes of `source`, which have the features `JOINTS` (T, n) [rad] and `GRIPPER` (T, 1) or (T, 2) [m], as
     those of `station`; its account says what was changed.
 
@@ -48,7 +48,10 @@ def for_arm(source: EpisodeSource, station: Contract) -> EpisodeSource:
     observation = {"proprio": arm.observation["proprio"], **{key: held[key] for key in cameras}}
     interface = replace(arm, observation=observation)
     drafts = list(source.drafts)  # numbers; pictures are decoded when they are needed
-    closes = _closing([draft.episode.action[:, -1] for draft in drafts], [_opening(draft) for draft in drafts])
+    commands = [draft.episode.action[:, -1].astype(np.float64) for draft in drafts]
+    low, high = min(a.min() for a in commands), max(a.max() for a in commands)
+    middle = (low + high) / 2 if high > low else 0.0  # of -1 and 1, of 0 and 1, of widths
+    closes = _closing(commands, [_opening(draft) for draft in drafts])
     control = make_control(interface.action_kind, station.robot, interface.control_hz)
     account, off = source.account, []
 
@@ -56,22 +59,23 @@ def for_arm(source: EpisodeSource, station: Contract) -> EpisodeSource:
         episode = draft.episode
         q, width = episode.observation[JOINTS][:, : len(station.joints)].astype(np.float64), _opening(draft)
         _check_range(draft.name, q, width, station)
-        grip = np.where(np.sign(episode.action[:, -1]) == closes, 0.0, station.robot.gripper.max_width)
+        grip = np.where(np.sign(episode.action[:, -1] - middle) == closes, 0.0, station.robot.gripper.max_width)
         action, missed = led(control, q, np.concatenate([q[1:], q[-1:]]), grip)
         off.append(missed)
         seen = {"proprio": proprio(q, width, *station.robot.chain.forward(q))}
         return EpisodeDraft(replace(episode, observation=seen, action=action), draft.images, draft.name)
 
     def all_drafts() -> Iterator[EpisodeDraft]:
-        yield from map(turned, drafts)
-        if (missed := np.concatenate(off)).any():
+        for _, made in sound(turned, drafts, account.left_out, options):
+            yield made
+        if off and (missed := np.concatenate(off)).any():
             account.changed.append(f"{missed.mean():.1%} of the motions are beyond {interface.action_kind} actions; "
                                    "the nearest is stored")  # fmt: skip
 
-    sign = "positive" if closes > 0 else "negative"
+    where = f"{'more' if closes > 0 else 'less'} than {middle:.3g}"
     account.changed += [
         f"actions are the {interface.action_kind} actions of {station.name} that lead to the joints a frame later",
-        f"the gripper closes where the last component of the file's action is {sign}, as its fingers did",
+        f"the gripper closes where the last component of the file's action is {where}, as its fingers did",
     ]
     if others := sorted(held.keys() - {JOINTS, GRIPPER, *cameras}):
         account.left_out.append(f"{', '.join(others)}, which the arm does not have")
@@ -100,8 +104,10 @@ def _check(held: Interface, station: Contract) -> None:
         raise BadInput(
             what, got=f"{held.control_hz:g} Hz in the file", expected=f"{station.control_hz:g} Hz", hint=hint
         )
-    known = [key.removeprefix(IMAGES) for key in station.interface.observation if key.startswith(IMAGES)]
-    for camera in [key.removeprefix(IMAGES) for key in held.observation if key.startswith(IMAGES)]:
+    known, cameras = (
+        [camera_name(key) for key in one.observation if key.startswith(IMAGES)] for one in (station.interface, held)
+    )
+    for camera in cameras:
         if camera not in known:
             hint = f"--map NAME=images.{known[0]} renames it" if known else "--no-images leaves it out"
             raise BadInput(f"{what}: camera", got=camera, available=known, hint=hint)
@@ -129,10 +135,13 @@ def _opening(draft: EpisodeDraft) -> Array:
     return np.abs(fingers.astype(np.float64)).sum(axis=1)
 
 
-def _closing(commands: list[NDArray], openings: list[Array]) -> float:
-    """1 or −1: the sign of the commands (T,) after which the openings (T,) become less."""
-    longer = [(a[:-AHEAD], w[AHEAD:] - w[:-AHEAD]) for a, w in zip(commands, openings, strict=True) if len(w) > AHEAD]
-    follows = sum(float(np.sum(command * change)) for command, change in longer)
+def _closing(commands: list[Array], openings: list[Array]) -> float:
+    """1 or −1: 1 where the fingers are the closer, the larger the commands (T,) are."""
+    command, opening = np.concatenate(commands), np.concatenate(openings)
+    if np.ptp(command) > 0:
+        follows = float(np.mean((command - command.mean()) * (opening - opening.mean())))
+    else:  # one command throughout: it is what the fingers did
+        follows = float(command[0] * sum(w[-1] - w[0] for w in openings))
     if abs(follows) < 1e-6:
         got, expected = "fingers that do not follow the last component of the actions", "a command of the gripper"
         raise BadInput("gripper", got=got, expected=expected, hint="--map NAME=action takes another array")

@@ -8,14 +8,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "programs"))
+from fuzz_sets import KINDS
 
 from robolearn.core import RobolearnError
 from robolearn.data import Dataset
@@ -24,23 +24,6 @@ from robolearn.data.convert.source import write_dataset
 from robolearn.data.lerobot import layout
 from robolearn.data.validate import validate
 
-KINDS: dict[str, Callable[[int], Any]] = {
-    "text": lambda n: pa.array(["x"] * n),
-    "null": pa.nulls,
-    "a null": lambda n: pa.array([None, *[1] * (n - 1)], pa.int64()),
-    "time": lambda n: pa.array([datetime.datetime(2026, 1, 1)] * n),
-    "duration": lambda n: pa.array([1] * n, pa.duration("s")),
-    "decimal": lambda n: pa.array([Decimal("1.5")] * n),
-    "struct": lambda n: pa.array([{"a": 1}] * n),
-    "map": lambda n: pa.array([[("a", 1)]] * n, pa.map_(pa.string(), pa.int64())),
-    "ragged": lambda n: pa.array([[1.0] * (i % 3) for i in range(n)]),
-    "NaN": lambda n: pa.array([float("nan")] * n),
-    "1.7": lambda n: pa.array([1.7] * n),
-    "half": lambda n: pa.array(np.ones(n, np.float16)),
-    "huge": lambda n: pa.array([2**62] * n),
-    "unsigned": lambda n: pa.array([2**63 + 5] * n, pa.uint64()),
-    "negative": lambda n: pa.array([-5] * n),
-}
 EPISODES, TASKS, DATA = (
     "meta/episodes/chunk-000/file-000.parquet",
     "meta/tasks.parquet",

@@ -45,7 +45,7 @@ def reader(name: str) -> FormatReader:
                 raise BadInput(
                     f"--{said.replace('_', '-')} with --robot", got=getattr(options, said), expected="none", hint=hint
                 )
-        return for_arm(read(path, options), load_contract(options.robot))
+        return for_arm(read(path, options), load_contract(options.robot), options)
 
     return checked
 
