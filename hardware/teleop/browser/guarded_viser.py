@@ -84,9 +84,9 @@ class GuardedViser:
         if not is_loopback(place.host):
             certificate = place.certificate or own_certificate(place.folder)
             tls, proof = server_context(certificate, place.key), fingerprint(certificate)
-        shared = (overlay("hardware.teleop.browser", f"{name}.html") for name in ("pictures", "session_end"))
+        shared = (overlay("hardware.teleop.browser", f"{name}.html") for name in ("scheme", "pictures", "session_end"))
         sockets = {**sockets, END: lambda socket: serve_end(socket, over)}
-        html = with_overlays(_fetch(*self.address), own, *shared)
+        html = with_overlays(_fetch(*self.address), *shared, own)
         proxy = AuthProxy(html, self.address, place, tls, sockets)
         proxy.open()
         self._proxy, access = proxy, proxy.access

@@ -14,7 +14,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from html import escape
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import cv2
 import numpy as np
@@ -61,7 +61,13 @@ IMAGE_EVERY = 2  # updates
 
 
 class ArmPage:
-    """The arm, its surroundings and its cameras as a page of viser, its panel so wide; `guarded` serves it."""
+    """The arm, its surroundings and its cameras as a page of viser, its panel so wide; `guarded` serves it.
+
+    Attributes:
+      high: the panel is, see `Viewpoint.of`.
+    """
+
+    high: ClassVar[bool] = True
 
     def __init__(self, robot: RobotSpec, width: Literal["small", "medium"] = "medium") -> None:
         self.guarded = GuardedViser()
@@ -69,6 +75,18 @@ class ArmPage:
         self._server.gui.configure_theme(show_logo=False, show_share_button=False, control_width=width)
         self._stage = Stage(self._server, robot)
         self._picture: viser.GuiImageHandle | None = None
+        self._server.on_client_connect(self._join)
+
+    async def _join(self, client: viser.ClientHandle) -> None:
+        self._place(client)
+
+    def _place(self, client: viser.ClientHandle) -> Viewpoint:
+        """Put the camera of a new client where its window shows all of the arm."""
+        view = Viewpoint.of(self._robot, client.camera.aspect, high=self.high)
+        if view != self._stage.view:
+            with client.atomic():
+                client.camera.position, client.camera.look_at = view.position, view.look_at
+        return view
 
     def _show_pictures(self, images: Mapping[str, NDArray[np.uint8]], *, large: bool = False) -> None:
         """Show (H, W, 3) pictures, all in one image on the panel; `large`: as they were taken."""
@@ -84,16 +102,17 @@ class ArmPage:
 class Page(ArmPage):
     """Content of the operator's page; `arbiter` receives what each client asks for."""
 
+    high = False
+
     def __init__(self, arbiter: ControlArbiter, robot: RobotSpec) -> None:
         super().__init__(robot, "small")
         self._arbiter, self._updates, self._lock = arbiter, 0, threading.Lock()
         self._clients: dict[int, _Client] = {}
         tcp_pos, tcp_rot = (array[0] for array in robot.chain.forward(np.array([robot.home])))
-        self._home, self._view = (tcp_pos, tcp_rot), self._stage.view
+        self._home, radius = (tcp_pos, tcp_rot), 0.025 * self._stage.view.size
         self._marker = self._server.scene.add_icosphere(
-            "/goal", radius=0.025 * self._view.size, color=(23, 92, 211), opacity=0.6, position=tcp_pos
+            "/goal", radius=radius, color=(23, 92, 211), opacity=0.6, position=tcp_pos
         )
-        self._server.on_client_connect(self._join)
         self._server.on_client_disconnect(self._leave)
 
     def update(self, status: Status | None) -> None:
@@ -112,14 +131,11 @@ class Page(ArmPage):
             self._show_pictures(status.images, large=self._arbiter.enlarged)
         self._updates += 1
 
-    async def _join(self, handle: viser.ClientHandle) -> None:
-        view = Viewpoint.of(self._robot, handle.camera.aspect)
-        if view != self._view:
-            with handle.atomic():
-                handle.camera.position, handle.camera.look_at = view.position, view.look_at
-        client = _Client(handle, self._arbiter.join(handle.client_id), self._arbiter, self._home, view.gizmo)
+    async def _join(self, client: viser.ClientHandle) -> None:
+        key = self._arbiter.join(client.client_id)
+        widgets = _Client(client, key, self._arbiter, self._home, self._place(client).gizmo)
         with self._lock:
-            self._clients[client.id] = client
+            self._clients[widgets.id] = widgets
 
     async def _leave(self, handle: viser.ClientHandle) -> None:
         self._arbiter.leave(handle.client_id)

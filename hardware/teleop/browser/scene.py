@@ -155,11 +155,16 @@ class Viewpoint:
     gizmo: float
 
     @staticmethod
-    def of(robot: RobotSpec, aspect: float = 1.6) -> Viewpoint:
-        """The one for this arm in a window of so many times its height in width; further off in a narrow one."""
+    def of(robot: RobotSpec, aspect: float = 1.6, *, high: bool = False) -> Viewpoint:
+        """The one for this arm in a window of so many times its height in width; further off in a narrow one.
+
+        Args:
+          high: the panel is; a phone's covers the lower part of the window, up to the middle with it.
+        """
         size = float(np.linalg.norm(robot.chain.forward(np.array([robot.home]))[0]))
-        far = size * max(1.0, 0.65 / max(aspect, 0.2))
-        x, y, z = 0.6 * size, 0.0, 0.5 * size - 0.6 * (far - size)  # a phone's panel covers the lower part
+        narrow, lower = (1.3, 0.75) if high else (0.65, 0.6)
+        far = size * max(1.0, narrow / max(aspect, 0.2))
+        x, y, z = 0.6 * size, 0.0, 0.5 * size - lower * (far - size)
         return Viewpoint(size, (x + 1.6 * far, y - 2.2 * far, z + 1.0 * far), (x, y, z), 0.75, 0.3 * far)
 
 

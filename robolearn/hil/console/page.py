@@ -29,6 +29,8 @@ TITLES = {
     "success": ("Success without help", "%"), "intervention_rate": ("Steps by the person", "%"),
     "cycle_s": ("Cycle time", "s"), "q": ("Q", ""), "utd": ("UTD", ""), "latency_ms": ("Latency p99", "ms"),
 }  # fmt: skip
+LINES, PALE = "#98a2b3", "#98a2b340"  # on light and dark pages
+AXIS = uplot.Axis(stroke=LINES, grid=uplot.Axis_Grid(stroke=PALE), ticks=uplot.Axis_Ticks(stroke=PALE))
 SHARES = ("success", "intervention_rate")  # shown in per cent
 
 
@@ -49,8 +51,9 @@ class ConsolePage(ArmPage):
             for name, (title, unit) in TITLES.items():
                 self._plots[name] = server.gui.add_uplot(
                     (np.zeros(1), np.zeros(1)),
-                    (uplot.Series(label="min"), uplot.Series(label=unit or title, stroke="#175cd3", width=2)),
+                    (uplot.Series(label="min"), uplot.Series(label=unit or title, stroke="#2e90fa", width=2)),
                     scales={"x": uplot.Scale(time=False)},
+                    axes=(AXIS, AXIS),
                     title=title,
                     aspect=2.2,
                     visible=False,  # until there is something to see
@@ -85,7 +88,7 @@ class ConsolePage(ArmPage):
             'style="padding:0.2em 0.8em 0.5em;font:14px/1.35 system-ui,sans-serif;height:12em;overflow:auto">'
             f'<div class="headline" style="padding:0.5em 0.7em;border-radius:0.5em;color:#fff;background:{colour};'
             f'font-weight:600">{escape(view.headline)}</div>'
-            f'<div class="clock" style="color:#667085;margin-top:0.3em">{escape(clock)}</div>'
+            f'<div class="clock" style="opacity:0.7;margin-top:0.3em">{escape(clock)}</div>'
             f'<div class="help" style="margin-top:0.3em;font-weight:600">{escape(help_)}</div>'
             f'<div class="message" style="margin-top:0.3em">{escape(message)}</div></div>'
         )

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "hardware" / "teleop"))
-from browser_driver import Chromium, Tab
+from browser_driver import PHONE, Chromium, Tab
 
 from hardware.teleop.browser import Place
 from robolearn.core.scene import Scene, Shape
@@ -220,6 +221,30 @@ def under_mouse(tab: Tab, number: int, share: float) -> list[float]:
     tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
     return tab.js(f"""[...document.querySelectorAll('.u-over')[{number}].closest('.uplot')
       .querySelectorAll('.u-value')].map((e) => parseFloat(e.textContent.replace('−', '-').replace(',', '')) || 0)""")
+
+
+@pytest.mark.long
+def test_a_phone_in_the_dark_shows_the_cube_below_the_gripper(
+    chromium: Chromium, console: WebConsole, tmp_path: Path
+) -> None:
+    console.show(status())
+    tab = chromium.open("about:blank", PHONE, touch=True, sharpness=1.0)
+    tab.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+    tab.go(console.url)
+    tab.wait(f"!!{BANNER}", 60.0)
+    place = f"{BANNER}.getBoundingClientRect().y"
+    tab.wait(f"{place} < {0.55 * PHONE[1]}")  # the panel has come up
+
+    def seen() -> bool:
+        top = tab.js(place)
+        tab.picture(tmp_path / "phone.png")
+        picture = cv2.imread(str(tmp_path / "phone.png")).astype(int)  # (H, W, BGR)
+        scene = picture[int(picture.shape[0] * 0.1) : int(picture.shape[0] * (top - 60) / PHONE[1])]
+        red = (scene[..., 2] > 90) & (scene[..., 2] > 3 * scene[..., :2].max(-1))
+        return red.sum() > 100 and np.median(picture[:, 3], axis=0).max() < 60  # the left border is dark
+
+    until(seen, "the red cube above the panel, on a dark page")
+    tab.close()
 
 
 @pytest.mark.long
