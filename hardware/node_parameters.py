@@ -173,7 +173,15 @@ class HilParameters(TeleopParameters):
     policy: str = param("", "the policy to begin with: a run or its checkpoint folder")
     demos: str = param("", "folder of a data set of demonstrations")
     seconds: float = param(30.0, "longest episode [s]")
-    reset: str = param("person", "between the episodes of a real arm: person, or motion: it goes home by itself")
+    reset: str = param(
+        "person",
+        "between the episodes of a real arm: person; motion: it goes home by itself; policy: reset_policy brings "
+        "things back before that",
+    )
+    reset_policy: str = param("", "with reset:=policy, what brings things back: a run or its checkpoint folder")
+    reset_seconds: float = param(20.0, "longest reset by reset_policy [s]")
+    reset_reward: str = param("", "a reward model that says when things are back, beside your success key")
+    reset_words: str = param("", "the task of reset_policy in words, for reset_reward")
     out: str = param("", "the run folder; a run that is there already is gone on with")
     task: str = param("peg_insert_tight", "task of the simulated arm")
     algo: str = param("proposals", "the algorithm: proposals, rlpd, dsrl, iql, cal_ql or ogpo")

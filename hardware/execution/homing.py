@@ -26,14 +26,17 @@ SPEED = 0.2  # share of the joints' speed
 RESETS = ("person", "motion")
 
 
-def goes_home(reset: str, contract: Contract, *, what: str = "--reset", instead: str = "a real arm") -> bool:
-    """True where the arm of `contract` goes home by itself between episodes: one of `RESETS` says who brings it there.
+def goes_home(
+    reset: str, contract: Contract, *, what: str = "--reset", instead: str = "a real arm", others: tuple[str, ...] = ()
+) -> bool:
+    """True where the arm of `contract` goes home by itself between episodes: one of `RESETS` says who brings it there,
+    or one of `others`.
 
     Raises:
       BadInput: `reset` is none of them, or the arm is simulated and begins anew by itself; `instead` is offered.
     """
-    if reset not in RESETS:
-        raise BadInput(what, got=reset, available=RESETS)
+    if reset not in (*RESETS, *others):
+        raise BadInput(what, got=reset, available=(*RESETS, *others))
     if reset == "motion" and contract.simulated:
         raise BadInput(what, got=f"motion on {contract.name}, which begins anew", expected=f"person, or {instead}")
     return reset == "motion"

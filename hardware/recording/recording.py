@@ -30,7 +30,8 @@ from hardware.observing.observer import Observer
 from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, OperatorVerdict, Phase
 from hardware.recording.session import Outcome, Session, Storage
 from hardware.teleop.arm_link import ArmLink, Call, Steps
-from hardware.teleop.device import Sample
+from hardware.teleop.device import EpisodeEvent, Sample
+from hardware.teleop.reset_policy import NOT_BACK
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
 from robolearn.core.types import RATE_NOTED, RATE_REFUSED, rate_fault
@@ -41,6 +42,7 @@ BEHIND_S = 5.0  # of the writer, after which an episode is not worth going on wi
 UNANSWERED_S = 0.5  # after which a target that the safety filter has not answered is a fault
 SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
 GIVE_UP = 3  # episodes in a row, without an operator
+RETURNS = "a policy brings things back; the success key says that they are"
 BLIND_S = 10.0  # between two episodes, without an operator
 
 
@@ -83,7 +85,8 @@ class Recording(Teleoperation):
         wall: Callable[[], float] = time.time,
     ) -> None:
         give_up = GIVE_UP if session.judged else 0
-        episodes = EpisodeLifecycle(session.episodes, session.first, placing=not session.simulated, give_up=give_up)
+        placing = not session.simulated or session.back is not None
+        episodes = EpisodeLifecycle(session.episodes, session.first, placing=placing, give_up=give_up)
         super().__init__(session.device, episodes, link, observer, clock)
         self.session = session
         self.store_s: list[float] = []
@@ -99,9 +102,10 @@ class Recording(Teleoperation):
         self._up_by, self._blind_since, self._sim_episode = clock() + session.start_s, clock(), -1
         self._outcome: dict[str, Any] | None = None
         self._home = Homecoming(self.contract) if session.homes else None
+        self._returns = False  # `session.back` is at work, or has just ended
         self._before = self.episodes.phase  # in the last tick
 
-    # --- the way home ----------------------------------------------------------------------------------------
+    # --- between episodes --------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         if self._home is not None:
@@ -109,36 +113,68 @@ class Recording(Teleoperation):
         super().tick()
 
     def _lead(self, home: Homecoming) -> None:
-        """Follow the way home where nobody is recorded and no hand moves the arm."""
+        """Bring things back and the arm home where nobody is recorded and no hand moves the arm."""
         before, self._before = self._before, self.episodes.phase
-        q = self.observer.joints.q
+        back, q = self.session.back, self.observer.joints.q
         if self.episodes.phase is not Phase.READY or q is None:
+            if back is not None and back.going:
+                back.end(False, NOT_BACK)
             return
         if before is not Phase.READY:
-            home.begin(q)
-            self.episodes.message = "the arm goes home; move it to stop that"
+            self._returns = back is not None and before is Phase.RECORDING
+            if back is not None and self._returns:
+                back.begin()
+                self.episodes.message = RETURNS
+            else:
+                self._go_home(home, q)
+        elif back is not None and self._returns:
+            if not back.going:
+                self._returns = False
+                self._go_home(home, q, f"{back.reason}; ")
         elif home.going:
             if self._moved_by_hand(self.sample):
                 home.cancel("you move the arm")
             elif self._asked is not None and (target := home.target(q)) is not None:
                 self._asked = (q, target, self._unique(self.link.observed_ns()))
             if not home.going:
-                word = home.reason or "the arm is home"
-                self.episodes.message = f"{word}. Put everything in its place, then START records"
+                self._at_home(home.reason)
+
+    def _go_home(self, home: Homecoming, q: NDArray, said: str = "") -> None:
+        home.begin(q)
+        self.episodes.message = f"{said}the arm goes home; move it to stop that"
+
+    def _at_home(self, reason: str) -> None:
+        """The way home has ended; `reason`: before its end."""
+        back = self.session.back
+        if back is not None and back.back and not reason:
+            back.back = False
+            self.device.prepared()  # the arm is elsewhere than after the episode before
+            self.do(self.episodes.handle(EpisodeEvent.START))
+            return
+        words = [back.reason] if back is not None and back.reason else []
+        words.append(reason or "the arm is home")
+        self.episodes.message = f"{'; '.join(words)}. Put everything in its place, then START records"
 
     def _moved_by_hand(self, sample: Sample) -> bool:
         action = None if sample.automatic else sample.action
         return action is not None and not self.set_points.at_rest(np.asarray(action, dtype=np.float64))
 
     def _ask(self, sample: Sample) -> None:
-        home = self._home
-        if home is None or not home.going or self._asked is None or self._moved_by_hand(sample):
+        home, back = self._home, self.session.back
+        if back is not None and back.going and self.episodes.phase is Phase.READY:
+            super()._ask(back.sample(self._observed, sample))
+        elif home is None or not home.going or self._asked is None or self._moved_by_hand(sample):
             super()._ask(sample)
 
     def do(self, commands: list[EpisodeCommand]) -> None:
-        if EpisodeCommand.BEGIN in commands and self._home is not None and self._home.going:
-            commands = self.episodes.put_off("the arm is on its way home")
-            self._before = Phase.READY  # it goes on
+        back = self.session.back
+        if EpisodeCommand.BEGIN in commands and self._home is not None:
+            why = "the arm is on its way home" if self._home.going else ""
+            if back is not None and back.going:
+                why = RETURNS
+            if why:
+                commands = self.episodes.put_off(why)
+                self._before = Phase.READY  # it goes on
         super().do(commands)
 
     # --- what arrives ----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hardware.recording.episodes import EpisodeLifecycle
 from hardware.teleop.device import Device
+from hardware.teleop.reset_policy import PolicyReset
 from robolearn.core import Interface, RobolearnError
 from robots.stations import Contract
 
@@ -55,6 +56,7 @@ class Session:
       simulated: the arm is `sim_arm`, which puts everything in its place.
       judged: the simulated arm judges when an episode ends, and how; no operator is there.
       homes: between episodes the arm goes to its home posture by itself; where the operator places things.
+      back: a policy that brings things back before that, or None; the operator places things then, in simulation too.
       watch: called ten times a second; raises when something that the recording needs is gone.
     """
 
@@ -70,6 +72,7 @@ class Session:
     simulated: bool = False
     judged: bool = False
     homes: bool = False
+    back: PolicyReset | None = None
     watch: Callable[[EpisodeLifecycle], None] = lambda episodes: None
 
 

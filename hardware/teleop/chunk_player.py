@@ -14,6 +14,7 @@ import math
 import queue
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +107,17 @@ class ChunkPlayer:
         if ran and step is None:
             self._stop(self._stream.reason)
         return step.action.astype(np.float32) if step is not None and step.fresh else None
+
+    def asked(self, observation: Mapping[str, NDArray]) -> Callable[[], NDArray[np.float32] | None]:
+        """`Sample.later` of this control step: the first call asks for its action, the others look again."""
+        ask: Callable[[], NDArray[np.float32] | None] = partial(self.action, observation)
+
+        def later() -> NDArray[np.float32] | None:
+            nonlocal ask
+            action, ask = ask(), self.later
+            return action
+
+        return later
 
     def close(self) -> None:
         """End the thread of the inference; more than once is no fault."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,11 +142,10 @@ class Supervised(Wrapped):
 
     def _played(self, observation: Mapping[str, NDArray]) -> Callable[[], NDArray[np.float32] | None]:
         """`Sample.later` of this control step."""
-        ask: Callable[[], NDArray[np.float32] | None] = partial(self._player.action, observation)
+        ask = self._player.asked(observation)
 
         def later() -> NDArray[np.float32] | None:
-            nonlocal ask
-            action, ask = ask(), self._player.later
+            action = ask()
             self._turns.policy(action)
             return action
 

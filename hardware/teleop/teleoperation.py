@@ -121,7 +121,7 @@ class Teleoperation:
             self.late_steps += late and self.episodes.phase is Phase.RECORDING
             self._due = now + self._period if late or not self._due else self._due + self._period
             self._control_step(now)
-        elif self.episodes.phase is Phase.RECORDING and self._awaited and (action := self._awaited()) is not None:
+        elif self.episodes.armed and self._awaited and (action := self._awaited()) is not None:
             self._keep(self._aim(action))
         if self.episodes.armed and self._asked is not None:
             self.link.send_target(*self._asked[1:])

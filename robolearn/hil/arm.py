@@ -12,6 +12,7 @@ from typing import Any
 from hardware.recording import Session
 from hardware.teleop import Device
 from hardware.teleop.chunk_player import ChunkPlayer
+from hardware.teleop.reset_policy import PolicyReset
 from hardware.teleop.supervised import Supervised
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Interface
@@ -31,12 +32,19 @@ from robolearn.rewards.online import OnlineDone
 from robots.stations import Contract
 
 
-def observed(contract: Contract, base: ChunkPolicy) -> Interface:
-    """Observed features of the station: those of the policy, and the arm's state, which the person's device needs."""
-    offered, wanted = contract.interface, {*base.interface.observation, "proprio"}
+def observed(contract: Contract, *policies: Interface) -> Interface:
+    """Observed features of the station: those of the policies, and the arm's state, which the person's device needs."""
+    offered, wanted = contract.interface, {"proprio"}.union(*(policy.observation for policy in policies))
     return dataclasses.replace(
         offered, observation={key: spec for key, spec in offered.observation.items() if key in wanted}
     )
+
+
+def check_resets(contract: Contract, reward: str) -> None:
+    """Raise `BadInput` where the episodes of an arm whose things a policy brings back have no judge."""
+    if contract.simulated and reward == TASK:
+        expected = "--reward key, or a reward model: the simulated task judges one episode from each of its starts"
+        raise BadInput("--reset policy", got=f"--reward {TASK}", expected=expected)
 
 
 class ArmActor:
@@ -52,6 +60,7 @@ class ArmActor:
       check: called ten times a second; raises where something that the arm needs has died.
       done: ends episodes as solved, or None.
       homes: between episodes the arm goes home by itself; not a simulated one, which begins anew.
+      back: a second policy that brings things back before that, on a simulated arm too; or None.
 
     Attributes:
       session, make: of the recording.
@@ -76,11 +85,14 @@ class ArmActor:
         check: Callable[[], None],
         done: OnlineDone | None = None,
         homes: bool = False,
+        back: PolicyReset | None = None,
     ) -> None:
         if config.pace != "realtime":
             raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside an arm")
         if delay := getattr(config.settings, "delay_steps", 0):
             raise BadInput("learner", got=f"--delay-steps {delay}", expected="0: an arm has a delay of its own")
+        if back is not None:
+            check_resets(contract, config.reward)
         buffered = DoubleBufferedPolicy(lambda: config.settings.build(base, seed=config.seed))
         self.periods = Periods()
         link.measure = self.periods.measured
@@ -88,12 +100,13 @@ class ArmActor:
         policy = LearnedPolicy(buffered, base.interface, base.execute_steps)
         player = ChunkPlayer(policy, config.seed, simulated=contract.simulated)
         supervised = Supervised(device, player, contract.interface)
+        seen = [base.interface, *([] if back is None else [back.interface])]
         self.close = supervised.close
         self.writer = OutboxWriter(outbox, tuple(base.interface.observation), link, task)
         self.session = Session(
-            contract, supervised, observed(contract, base), self.writer, task, ENDLESS, limit_s=limit_s,
-            start_s=START_S, simulated=contract.simulated, homes=homes and not contract.simulated,
-            watch=lambda _: check(),
+            contract, supervised, observed(contract, *seen), self.writer, task, ENDLESS, limit_s=limit_s,
+            start_s=START_S, simulated=contract.simulated, back=back, watch=lambda _: check(),
+            homes=back is not None or (homes and not contract.simulated),
         )  # fmt: skip
         self.make = partial(
             HilRecording, link=link, buffered=buffered, hold=supervised.hold, periods=self.periods, console=console,
@@ -115,6 +128,7 @@ def act_on_arm(
     enclaves: bool,
     homes: bool = False,
     make_done: Callable[[LearnerConfig], OnlineDone | None] = lambda _: None,
+    make_back: Callable[[LearnerConfig], PolicyReset | None] = lambda _: None,
 ) -> tuple[ActorResult, Period, dict[str, Any]]:
     """Act on the arm of `contract` for the learner of `link` until its run is over, or the person has enough.
 
@@ -124,6 +138,7 @@ def act_on_arm(
       people: opens the person's device, and the console or None.
       task, limit_s, homes: see `ArmActor`.
       make_done: see `robolearn.hil.actor.act_in_world`.
+      make_back: the learner's settings → the second policy, see `ArmActor`.
       priority, enclaves: of the node, see `robolearn.deploy.recorder.run_recorder`.
 
     Returns:
@@ -143,8 +158,10 @@ def act_on_arm(
             device, console = stack.enter_context(people)
             if (done := make_done(config)) is not None:
                 stack.callback(done.close)
+            if (back := make_back(config)) is not None:
+                stack.callback(back.close)
             actor = ArmActor(
-                base, contract, outbox, link, config, device, console, task, limit_s, nodes.check, done, homes
+                base, contract, outbox, link, config, device, console, task, limit_s, nodes.check, done, homes, back
             )
             stack.callback(actor.close)
             node = run_recorder(actor.session, priority=priority, enclaves=enclaves, name="hil", make=actor.make)

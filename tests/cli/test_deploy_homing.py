@@ -101,3 +101,28 @@ def test_who_records_or_teaches_a_simulated_arm_needs_none(
     assert main([*words, "--reset", "motion"]) == 2
     assert said in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"policy"}
+
+
+ON_SIM = ("--robot", "sim", "--teleop", "keyboard", "--reset", "policy", "--reset-policy", "policy")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--reset", "policy"], "--reset policy: got no --robot, expected both"),
+        (ON_SIM[:-2], "--reset policy: got no --reset-policy, expected both"),
+        (["--reset-policy", "policy"], "--reset-policy: got policy beside --reset person, expected --reset policy"),
+        ([*ON_SIM, "--reset-seconds", "0"], "--reset-seconds: got 0.0, expected more than 0"),
+        ([*ON_SIM, "--reset-reward", "key"], "--reset-reward: got key, expected a reward model"),
+        ([*ON_SIM[:-1], "other"], "other"),
+        ([*ON_SIM, "--reward", "task"], "--reset policy: got --reward task, expected --reward key, or a reward model"),
+    ],
+)
+def test_a_reset_that_no_policy_can_make_is_refused(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_constant(tmp_path / "policy", load_contract("sim").interface)
+    assert main(["hil", "run", "--policy", "policy", "--out", "run", *words]) == 2
+    assert said in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"policy"}

@@ -174,6 +174,45 @@ def test_a_gamepad_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, list
     assert steps_of(found, lost)[-1].intervention, "nothing is handed to the policy"
 
 
+def test_a_second_policy_brings_things_back(tmp_path: Path, terminal: Terminal, listener: Listener) -> None:
+    """Two policies, one to each side: the second moves the arm between two episodes, the person's key ends its turn,
+    and the next episode begins by itself. Nothing of its turn is in the outbox."""
+    sides: list[float] = []
+
+    def teach(pad: Hands) -> None:
+        begin(pad, terminal, listener)
+        time.sleep(2.5)
+        since = time.time()
+        pad("tap", "a")
+        terminal.wait("a policy brings things back", 10.0)
+        time.sleep(2.0)
+        sides.append(listener.moved(since))
+        assert listener.state == "armed"
+        pad("tap", "a")
+        terminal.wait("things are back", 10.0)
+        terminal.wait("recording · ", 30.0)  # without START
+        time.sleep(2.0)
+        end(pad, terminal, "b")
+
+    contract = load_contract("sim").with_cameras(())
+    there = make_constant(tmp_path / "there", contract.interface, dy=0.2, gripper=0.9)
+    back = make_constant(tmp_path / "back", contract.interface, dy=-0.2, gripper=0.9)
+    found = taught(
+        "gamepad", there, tmp_path / "run", terminal, teach, "--robot", "sim", "--domain", DOMAIN, "--reward", "key",
+        "--reset", "policy", "--reset-policy", back,
+    )  # fmt: skip
+    arm = json.loads((tmp_path / "run" / "spool" / "arm.json").read_text())
+    assert arm["violations"] == 0 and sides[0] > 0.05
+    ends = goal_states(found)
+    assert ends[0] == (True, False, True) and (True, False, False) in ends[1:]
+    for number in range(2):
+        steps = steps_of(found, number)
+        asked = np.array([rotation(step) @ step.action[:3] for step in steps[2:]])
+        assert len(steps) > 20 and np.median(np.abs(asked[:, 1])) > 0.1
+        assert len(np.unique(np.sign(np.array([step.action[1] for step in steps[5:]])))) == 1, "of one policy alone"
+        assert steps[-1].action[1] > 0.1, "the one that is taught"
+
+
 def test_a_leader_arm_on_a_double_of_its_follower(tmp_path: Path, terminal: Terminal) -> None:
     """Joint positions through the safety node: the follower goes where the leader is, within its limits."""
     with rehearsal("so101") as robot:

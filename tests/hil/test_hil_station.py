@@ -22,6 +22,7 @@ from recording_rig import CONTRACT, TCP, Hand, RecordingRig
 from hardware.execution.setpoints import SetPoints
 from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
+from hardware.teleop.chunk_player import ChunkPlayer
 from hardware.teleop.device import EpisodeEvent as E
 from hardware.teleop.supervised import Supervised
 from robolearn.core import BadInput, Score, Window
@@ -70,6 +71,8 @@ class Player:
         return self.wanted
 
     def later(self) -> None: ...
+
+    asked = ChunkPlayer.asked
 
     def close(self) -> None: ...
 

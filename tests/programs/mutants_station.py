@@ -15,6 +15,7 @@ STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
 POSES = ("tests/hardware/test_pose_targets.py",)
 STREAMER, HOMING = "hardware/execution/streamer.py", ("tests/hardware/test_homing.py",)
 RECORDS, HOMES = "hardware/recording/recording.py", ("tests/hardware/test_recording_homes.py",)
+BACK, RESETS = "hardware/teleop/reset_policy.py", ("tests/hardware/test_recording_resets.py",)
 HOME, SESSION = "hardware/execution/homing.py", "robolearn/deploy/session.py"
 CLAMP = ("tests/hardware/test_workspace_clamp.py",)
 SWEPT = ("tests/hardware/safety/test_safety_collision.py::test_fingers_count_wherever_they_may_be",)
@@ -34,8 +35,19 @@ MUTANTS: dict[str, Mutant] = {
     "home-along-the-table": Mutant(HOME, "above[0, 2] += RISE_M", "above[0, 2] += 0.0", HOMING),
     "home-with-the-thing": Mutant(HOME, "limits.gripper_max)], axis=1)", "0.0)], axis=1)", HOMING),
     "a-hand-does-not-take-over": Mutant(RECORDS, "            if self._moved_by_hand(self.sample):", "            if False:", HOMES),
-    "home-is-recorded": Mutant(RECORDS, "if EpisodeCommand.BEGIN in commands and self._home is not None and self._home.going:", "if False:", HOMES),
-    "the-device-moves-it-on-its-way": Mutant(RECORDS, "if home is None or not home.going or self._asked is None or self._moved_by_hand(sample):", "if True:", HOMES),
+    "home-is-recorded": Mutant(RECORDS, "            if why:\n", "            if False:\n", HOMES),
+    "the-device-moves-it-on-its-way": Mutant(RECORDS, "elif home is None or not home.going or self._asked is None or self._moved_by_hand(sample):", "else:", HOMES),
+    "things-are-back-for-nothing": Mutant(RECORDS, "if back is not None and back.back and not reason:", "if back is not None and not reason:", RESETS),
+    "the-next-begins-on-old-chunks": Mutant(RECORDS, "            self.device.prepared()  # the arm is elsewhere than after the episode before\n", "", RESETS),
+    "a-reset-goes-on-after-a-stop": Mutant(RECORDS, "                back.end(False, NOT_BACK)\n", "                pass\n", RESETS),
+    "a-reset-before-the-first-episode": Mutant(RECORDS, "back is not None and before is Phase.RECORDING", "back is not None", RESETS),
+    "a-late-reset-goes-on": Mutant(BACK, "elif self._player.stopped:", "elif False:", RESETS),
+    "a-reset-for-ever": Mutant(BACK, "elif self._count >= self._steps:", "elif False:", RESETS),
+    "a-reset-counts-the-person": Mutant(BACK, "        self._watch(observation)\n", "        self._watch(observation)\n        self._count += 1\n", RESETS),
+    "a-reset-by-both": Mutant(BACK, "        if not theirs.automatic:", "        if False:", RESETS),
+    "a-reset-goes-on-from-before": Mutant(BACK, "            self._player.begin()  # it begins anew where", "            pass  # it begins anew where", RESETS),
+    "a-verdict-of-the-reset-before": Mutant(BACK, "(self._action is not None and self._judge and", "(self._judge and", RESETS),
+    "a-judge-of-other-actions": Mutant(BACK, "                self._action = action\n", "                pass\n", RESETS),
     "a-refused-way-is-silent": Mutant(HOME, 'self.cancel(f"the arm does not go home: {error}")', "self.cancel()", HOMES),
     "home-before-leave": Mutant(SESSION, "        self._home()\n        if again:", "        if again:\n            self._home()", ("tests/deploy/test_deployment.py",)),
     "late-by-time-alone": Mutant(

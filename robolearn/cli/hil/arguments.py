@@ -13,18 +13,21 @@ from robolearn.cli.choices import OffPolicyAlgorithm, PersonTeleop, Station
 from robolearn.cli.teleop_flags import device_options, shows_in_terminal, teleop_values, with_teleop_flags
 from robolearn.core import BadInput, Interface
 from robolearn.hil.settings import CurriculumConfig, LearnerConfig, LearnerRun
-from robolearn.rewards.choice import check_reward
+from robolearn.rewards.choice import check_reward, reward_config
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek
 
 if TYPE_CHECKING:
+    from hardware.teleop.reset_policy import PolicyReset
     from robolearn.rewards.online import OnlineDone
+    from robots.stations import Contract
 
 log = logging.getLogger(__name__)
 
 Operators = Literal["none", "scripted"]
 TASK = "peg_insert_tight"
+DONE_HZ = 5.0  # of the verdicts on a reset where those on episodes are switched off
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +78,21 @@ class WorldArguments(Command):
     """An arm behind the safety filter over ROS 2, with --teleop: a robot contract, by name or as a file of your own."""
     rehearse: bool = False
     """With --robot: a simulated arm behind an emulator of the station's driver, its topics, stamps and habits."""
-    reset: Literal["person", "motion"] = "person"
+    reset: Literal["person", "motion", "policy"] = "person"
     """With --robot of a real arm, between episodes: motion opens the gripper where the arm is, lifts the tool and
     brings the arm home by itself, slowly and through the filter, while you hold the dead-man's switch; person: you
-    move it."""
+    move it; policy: --reset-policy brings things back first, on a simulated arm too."""
+    reset_policy: str = ""
+    """With --reset policy: a run or checkpoint folder. Your success key says that things are back, and so does
+    --reset-reward: the next episode begins by itself then, once the arm is home. Your failure key, and the clock, leave
+    it to you."""
+    reset_seconds: float = 20.0
+    """Longest reset by --reset-policy [s]."""
+    reset_reward: str = ""
+    """A reward model, as of --reward, that says when things are back; it judges as often as --done-hz and
+    --done-frames of the learner have it."""
+    reset_words: str = ""
+    """The task of --reset-policy in a sentence, for --reset-reward."""
     seconds: float = 30.0
     """With --teleop: longest episode [s] of an arm and of our tasks; people take longer than scripts."""
     console: int | None = None
@@ -116,6 +130,23 @@ class WorldArguments(Command):
             raise BadInput("--robot", got="no --teleop", expected="a person with a device", available=people())
         if self.rehearse and not self.robot:
             raise BadInput("--rehearse", got="no --robot", expected="the contract of a station")
+        if self.reset == "policy" and not (self.robot and self.reset_policy):
+            missing = "--reset-policy" if self.robot else "--robot"
+            raise BadInput("--reset policy", got=f"no {missing}", expected="both: a second policy that moves an arm")
+        for name in ("reset_policy", "reset_reward", "reset_words"):
+            if (value := getattr(self, name)) and self.reset != "policy":
+                flag = f"--{name.replace('_', '-')}"
+                raise BadInput(flag, got=f"{value} beside --reset {self.reset}", expected="--reset policy")
+        if self.reset_reward:
+            check_reward(self.reset_reward)
+            config = reward_config(self.reset_reward)
+            if config.recorded:
+                raise BadInput("--reset-reward", got=self.reset_reward, expected="a reward model")
+            if config.needs_prompt and not self.reset_words.strip():
+                expected = f"the task of the reset in a sentence, which {self.reset_reward} reads"
+                raise BadInput("--reset-words", got="nothing", expected=expected)
+        if not self.reset_seconds > 0:
+            raise BadInput("--reset-seconds", got=self.reset_seconds, expected="more than 0")
         if self.reset == "motion":
             from hardware.execution.homing import goes_home
             from robots.stations import load_contract
@@ -151,21 +182,41 @@ class ActorArguments(WorldArguments):
 
     def make_done(self, config: LearnerConfig, interface: Interface) -> OnlineDone | None:
         """The verdicts that end episodes as solved, by the settings of the learner, or None."""
-        from robolearn.core.machine import resolve_device
-        from robolearn.rewards.choice import make_reward
-        from robolearn.rewards.online import OnlineDone
-
         if not config.ends_online:
             return None
         if not self.reward:  # no module and no folder is opened because the other end of a wire names it
             log.warning("the learner's reward model ends no episodes here: that needs --reward %s", config.reward)
             return None
         texts = [self.reward, *([self.done_check] if self.done_check else [])]
+        return self._verdicts(texts, config, interface, what="--reward, --done-check")
+
+    def make_back(self, config: LearnerConfig, contract: Contract) -> PolicyReset | None:
+        """The policy of --reset-policy on the arm of `contract` with its judge, or None."""
+        from hardware.teleop.chunk_player import ChunkPlayer
+        from hardware.teleop.reset_policy import PolicyReset
+        from policies.storage.checkpoint import load_chunk_policy
+        from robolearn.core import bind_policy
+
+        if self.reset != "policy":
+            return None
+        policy = load_chunk_policy(self.reset_policy, "cpu")
+        bind_policy(policy, contract.interface, what=f"--reset-policy {self.reset_policy} on {contract.name}")
+        judge = None
+        if self.reset_reward:
+            judge = self._verdicts([self.reset_reward], config, contract.interface, what="--reset-reward")
+        player = ChunkPlayer(policy, config.seed, simulated=contract.simulated)
+        return PolicyReset(player, policy.interface, self.reset_seconds, self.reset_words, judge)
+
+    def _verdicts(self, texts: Sequence[str], config: LearnerConfig, interface: Interface, *, what: str) -> OnlineDone:
+        from robolearn.core.machine import resolve_device
+        from robolearn.rewards.choice import make_reward
+        from robolearn.rewards.online import OnlineDone
+
         models = [make_reward(text, interface, str(resolve_device(self.device))) for text in texts]
         if None in models:
-            raise BadInput("--reward, --done-check", got=texts, expected="reward models")
+            raise BadInput(what, got=texts, expected="reward models")
         return OnlineDone(
-            [model for model in models if model is not None], interface.control_hz, config.done_hz,
+            [model for model in models if model is not None], interface.control_hz, config.done_hz or DONE_HZ,
             frames=config.done_frames, threshold=config.done_threshold, waits=config.pace == "lockstep",
         )  # fmt: skip
 

@@ -34,17 +34,19 @@ def play_on_arm(actor: ActorArguments, base: ChunkPolicy) -> dict[str, Any]:
 
         with rehearsal(actor.robot) as robot:
             return play_on_arm(dataclasses.replace(actor, robot=robot, rehearse=False), base)
-    contract = station_of(actor.robot, actor.task, base.interface)
+    needed = needs_of(actor, base.interface)
+    contract = station_of(actor.robot, actor.task, needed)
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
     prepare()
     choose_domain(actor.domain, contract.simulated)
     outbox, link = actor.make_link(base)
     with contextlib.closing(outbox):
         played, period, arm = act_on_arm(
-            base, contract, outbox, link, lambda seed: _station(actor, contract, seed), people(actor, contract, base),
+            base, contract, outbox, link, lambda seed: _station(actor, contract, seed), people(actor, contract, needed),
             task=words_on_arm(actor, contract), limit_s=actor.seconds, priority=actor.realtime_priority,
             enclaves=actor.enclaves, homes=actor.reset == "motion",
             make_done=lambda config: actor.make_done(config, base.interface),
+            make_back=lambda config: actor.make_back(config, contract),
         )  # fmt: skip
         result = actor_result(actor, played, outbox, link, period) | arm
     write_json(Path(actor.out) / ARM, result)
@@ -69,6 +71,15 @@ def station_of(robot: str, task: str, needed: Interface) -> Contract:
     return contract.with_picture_sizes(needed.observation)
 
 
+def needs_of(world: WorldArguments, base: Interface) -> Interface:
+    """The interface of a policy to teach, with what --reset-policy observes beside it."""
+    from policies.storage.loading import stated_by
+
+    if world.reset != "policy":
+        return base
+    return dataclasses.replace(base, observation={**stated_by(world.reset_policy).observation, **base.observation})
+
+
 def words_on_arm(world: WorldArguments, contract: Contract) -> str:
     """The task in words: those of --words, in simulation by default the task's own; empty where nobody gave any."""
     if world.words or not contract.simulated:
@@ -79,12 +90,12 @@ def words_on_arm(world: WorldArguments, contract: Contract) -> str:
 
 
 @contextlib.contextmanager
-def people(actor: ActorArguments, contract: Contract, base: ChunkPolicy) -> Iterator[tuple[Any, Any]]:
+def people(actor: ActorArguments, contract: Contract, needed: Interface) -> Iterator[tuple[Any, Any]]:
     """(the person's device, the console or None), open."""
     from robolearn.hil.arm import observed
     from robolearn.hil.device_operator import opened_page
 
-    page = opened_page(actor.console, actor.out, observed(contract, base), None, lambda: False, holds=False)
+    page = opened_page(actor.console, actor.out, observed(contract, needed), None, lambda: False, holds=False)
     with actor.opened_device(contract.interface, contract.robot) as device, page as console:
         yield device, console
 

@@ -67,6 +67,13 @@ class HilRun(LearnerArguments, WorldArguments):
             check_compatible(needed, demos.interface, what=f"--demos {self.demos}")
             check_actions(demos)
         check_policy_fits(self, self.policy)
+        if self.reset == "policy":
+            from robolearn.hil.arm import check_resets
+            from robots.stations import load_contract
+
+            check_policy_fits(self, Path(self.reset_policy))
+            with _contract_of(self) as robot:
+                check_resets(load_contract(robot), self.reward)
         if not self.demos and reward_config(self.reward).needs_prompt and not words_of_world(self, needed).strip():
             raise BadInput("--words", got="nothing", expected=f"the task in a sentence, which {self.reward} reads")
         check_terminal(self.teleop)
@@ -283,10 +290,10 @@ def _in_world(task: str, needed: Interface) -> tuple[Interface, str, bool]:
 
 
 def _on_arm(world: WorldArguments, needed: Interface) -> tuple[Interface, str, bool]:
-    from robolearn.cli.hil.arm import station_of
+    from robolearn.cli.hil.arm import needs_of, station_of
 
     with _contract_of(world) as robot:
-        contract = station_of(robot, world.task, needed)
+        contract = station_of(robot, world.task, needs_of(world, needed))
     return contract.interface, f"on {contract.name}", contract.simulated
 
 

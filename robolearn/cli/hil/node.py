@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hardware.node_parameters import HilParameters, parameter_names
 from robolearn.cli.teleop_flags import teleop_parameters, teleop_values
@@ -60,7 +60,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
 
     from hardware.execution.homing import goes_home
     from policies.storage.checkpoint import load_chunk_policy
-    from robolearn.cli.hil.arm import people, station_of, words_on_arm
+    from robolearn.cli.hil.arm import needs_of, people, station_of, words_on_arm
     from robolearn.cli.hil.commands import HilActor
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import StackProcesses
@@ -68,6 +68,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     from robolearn.hil.processes import LOGS, SPOOL, free_address, learner_program, shared_environment
     from robolearn.io.wire.security import new_token
     from robolearn.rewards.choice import reward_config
+    from robots.stations import load_contract
 
     for name in ("policy", "out"):
         if not getattr(p, name):
@@ -77,14 +78,16 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     actor = HilActor(
         policy=Path(p.policy), out=out / SPOOL, robot=p.contract, teleop=p.device,
         task=p.task, words=p.words, seconds=p.seconds, learner=address, token=token,
-        done_check=p.done_check, reward="" if reward_config(p.reward).recorded else p.reward,
-        **teleop_values(p),
+        done_check=p.done_check, reset=cast("Any", p.reset), reset_policy=p.reset_policy, reset_seconds=p.reset_seconds,
+        reset_reward=p.reset_reward, reset_words=p.reset_words,
+        reward="" if reward_config(p.reward).recorded else p.reward, **teleop_values(p),
     )  # fmt: skip
+    homes = goes_home(p.reset, load_contract(p.contract), what="parameter reset", others=("policy",))
     actor.check_world()
     torch.set_num_threads(1)
     base = load_chunk_policy(actor.policy, "cpu")
-    contract = station_of(actor.robot, actor.task, base.interface)
-    homes = goes_home(p.reset, contract, what="parameter reset")
+    needed = needs_of(actor, base.interface)
+    contract = station_of(actor.robot, actor.task, needed)
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
     learner = learner_program(learner_flags(p), address, realtime=True)
     processes = stack.enter_context(StackProcesses((learner,), out / LOGS, shared_environment(token)))
@@ -107,11 +110,15 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
         if not link.finished:
             processes.check()
 
-    device, console = stack.enter_context(people(actor, contract, base))
+    device, console = stack.enter_context(people(actor, contract, needed))
     done = actor.make_done(config, base.interface)
     if done is not None:
         stack.callback(done.close)
-    parts = ArmActor(base, contract, outbox, link, config, device, console, task, actor.seconds, check, done, homes)
+    if (back := actor.make_back(config, contract)) is not None:
+        stack.callback(back.close)
+    parts = ArmActor(
+        base, contract, outbox, link, config, device, console, task, actor.seconds, check, done, homes, back
+    )
     stack.callback(parts.close)
     return parts
 

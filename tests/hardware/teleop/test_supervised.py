@@ -51,6 +51,8 @@ class Player:
     def later(self) -> np.ndarray | None:
         return None
 
+    asked = ChunkPlayer.asked
+
     def close(self) -> None:
         self.closed = True
 
