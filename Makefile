@@ -17,7 +17,7 @@ help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
 	@echo "make test         the quick tests, in about three minutes on two cores; ARGS for some of all"
 	@echo "make test-long    those that take longer: whole programs, stations, training, every kind of policy"
-	@echo "make test-all     both, as the build machine does, in about half an hour"
+	@echo "make test-all     both, in half an hour to an hour; the build machine has 25 minutes, and says how many it leaves out"
 	@echo "make test-lerobot LeRobot, in an environment of its own, reads our sets, writes sets for us and lends its policies"
 	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations, pages and learning in one place, in turn: a test must fail"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,8 +57,36 @@ LONGEST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+STARTED = time.monotonic()
+NO_TIME = "not reached in the time that these tests have"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("robolearn")
+    group.addoption("--seconds", type=float, help="tests that have not begun by then are left out, and counted")
+    group.addoption("--draw", default="", help="with --seconds: a word that draws the order of the files")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    seconds = item.config.getoption("--seconds")
+    if seconds is not None and time.monotonic() - STARTED > seconds:
+        pytest.skip(NO_TIME)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    left = [report.nodeid for report in terminalreporter.stats.get("skipped", []) if NO_TIME in str(report.longrepr)]
+    if left:
+        files = len({name.partition("::")[0] for name in left})
+        words = f"{len(left)} tests of {files} files were {NO_TIME}, {config.getoption('--seconds'):g} s"
+        terminalreporter.write_line(f"{words}: make test-all runs them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Longest files first: a worker that gets one of them at the end would leave the others idle."""
+    if draw := config.getoption("--draw"):
+        items.sort(key=lambda item: hashlib.sha256(f"{draw} {item.path}".encode()).digest())
+        return
     rank = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(str(item.path), len(rank)))
 

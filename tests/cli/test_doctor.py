@@ -288,6 +288,7 @@ def test_people_see_each_command_on_a_line_of_its_own(
     assert lines[-1] == "Simulation does not work here yet: torch"
 
 
+@pytest.mark.realtime
 @pytest.mark.long
 def test_this_machine(capsys: pytest.CaptureFixture) -> None:
     code = main(["doctor", "--json"])

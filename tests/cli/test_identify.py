@@ -122,7 +122,7 @@ def test_joint_states_that_are_stamped_early_are_named(tmp_path: Path, capsys: p
     from robots.excitation import excitation
 
     contract = load_contract("sim")
-    targets = excitation(PANDA, 16.0, 1.0 / contract.stream_hz, 0)
+    targets = excitation(PANDA, 11.0, 1.0 / contract.stream_hz, 0)
     log = drive(RealtimeWorld("lift", 0), contract, targets)
     found = []
     for early in (0, 2):
