@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -58,6 +59,7 @@ LONGEST = (
 
 
 STARTED = time.monotonic()
+ALL_LONG = re.compile(r"^pytestmark = .*mark\.long", re.MULTILINE)
 NO_TIME = "not reached in the time that these tests have"
 
 
@@ -80,6 +82,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         files = len({name.partition("::")[0] for name in left})
         words = f"{len(left)} tests of {files} files were {NO_TIME}, {config.getoption('--seconds'):g} s"
         terminalreporter.write_line(f"{words}: make test-all runs them")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files all of whose tests are long are not even read where none of them is to run."""
+    if "not long" not in config.option.markexpr or collection_path.suffix != ".py":
+        return None
+    return True if ALL_LONG.search(collection_path.read_text()) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

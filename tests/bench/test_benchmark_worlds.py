@@ -8,8 +8,9 @@ import pytest
 
 from robolearn.cli.main import main
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 def test_the_price_of_the_bridge_is_what_a_process_costs_more(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--worlds", "5", "--image-size", "32", "--seconds", "0.1", "--repeats", "1"]
     assert main(["benchmark", "worlds", *flags, "--json"]) == 0

@@ -12,6 +12,8 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.runs.run import read_metrics
 
+pytestmark = pytest.mark.long
+
 WEIGHTS = Path("policy") / "model.safetensors"
 
 
@@ -29,7 +31,6 @@ def ticks(folder: Path, name: str) -> list[int]:
     return sorted(event.step for event in events.Scalars(name))
 
 
-@pytest.mark.long
 def test_training_takes_as_many_steps_as_it_is_asked_for(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     out, other = tmp_path / "bc", tmp_path / "other"
     args = ["train", "--data", demos, "--batch", 16, "--json"]
@@ -45,7 +46,6 @@ def test_training_takes_as_many_steps_as_it_is_asked_for(demos: Path, tmp_path: 
     assert "60 gradient steps" in capsys.readouterr().out
 
 
-@pytest.mark.long
 def test_a_finished_training_goes_on_with_more_steps(demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     out = tmp_path / "bc"
     args = ["train", "--data", demos, "--out", out, "--batch", 16, "--json"]
@@ -64,7 +64,6 @@ def test_a_finished_training_goes_on_with_more_steps(demos: Path, tmp_path: Path
     assert "got 60, expected 130" in capsys.readouterr().err
 
 
-@pytest.mark.long
 def test_a_finished_fine_tuning_goes_on_with_a_larger_budget(bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     out = tmp_path / "rl"
     args = ["finetune", "--policy", bc, "--out", out, "--worlds", 4, "--decisions", 4, "--minibatch", 8,
@@ -82,7 +81,6 @@ def test_a_finished_fine_tuning_goes_on_with_a_larger_budget(bc: Path, tmp_path:
     assert f"{result['env_steps']} control steps" in capsys.readouterr().out
 
 
-@pytest.mark.long
 def test_a_killed_extension_is_resumable_and_ends_as_one_that_was_not(demos: Path, tmp_path: Path):
     args = ["train", "--data", demos, "--batch", 16, "--steps-per-iteration", 10, "--checkpoint-every", 1, "--json"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"

@@ -21,6 +21,8 @@ from robolearn.cli.main import main
 from robots.stations import load_contract
 from sim.registry import make_env
 
+pytestmark = pytest.mark.long
+
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
 ONE_ARM = "It was made for panda, this is {}: one arm, one policy"
@@ -171,7 +173,6 @@ def place(demos: Path, bc: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("line", SAYS)
 def test_a_message_is_as_it_was_read(
     line: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture

@@ -14,6 +14,8 @@ from safetensors.numpy import load_file
 from robolearn.cli.main import main
 from robolearn.runs import read_metrics
 
+pytestmark = pytest.mark.long
+
 
 def run(*args: object) -> int:
     return main([str(arg) for arg in args])
@@ -23,7 +25,6 @@ SMALL = ("--worlds", 4, "--env-steps", 800, "--batch", 16, "--critics", 2, "--wi
          "--checkpoint-every", 1)  # fmt: skip
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("algo", ["proposals", "rlpd"])
 def test_it_learns_from_worlds_and_demonstrations(
     bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture, algo: str
@@ -44,7 +45,6 @@ def test_it_learns_from_worlds_and_demonstrations(
     assert "of 800 control steps" in capsys.readouterr().out
 
 
-@pytest.mark.long
 def test_a_data_set_alone_is_learned_from_and_then_the_worlds(
     bc: Path, demos: Path, tmp_path: Path, capsys, caplog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +70,6 @@ def test_a_data_set_alone_is_learned_from_and_then_the_worlds(
     assert "--guide: got with --goals" in capsys.readouterr().err
 
 
-@pytest.mark.long
 def test_it_goes_on_after_sigkill_bit_for_bit(bc: Path, demos: Path, tmp_path: Path) -> None:
     args = ["finetune", "--policy", bc, "--algo", "proposals", "--data", demos, *SMALL, "--env-steps", 2000]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -88,7 +87,6 @@ def test_it_goes_on_after_sigkill_bit_for_bit(bc: Path, demos: Path, tmp_path: P
     assert a.keys() == b.keys() and all((a[key] == b[key]).all() for key in a)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

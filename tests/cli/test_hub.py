@@ -20,6 +20,8 @@ from huggingface_hub import constants
 from robolearn.cli.main import main
 from robolearn.data import Dataset
 
+pytestmark = pytest.mark.long
+
 TOKEN = "hf_mySecretTokenOfTests"
 
 
@@ -80,7 +82,6 @@ def card_of(folder: Path) -> tuple[dict[str, Any], str]:
     return yaml.safe_load(head), text
 
 
-@pytest.mark.long
 def test_a_policy_goes_there_and_back_with_what_was_measured(hub: Hub, bc: Path, tmp_path: Path) -> None:
     pushed = hub.result("push", bc, "me/lift", "--task", "lift", "--episodes", 8, "--seed", 7)
     there = hub.there("model", "me/lift")
@@ -107,7 +108,6 @@ def test_a_policy_goes_there_and_back_with_what_was_measured(hub: Hub, bc: Path,
     assert json.loads(hub.capsys.readouterr().out.splitlines()[-1])["success"] == success
 
 
-@pytest.mark.long
 def test_a_set_goes_there_and_back_and_leaves_nothing_of_an_older_one(hub: Hub, demos: Path, tmp_path: Path) -> None:
     hub.result("push", demos, "me/demos")
     first = hub.there("dataset", "me/demos")
@@ -128,7 +128,6 @@ def test_a_set_goes_there_and_back_and_leaves_nothing_of_an_older_one(hub: Hub, 
     assert not list(tmp_path.glob("back/**/.cache")) and not list(tmp_path.glob(".back*"))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("lies", "says"),
     [
@@ -154,7 +153,6 @@ def test_a_hub_that_announces_otherwise_is_not_believed(
     assert set(tmp_path.rglob("*")) - before <= {tmp_path / "there", hub.folder / "log"}
 
 
-@pytest.mark.long
 def test_nothing_that_is_unpickled_is_brought(hub: Hub, bc: Path, tmp_path: Path) -> None:
     hub.result("push", bc, "me/lift", "--episodes", 0)
     there = hub.there("model", "me/lift")
@@ -170,7 +168,6 @@ def test_nothing_that_is_unpickled_is_brought(hub: Hub, bc: Path, tmp_path: Path
     assert not (tmp_path / "other").exists() and not list(tmp_path.glob(".other*"))
 
 
-@pytest.mark.long
 def test_what_goes_wrong_is_said_in_a_line_and_never_with_the_token(hub: Hub, bc: Path, tmp_path: Path) -> None:
     def refused(*args: Any, says: str, code: int = 2, **given: str) -> None:
         done = hub(*args, **given)
@@ -202,7 +199,6 @@ def test_what_goes_wrong_is_said_in_a_line_and_never_with_the_token(hub: Hub, bc
     assert "/commit/" not in log, "nothing was pushed"
 
 
-@pytest.mark.long
 def test_a_policy_and_a_set_of_one_name_are_told_apart(hub: Hub, bc: Path, demos: Path, tmp_path: Path) -> None:
     hub.result("push", bc, "me/lift", "--episodes", 0, "--private")
     assert (hub.folder / "model" / "me" / "lift" / "private").read_text() == "True"

@@ -19,10 +19,11 @@ from robolearn.train.imitation import ImitationConfig, ImitationTrainer
 from sim.experts import make_expert
 from sim.registry import make_env
 
+pytestmark = pytest.mark.long
+
 SEED, DEMONSTRATIONS, INITIAL = 0, 40, 0.5
 
 
-@pytest.mark.long
 @pytest.mark.timeout(200)
 def test_reinforcement_learning_makes_lift_succeed_more_often(tmp_path: Path) -> None:
     env = make_env("lift", DEMONSTRATIONS, threads=1)

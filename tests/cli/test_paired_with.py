@@ -15,6 +15,8 @@ from untrained import make_constant
 from robolearn.cli.main import main
 from sim.registry import make_env
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
@@ -30,7 +32,6 @@ def policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return made
 
 
-@pytest.mark.long
 def test_each_deployment_is_run_once_more(policies: list[Path], capsys: pytest.CaptureFixture) -> None:
     words = ["evaluate", "--policy", "a", "--paired-with", "logs-a", "logs-b", "--task", "lift", "--episodes", "6"]
     assert main([*words, "--dynamics", "mild", "--json"]) == 0
@@ -44,7 +45,6 @@ def test_each_deployment_is_run_once_more(policies: list[Path], capsys: pytest.C
     assert "2 of at least 4 policies" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -39,7 +39,7 @@ from robolearn.data.reading.reader import Dataset
 from robots import DELTA_POS, PANDA
 from robots.stations import load_contract
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 5
@@ -81,7 +81,6 @@ def wait(condition: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
     return found
 
 
-@pytest.mark.long
 def test_an_intervention_by_browser(tmp_path: Path) -> None:
     policy, out = sideways(tmp_path / "policy"), tmp_path / "set"
     command = [

@@ -26,7 +26,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2.process import Background
 from robolearn.data.reading.reader import Dataset
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 6
@@ -51,7 +51,6 @@ def people() -> Any:
     return module
 
 
-@pytest.mark.long
 def test_who_records_by_the_keyboard_sees_arm_and_cube_and_that_it_is_over(tmp_path: Path) -> None:
     them, said, out = people(), bytearray(), tmp_path / "data"
     person, program = pty.openpty()

@@ -15,6 +15,8 @@ from running import PROGRAM, ROOT
 
 from robolearn.cli.main import main
 
+pytestmark = pytest.mark.long
+
 
 def check(top: Path, *flags: object) -> tuple[int, dict[str, bool]]:
     """Exit code, and rule → whether it holds, of a process that knows the arms in `top`."""
@@ -24,7 +26,6 @@ def check(top: Path, *flags: object) -> tuple[int, dict[str, bool]]:
     return done.returncode, {one["rule"]: one["ok"] for one in json.loads(done.stdout.splitlines()[-1])["rules"]}
 
 
-@pytest.mark.long
 def test_an_arm_is_made_checked_and_lifts_a_cube(tmp_path: Path, capsys: pytest.CaptureFixture):
     import robosuite
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.long
+
 CODE = "import sys; from robolearn.cli.main import main; sys.exit(main())"
 
 
@@ -46,7 +48,6 @@ def is_loopback(text: str) -> bool:
     return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
-@pytest.mark.long
 def test_nothing_that_ray_starts_can_be_reached_from_another_machine(demos: Path, tmp_path: Path) -> None:
     line = ["sweep", "--seeds", "0", "--out", str(tmp_path / "sweep"), "--runner", "ray", "--", "train",
             "--data", str(demos), "--steps", "20", "--batch", "16", "--width", "32"]  # fmt: skip

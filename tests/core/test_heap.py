@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 COUNT = """
 import resource, sys
 import torch
@@ -21,7 +23,6 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-@pytest.mark.long
 def test_what_is_freed_is_not_asked_for_again() -> None:
     def pages(how: str) -> int:
         return int(

@@ -13,6 +13,8 @@ import pytest
 from robolearn.core import plugins
 from robots import PANDA
 
+pytestmark = pytest.mark.long
+
 PROJECT = """
 [build-system]
 requires = ["setuptools"]
@@ -129,7 +131,6 @@ def run(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], env=environ, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.long
 def test_an_installed_package_adds_to_every_table(installed: Path) -> None:
     done = run(installed, "-c", TABLES)
     assert done.returncode == 0, done.stderr
@@ -143,7 +144,6 @@ def test_an_installed_package_adds_to_every_table(installed: Path) -> None:
     assert "my_arm" in told["stations"]
 
 
-@pytest.mark.long
 def test_what_does_not_fit_is_left_out_and_said(installed: Path) -> None:
     done = run(installed, "-c", TABLES)
     told = json.loads(done.stdout)
@@ -158,7 +158,6 @@ def test_what_does_not_fit_is_left_out_and_said(installed: Path) -> None:
         assert f"the plug-in {name} (robolearn.tasks) of my-lab 1.2 is left out: " in done.stderr
 
 
-@pytest.mark.long
 def test_a_task_of_a_package_is_demonstrated_by_a_command(installed: Path, tmp_path: Path) -> None:
     main = "import sys; from robolearn.cli.main import main; sys.exit(main(sys.argv[1:]))"
     out = tmp_path / "demonstrations"

@@ -23,6 +23,8 @@ from robolearn.data.validate import Tolerances, validate
 from robolearn.data.writing import locked_dataset
 from robolearn.data.writing.repair import repair
 
+pytestmark = pytest.mark.long
+
 SIZE = 64
 INTERFACE = Interface(
     {"proprio": ArraySpec((2,)), "images.front": ArraySpec((SIZE, SIZE, 3), "uint8")}, ArraySpec((2,)), 20.0
@@ -179,7 +181,6 @@ def recorded(root: Path) -> dict[tuple[tuple[str, bytes], ...], int]:
     return states
 
 
-@pytest.mark.long
 def test_a_set_opens_after_a_power_cut_at_any_moment_with_every_finished_episode(tmp_path: Path) -> None:
     states = recorded(tmp_path / "set")
     refused, lost, faults = [], [], []

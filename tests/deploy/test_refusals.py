@@ -32,7 +32,7 @@ from robots.stations import Contract, Topic, load_contract
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
 from ros_station import SinePolicy
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 1
 CONTRACT = replace(load_contract("sim").with_cameras(()), name="mine")
@@ -81,7 +81,6 @@ def station(contract: Contract, profile: QoSProfile) -> Iterator[tuple[SafetyCli
         assert background.errors == []
 
 
-@pytest.mark.long
 def test_an_arm_whose_joint_states_never_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deployment, "SENSORS_S", 1.0)
     monkeypatch.setenv("ROS_DOMAIN_ID", str(DOMAIN))
@@ -94,7 +93,6 @@ def test_an_arm_whose_joint_states_never_come_is_named(monkeypatch: pytest.Monke
         assert client.state == "disarmed" and not arm.heard
 
 
-@pytest.mark.long
 def test_an_arm_whose_controller_cannot_hear_is_never_armed() -> None:
     with station(CONTRACT, qos.latched()) as (client, arm):
         wait_ready(client, NODES, simulated=False)  # type: ignore[arg-type]

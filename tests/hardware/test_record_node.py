@@ -34,7 +34,7 @@ from recording_rig import HOME, SIM, TCP, Hand, Paper  # noqa: E402
 from ros_station import Arm  # noqa: E402
 from stopping import silence  # noqa: E402
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 PRIORITY: dict[str, Any] = {"realtime_priority": 0}  # this process is the arm, too, and the test that watches
 
@@ -182,7 +182,6 @@ def move(**parts: float) -> np.ndarray:
     return np.array([parts.get(name, 0.0) for name in names], np.float32)
 
 
-@pytest.mark.long
 def test_what_is_stored_is_what_was_asked_for_and_done(recording: Recording) -> None:
     hand, paper = recording.hand, recording.paper
     follow(recording.node, hand)
@@ -228,7 +227,6 @@ def test_what_is_stored_is_what_was_asked_for_and_done(recording: Recording) -> 
     assert recording.node.error is None
 
 
-@pytest.mark.long
 def test_letting_go_of_the_dead_man_drops_the_episode_and_start_goes_on(recording: Recording) -> None:
     hand, paper, node = recording.hand, recording.paper, recording.node
     hand.engaged = False
@@ -257,7 +255,6 @@ def test_letting_go_of_the_dead_man_drops_the_episode_and_start_goes_on(recordin
     wait_until(lambda: len(paper.episodes) == 1, WAIT_S, "the episode")
 
 
-@pytest.mark.long
 def test_a_writer_that_is_slow_never_holds_up_the_arm(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_module, "BEHIND_S", 0.5)
     paper, arm = recording.paper, recording.station.arm
@@ -275,7 +272,6 @@ def test_a_writer_that_is_slow_never_holds_up_the_arm(recording: Recording, monk
     assert paper.discarded == dropped
 
 
-@pytest.mark.long
 def test_a_device_that_fails_stops_the_arm_and_ends_the_session(recording: Recording) -> None:
     recording.record()
     recording.hand.fault = RobolearnError("hand: unplugged")
@@ -287,7 +283,6 @@ def test_a_device_that_fails_stops_the_arm_and_ends_the_session(recording: Recor
     assert recording.paper.discarded == 1
 
 
-@pytest.mark.long
 def test_teleoperation_without_a_recording(station: Station) -> None:
     hand = Hand()
     station.arm.q = HOME.copy()
@@ -311,7 +306,6 @@ def test_teleoperation_without_a_recording(station: Station) -> None:
     assert hand.closed
 
 
-@pytest.mark.long
 def test_between_episodes_the_arm_goes_home_by_itself(station: Station) -> None:
     made = Recording(station, homes=True)
     try:

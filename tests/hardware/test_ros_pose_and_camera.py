@@ -36,7 +36,7 @@ sys.path.insert(0, str(HERE))
 from hosted import Hosted  # noqa: E402
 from ros_station import Arm, SinePolicy  # noqa: E402
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 RAW, COMPRESSED = "sensor_msgs/msg/Image", "sensor_msgs/msg/CompressedImage"
 
@@ -141,7 +141,6 @@ def station() -> Iterator[tuple[CartesianArm, Looks, SafetyClient]]:
     assert codes == [0, 0] and not background.errors
 
 
-@pytest.mark.long
 def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:
     arm, policy, operator = station
     operator.wait_ready(30)
@@ -163,7 +162,6 @@ def test_pictures_reach_the_policy_and_poses_the_controller(station: tuple[Carte
     operator.disarm()
 
 
-@pytest.mark.long
 def test_a_camera_that_goes_dark_is_a_stop(station: tuple[CartesianArm, Looks, SafetyClient]) -> None:
     arm, _, operator = station
     operator.wait_ready(30)

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from hosted import running
 from ros_station import Arm
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 CONTRACT = load_contract("sim").with_cameras(())
 
@@ -44,7 +44,6 @@ class Taught(SinePolicy):
         return unfamiliar(normalizer, self.interface, observation)
 
 
-@pytest.mark.long
 def test_an_arm_a_whole_turn_on_is_not_ready_for_its_policy() -> None:
     with ExitStack() as stack:
         arm = running(stack, lambda context: Arm(CONTRACT, context=context))

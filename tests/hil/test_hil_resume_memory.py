@@ -24,6 +24,8 @@ from robolearn.runs import Run
 sys.path.insert(0, str(Path(__file__).parent))
 from classroom import make_lesson
 
+pytestmark = pytest.mark.long
+
 SIDE, EPISODES, STEPS = 64, 40, 10
 SEEN = {"images.front": ArraySpec((SIDE, SIDE, 3), "uint8"), "proprio": ArraySpec((2,))}
 INTERFACE = Interface(SEEN, ArraySpec((1,)), 20.0)
@@ -72,7 +74,6 @@ class Desk:
         self.run.close()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("saved", [True, False], ids=["up to a checkpoint", "without one"])
 def test_a_resumed_learner_holds_no_log_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: bool) -> None:
     monkeypatch.setattr(json_files, "LIMIT", 100_000)  # of a buffer that is asked for and never filled

@@ -20,6 +20,8 @@ from robolearn.rewards.serving.service import RewardService
 from robolearn.rewards.serving.settings import TOKEN_VARIABLE
 from robolearn.rewards.stored import model_name
 
+pytestmark = pytest.mark.long
+
 INTERFACE = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
 TOKEN = "a token of enough length"
 
@@ -54,7 +56,6 @@ def closed(number: int, *x: float) -> ClosedEpisode:
     return ClosedEpisode("a", number, 9 * number, False, episode)
 
 
-@pytest.mark.long
 def test_a_server_that_is_away_costs_the_episode_and_not_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).parents[2]
 ROOMS = ("robolearn", "robots", "sim", "policies", "hardware")
 
@@ -68,7 +70,6 @@ def parts(name: str) -> set[str]:
     return {part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("room", RETIRED)
 def test_retired_words_do_not_come_back(room: str) -> None:
     found = [
@@ -82,7 +83,6 @@ def test_retired_words_do_not_come_back(room: str) -> None:
     assert found == []
 
 
-@pytest.mark.long
 def test_every_public_class_has_a_name_of_its_own() -> None:
     places = defaultdict(list)
     for room in ROOMS:
@@ -93,7 +93,6 @@ def test_every_public_class_has_a_name_of_its_own() -> None:
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-@pytest.mark.long
 def test_docstrings_are_noun_phrases() -> None:
     """None begins with a question word: "Features of …", "True where …" say the same."""
     found = []

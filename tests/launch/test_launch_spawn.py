@@ -31,6 +31,8 @@ from robolearn.deploy.processes import may_be_realtime
 from robots.stations import load_contract
 from sim.registry import make_env
 
+pytestmark = pytest.mark.long
+
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 7
 ROOT = Path(__file__).parents[2]
 Launch = Callable[..., Any]
@@ -82,7 +84,6 @@ def nodes(operator: SafetyClient) -> set[str]:
     return {f"{space}/{name}" for name, space in operator.node.get_node_names_and_namespaces()}
 
 
-@pytest.mark.long
 def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: Path) -> None:
     from hardware.ros2.gripper_node import GripperNode
     from hardware.ros2.policy_node import PolicyNode
@@ -119,7 +120,6 @@ def test_every_parameter_is_one_that_its_node_declares(launch: Launch, policy: P
             node.destroy_node()
 
 
-@pytest.mark.long
 @pytest.mark.realtime
 def test_a_deployment_in_simulation_arms_and_ends(compiled: None, launch: Launch, policy: Path, tmp_path: Path) -> None:
     started = launch("deploy", robot="sim", policy=str(policy), task="lift", seed="3").started
@@ -149,7 +149,6 @@ def status(url: str) -> int:
         return error.code
 
 
-@pytest.mark.long
 @pytest.mark.realtime
 def test_a_recording_by_script_in_simulation_is_shown_on_a_page(compiled: None, launch: Launch, tmp_path: Path) -> None:
     out = tmp_path / "set"
@@ -172,7 +171,6 @@ def test_a_recording_by_script_in_simulation_is_shown_on_a_page(compiled: None, 
     assert data.success.tolist() == [True] and len(data.action) > 20
 
 
-@pytest.mark.long
 @pytest.mark.realtime
 def test_a_lesson_in_simulation_waits_for_its_person_and_ends(
     compiled: None, launch: Launch, policy: Path, tmp_path: Path
@@ -199,7 +197,6 @@ def test_a_lesson_in_simulation_waits_for_its_person_and_ends(
     assert list((out / "state").glob("state-*/meta.json")) and not page.exists()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("view", "says"), [("brwoser", "did you mean browser?"), ("window", "--view browser prints an address")]
 )
@@ -214,7 +211,6 @@ def test_a_page_that_cannot_be_ends_the_recorder_before_it_writes(
     assert says in logs(tmp_path) and not (tmp_path / "set").exists()
 
 
-@pytest.mark.long
 def test_a_gripper_that_has_a_topic_of_its_own_needs_no_node(launch: Launch, tmp_path: Path) -> None:
     (gripper,) = (p for p in launch("arm", robot="ur5e").started if p.executable == "gripper_node")
     with spawned([gripper], tmp_path) as children:
@@ -222,7 +218,6 @@ def test_a_gripper_that_has_a_topic_of_its_own_needs_no_node(launch: Launch, tmp
     assert "ur5e has no gripper.action: nothing to do" in logs(tmp_path)
 
 
-@pytest.mark.long
 @pytest.mark.realtime
 def test_an_arm_in_its_namespace_has_its_filter_and_no_gripper_node_to_wait_for(
     compiled: None, launch: Launch, tmp_path: Path
@@ -237,7 +232,6 @@ def test_an_arm_in_its_namespace_has_its_filter_and_no_gripper_node_to_wait_for(
         assert children["/follower/robolearn/safety"].wait(30) == 0, logs(tmp_path)
 
 
-@pytest.mark.long
 def test_a_wrong_contract_ends_the_safety_node_and_with_it_everything(launch: Launch, tmp_path: Path) -> None:
     started = launch("arm", robot="fr33").started
     (safety,) = (process for process in started if process.executable == "safety_node")

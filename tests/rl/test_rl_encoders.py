@@ -20,6 +20,8 @@ from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
 from robolearn.rl.actors import DenoisingActor, NoiseConfig
 
+pytestmark = pytest.mark.long
+
 BATCH, HORIZON, EDGE = 6, 3, 42
 INTERFACE = Interface(
     {"proprio": ArraySpec((2,)), "images.front": ArraySpec((EDGE, EDGE, 3), "uint8")}, ArraySpec((2,)), control_hz=20.0
@@ -63,7 +65,6 @@ def policy(
     return ChunkPolicy(net, Normalizer(interface), interface)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ENCODERS)
 @pytest.mark.parametrize("family", ["rectified", "shortcut", "diffusion"])
 def test_the_likelihood_implies_the_draws_that_the_sampler_made(name: str, family: str, dinov2: Path) -> None:
@@ -98,7 +99,6 @@ def test_the_likelihood_implies_the_draws_that_the_sampler_made(name: str, famil
     assert residual.abs().max() > 0.02
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("freeze", [True, False])
 @pytest.mark.parametrize("algo", ["reinflow", "dppo"])
 def test_fine_tuning_leaves_a_frozen_backbone_as_it_is(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 CALLER = """
 from typing import NamedTuple
 from robots.compiled import compiled
@@ -42,7 +44,6 @@ def _run(folder: Path, name: str, factor: float) -> list[float]:
     return [float(word) for word in done.stdout.split()]
 
 
-@pytest.mark.long
 def test_a_change_in_another_file_is_compiled_anew_and_what_stands_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "example"
     folder.mkdir()

@@ -12,8 +12,9 @@ from sim.embedded.camera import SceneFilm
 from sim.registry import make_env
 from sim.tasks import TASKS
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 @pytest.mark.parametrize(("task", "robot"), [("lift", PANDA), ("peg_insert", PANDA), ("pick_place", SO101)])
 def test_the_film_is_what_the_worlds_own_camera_sees(task: str, robot: object) -> None:
     env = make_env(task, 1, threads=1, robot=robot.name)  # type: ignore[attr-defined]

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 PROGRAM = """
 import threading, time
 import mujoco
@@ -33,7 +35,6 @@ print("whole")
 """
 
 
-@pytest.mark.long
 def test_eight_threads_draw_without_a_crash() -> None:
     """Without a lock Mesa 22.3 ended this process with a segmentation fault within 15 s, three times of three."""
     program = [sys.executable, "-c", PROGRAM.format(seconds=30)]

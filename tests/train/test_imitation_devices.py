@@ -13,6 +13,8 @@ from robolearn.core import ArraySpec, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.train.imitation import ImitationConfig, ImitationTrainer
 
+pytestmark = pytest.mark.long
+
 INTERFACE = Interface({"proprio": ArraySpec((3,)), "objects": ArraySpec((2,))}, ArraySpec((2,)), control_hz=20.0)
 SMALL = NetworkConfig(width=16, depth=2)
 CONFIGS: dict[str, PolicyConfig] = {
@@ -38,7 +40,6 @@ def dataset(tmp_path: Path) -> Dataset:
     return Dataset.open(tmp_path / "data")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("weights", [None, [1.0, 0.5, 0.0, 2.0]], ids=["plain", "weighted"])
 def test_a_trainer_learns_where_it_is_told_to(dataset: Dataset, tmp_path: Path, name: str, weights, request) -> None:

@@ -61,6 +61,7 @@ def imported(robosuites: Path, tmp_path_factory: pytest.TempPathFactory) -> Data
     return Dataset.open(out)
 
 
+@pytest.mark.long
 def test_the_hand_is_where_robosuite_has_it(robosuites: Path, imported: Dataset) -> None:
     names = imported.interface.observation["proprio"].names
     at = names.index("tcp_x")
@@ -76,6 +77,7 @@ def test_the_hand_is_where_robosuite_has_it(robosuites: Path, imported: Dataset)
             np.testing.assert_allclose(ours[:, names.index("gripper_width")], fingers[:, 0] - fingers[:, 1], atol=1e-5)
 
 
+@pytest.mark.long
 def test_the_actions_lead_an_arm_along_the_same_way(imported: Dataset) -> None:
     """Set-points of the station's own control, one after the other from the first joints, end at the file's last."""
     from robots import make_control
@@ -92,11 +94,13 @@ def test_the_actions_lead_an_arm_along_the_same_way(imported: Dataset) -> None:
         assert np.linalg.norm(goal - start) > 0.05 and np.linalg.norm(reached - goal) < 0.005
 
 
+@pytest.mark.long
 def test_the_gripper_closes_where_theirs_did(imported: Dataset) -> None:
     grip = imported.episode(0).action[:, -1]
     assert (grip[: T // 2] == 1).all() and (grip[T // 2 :] == -1).all()  # ours opens with 1, robosuite's closes
 
 
+@pytest.mark.long
 def test_what_is_said(robosuites: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def said(*words: str, code: int = 0) -> str:
         assert main(["dataset", "import", str(robosuites), "--robot", *words, "--out", str(tmp_path / "set")]) == code
@@ -189,6 +193,7 @@ def test_commands_of_any_two_numbers(opens: float, shuts: float) -> None:
     np.testing.assert_array_equal(draft.episode.action[:, -1], np.where(np.arange(T) < T // 2, 1.0, -1.0))
 
 
+@pytest.mark.long
 def test_an_episode_that_this_arm_cannot_have_is_left_out_by_choice(robosuites: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(robosuites, tmp_path / "demos.hdf5"))
     with h5py.File(path, "a") as file:

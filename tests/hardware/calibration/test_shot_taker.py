@@ -25,7 +25,7 @@ from robots.stations import CONTRACTS
 sys.path.insert(0, str(Path(__file__).parent))
 from rendering import LENS, pose, session
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 7
 ON_FLANGE = pose([0.06, -0.03, 0.04], [0.15, -0.1, 0.7])
@@ -54,7 +54,6 @@ class MovedByHand(Node):
         self.pictures.publish(messages.image(self.shots[self.at].picture, time.time()))
 
 
-@pytest.mark.long
 def test_the_arm_is_moved_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     shots = session(Board(), ON_FLANGE, ON_TABLE, "flange", 7)
     camera = {"topic": "/wrist", "type": "sensor_msgs/msg/Image", "intrinsics": {

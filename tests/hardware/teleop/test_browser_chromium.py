@@ -19,7 +19,7 @@ from browser_rig import Rig
 
 from hardware.teleop import EpisodeEvent
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 WINDOW = (800, 600)
 HEARTBEAT_S = 0.3  # the device's own
@@ -32,7 +32,6 @@ def chromium() -> Iterator[Chromium]:
         yield browser
 
 
-@pytest.mark.long
 def test_drag_buttons_and_taking_turns(chromium: Chromium) -> None:
     with Rig(heartbeat_s=PATIENT_S) as rig:
         tab = chromium.open(rig.device.url, WINDOW, sharpness=0.25)
@@ -102,7 +101,6 @@ def test_drag_buttons_and_taking_turns(chromium: Chromium) -> None:
         assert rig.samples[-1][1].action is None
 
 
-@pytest.mark.long
 def test_a_browser_that_stands_still_has_let_go(chromium: Chromium) -> None:
     with Rig(heartbeat_s=PATIENT_S) as rig:
         tab = chromium.open(rig.device.url, WINDOW, sharpness=0.25)
@@ -128,7 +126,6 @@ def test_a_browser_that_stands_still_has_let_go(chromium: Chromium) -> None:
         tab.close()
 
 
-@pytest.mark.long
 def test_beyond_loopback_needs_tls_and_the_token(chromium: Chromium, tmp_path: Path) -> None:
     with Rig(host="0.0.0.0", heartbeat_s=PATIENT_S, folder=tmp_path) as rig:
         port = rig.device.url.rpartition(":")[2].partition("/")[0]

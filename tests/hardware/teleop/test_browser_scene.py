@@ -32,7 +32,7 @@ from robolearn.bench.emulators.node import make_world
 from robots import PANDA
 from robots.stations import load_contract
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
 WINDOW = (800, 600)
@@ -99,7 +99,6 @@ def wait_drawn(tab: Tab, arm: SimArmNode, timeout_s: float = 30.0) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("task", ["lift", "peg_insert"])
 def test_every_body_stands_where_mujoco_has_it(chromium: Chromium, task: str) -> None:
     with shown(task) as (arm, device):
@@ -134,7 +133,6 @@ def click_open(tab: Any, small: str) -> None:
     raise AssertionError("no click opens the picture")
 
 
-@pytest.mark.long
 def test_a_click_makes_the_pictures_large_and_small_again(chromium: Chromium) -> None:
     with Rig(heartbeat_s=3.0) as rig:
         pixels = np.zeros((480, 640, 3), np.uint8)
@@ -166,7 +164,6 @@ def test_a_click_makes_the_pictures_large_and_small_again(chromium: Chromium) ->
         rig.wait(lambda: not rig.device.arbiter.enlarged)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["dark", "light"])
 def test_the_page_is_as_dark_as_its_readers_machine(chromium: Chromium, scheme: str) -> None:
     with Rig(heartbeat_s=3.0) as rig:

@@ -21,7 +21,7 @@ from hardware.teleop.device import Status
 from robolearn.core.scene import Scene, Shape
 from robots import PANDA
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 WINDOW = (800, 600)
 LINE = "document.querySelector('[data-robolearn-view]')"
@@ -52,7 +52,6 @@ def status(state: str, place: np.ndarray, seconds: float = 0.0) -> Status:
     )  # fmt: skip
 
 
-@pytest.mark.long
 def test_the_page_shows_what_happens_and_then_that_it_is_over(chromium: Chromium) -> None:
     viewer = Viewer(PANDA)
     viewer.open()
@@ -87,7 +86,6 @@ def test_the_page_shows_what_happens_and_then_that_it_is_over(chromium: Chromium
         viewer.close()
 
 
-@pytest.mark.long
 def test_a_page_whose_program_was_killed_says_so(chromium: Chromium) -> None:
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as program:
         try:
@@ -106,7 +104,6 @@ def test_a_page_whose_program_was_killed_says_so(chromium: Chromium) -> None:
         tab.close()
 
 
-@pytest.mark.long
 def test_the_page_of_teleoperation_says_that_it_is_over(chromium: Chromium) -> None:
     with Rig(heartbeat_s=3.0) as rig:
         tab = chromium.open(rig.device.url, WINDOW, sharpness=0.25)

@@ -24,7 +24,7 @@ from robolearn.hil.console.logic import CALM_S
 from robolearn.hil.operator_console import HilMetrics, HilStatus, InControl, OperatorCommand
 from robots import PANDA
 
-pytestmark = pytest.mark.realtime
+pytestmark = [pytest.mark.realtime, pytest.mark.long]
 
 WINDOW = (1000, 1400)
 BANNER = "document.querySelector('[data-robolearn-hil]')"
@@ -100,7 +100,6 @@ def settled(tab: Tab) -> Any:
     return found[-1]
 
 
-@pytest.mark.long
 def test_each_button_and_what_latches(chromium: Chromium, console: WebConsole) -> None:
     console.show(status(message="grip <b>gently</b>"))
     tab = opened(chromium, console)
@@ -176,7 +175,6 @@ def test_each_button_and_what_latches(chromium: Chromium, console: WebConsole) -
     other.close()
 
 
-@pytest.mark.long
 def test_the_curves_have_the_numbers(chromium: Chromium, console: WebConsole) -> None:
     tab = opened(chromium, console)
     given = {
@@ -223,7 +221,6 @@ def under_mouse(tab: Tab, number: int, share: float) -> list[float]:
       .querySelectorAll('.u-value')].map((e) => parseFloat(e.textContent.replace('−', '-').replace(',', '')) || 0)""")
 
 
-@pytest.mark.long
 def test_a_phone_in_the_dark_shows_the_cube_below_the_gripper(
     chromium: Chromium, console: WebConsole, tmp_path: Path
 ) -> None:
@@ -247,7 +244,6 @@ def test_a_phone_in_the_dark_shows_the_cube_below_the_gripper(
     tab.close()
 
 
-@pytest.mark.long
 def test_a_wrong_token_gets_nothing(chromium: Chromium, console: WebConsole) -> None:
     place, _, token = console.url.partition("/?token=")
     host = place.removeprefix("http://")
