@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import scipy.stats
+
 ROOT = Path(__file__).resolve().parents[2]
 PEOPLE = ROOT / "tests" / "programs" / "record_people.py"
 LIMIT_S = 900.0
@@ -97,7 +99,10 @@ def quickstart(hour: Hour, page: str) -> None:
         hour.check(f"{rate}% by {name}", overlap(found, rate - 5, rate + 5), found)
     deployed = result["deploy"]
     hour.check("0 violations on the simulated arm", deployed["violations"] == 0, deployed)
-    hour.check("10 of 10 episodes there", deployed["success"]["rate"] >= 0.9, deployed["success"])
+    found, low = deployed["success"], result["rl"]["success"]["low"]
+    solved = round(found["rate"] * found["episodes"])
+    as_likely = scipy.stats.binom.cdf(solved, found["episodes"], low)  # as few or fewer, by the rate in the world
+    hour.check("as many episodes there as in the world", as_likely > 0.01, found)
 
 
 def promised(page: str) -> tuple[str, ...]:
