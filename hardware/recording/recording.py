@@ -117,8 +117,8 @@ class Recording(Teleoperation):
         before, self._before = self._before, self.episodes.phase
         back, q = self.session.back, self.observer.joints.q
         if self.episodes.phase is not Phase.READY or q is None:
-            if back is not None and back.going:
-                back.end(False, NOT_BACK)
+            if back is not None and (back.going or back.back):  # a stop: from here on it is for a person to begin
+                back.end(False, back.reason or NOT_BACK)
             return
         if before is not Phase.READY:
             self._returns = back is not None and before is Phase.RECORDING
@@ -147,7 +147,7 @@ class Recording(Teleoperation):
         """The way home has ended; `reason`: before its end."""
         back = self.session.back
         if back is not None and back.back and not reason:
-            back.back = False
+            back.back = False  # it counts once
             self.device.prepared()  # the arm is elsewhere than after the episode before
             self.do(self.episodes.handle(EpisodeEvent.START))
             return

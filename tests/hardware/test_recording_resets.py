@@ -200,3 +200,18 @@ def test_what_stops_the_arm_ends_the_reset(way: str) -> None:
     rig.follow()
     rig.message("things are not back; the arm is home")
     assert rig.second.asked_for == asked
+
+
+def test_after_a_stop_on_the_way_home_nothing_begins_by_itself() -> None:
+    rig = Rig()
+    rig.taught()
+    rig.until(lambda: rig.second.asked_for >= 5)
+    rig.press(E.SUCCESS)
+    rig.message("things are back; the arm goes home")
+    rig.run(0.2)
+    rig.press(E.DISCARD)
+    rig.until(lambda: rig.phase is Phase.WAITING)
+    rig.follow()
+    rig.message("things are back; the arm is home. Put everything in its place, then START records")
+    rig.run(2.0)
+    assert rig.phase is Phase.READY
