@@ -101,7 +101,7 @@ class Recording(Teleoperation):
         self._refused = False  # the writer could not store something; what to keep of it is its own business
         self._up_by, self._blind_since, self._sim_episode = clock() + session.start_s, clock(), -1
         self._outcome: dict[str, Any] | None = None
-        self._home = Homecoming(self.contract) if session.homes else None
+        self._home = Homecoming(self.contract) if session.homes or session.back is not None else None
         self._returns = False  # `session.back` is at work, or has just ended
         self._before = self.episodes.phase  # in the last tick
 
@@ -167,15 +167,16 @@ class Recording(Teleoperation):
             super()._ask(sample)
 
     def do(self, commands: list[EpisodeCommand]) -> None:
-        back = self.session.back
-        if EpisodeCommand.BEGIN in commands and self._home is not None:
-            why = "the arm is on its way home" if self._home.going else ""
-            if back is not None and back.going:
-                why = RETURNS
-            if why:
-                commands = self.episodes.put_off(why)
-                self._before = Phase.READY  # it goes on
+        if EpisodeCommand.BEGIN in commands and (why := self._leading()):
+            commands = self.episodes.put_off(why)
+            self._before = Phase.READY  # it goes on
         super().do(commands)
+
+    def _leading(self) -> str:
+        """What moves the arm between two episodes, or nothing."""
+        if self.session.back is not None and self.session.back.going:
+            return RETURNS
+        return "the arm is on its way home" if self._home is not None and self._home.going else ""
 
     # --- what arrives ----------------------------------------------------------------------------------------
 

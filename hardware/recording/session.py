@@ -56,7 +56,8 @@ class Session:
       simulated: the arm is `sim_arm`, which puts everything in its place.
       judged: the simulated arm judges when an episode ends, and how; no operator is there.
       homes: between episodes the arm goes to its home posture by itself; where the operator places things.
-      back: a policy that brings things back before that, or None; the operator places things then, in simulation too.
+      back: a policy that brings things back, or None; the arm goes home then, and the operator places things, in
+        simulation too.
       watch: called ten times a second; raises when something that the recording needs is gone.
     """
 

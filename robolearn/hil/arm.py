@@ -100,13 +100,13 @@ class ArmActor:
         policy = LearnedPolicy(buffered, base.interface, base.execute_steps)
         player = ChunkPlayer(policy, config.seed, simulated=contract.simulated)
         supervised = Supervised(device, player, contract.interface)
-        seen = [base.interface, *([] if back is None else [back.interface])]
+        seen = [policy.interface for policy in (base, back) if policy is not None]
         self.close = supervised.close
         self.writer = OutboxWriter(outbox, tuple(base.interface.observation), link, task)
         self.session = Session(
             contract, supervised, observed(contract, *seen), self.writer, task, ENDLESS, limit_s=limit_s,
-            start_s=START_S, simulated=contract.simulated, back=back, watch=lambda _: check(),
-            homes=back is not None or (homes and not contract.simulated),
+            start_s=START_S, simulated=contract.simulated, homes=homes and not contract.simulated, back=back,
+            watch=lambda _: check(),
         )  # fmt: skip
         self.make = partial(
             HilRecording, link=link, buffered=buffered, hold=supervised.hold, periods=self.periods, console=console,

@@ -81,7 +81,7 @@ class Rig(RecordingRig):
             hand.engaged = False  # the dead-man of a person who watches
             return Supervised(hand, self.policy, CONTRACT.interface, clock=lambda: self.now)  # type: ignore[arg-type]
 
-        super().__init__(wrap=wrap, homes=True, back=self.reset)
+        super().__init__(wrap=wrap, back=self.reset)
 
     def message(self, words: str, limit_s: float = 20.0) -> None:
         self.until(lambda: words in self.logic.episodes.message, limit_s)

@@ -35,7 +35,7 @@ MUTANTS: dict[str, Mutant] = {
     "home-along-the-table": Mutant(HOME, "above[0, 2] += RISE_M", "above[0, 2] += 0.0", HOMING),
     "home-with-the-thing": Mutant(HOME, "limits.gripper_max)], axis=1)", "0.0)], axis=1)", HOMING),
     "a-hand-does-not-take-over": Mutant(RECORDS, "            if self._moved_by_hand(self.sample):", "            if False:", HOMES),
-    "home-is-recorded": Mutant(RECORDS, "            if why:\n", "            if False:\n", HOMES),
+    "home-is-recorded": Mutant(RECORDS, "if EpisodeCommand.BEGIN in commands and (why := self._leading()):", "if False and (why := self._leading()):", HOMES),
     "the-device-moves-it-on-its-way": Mutant(RECORDS, "elif home is None or not home.going or self._asked is None or self._moved_by_hand(sample):", "else:", HOMES),
     "things-are-back-for-nothing": Mutant(RECORDS, "if back is not None and back.back and not reason:", "if back is not None and not reason:", RESETS),
     "the-next-begins-on-old-chunks": Mutant(RECORDS, "            self.device.prepared()  # the arm is elsewhere than after the episode before\n", "", RESETS),
