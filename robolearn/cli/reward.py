@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, RewardWithheld, RobolearnError
-from robolearn.rewards.settings import TRAINED, ClassifierConfig, CriticConfig
+from robolearn.rewards.settings import HAND, TRAINED, ClassifierConfig, CriticConfig
 from robolearn.runs.command import Command, at_least, check_seed, command_text, last_row, peek, rate_text, reported
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class RewardTrain(Command):
                 "run": str(self.out),
                 "critic": str(run.policy_dir),
                 "cameras": list(pictures),
+                "reads": list(trainer.critic.reads),
                 "episodes": {"success": success, "failure": sum(d.episodes for d in datasets) - success},
                 "frames": sum(dataset.frames for dataset in datasets),
                 "steps": self.settings.steps,
@@ -103,7 +104,9 @@ class RewardTrain(Command):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         count = result["episodes"]
-        console.print(f"{self.settings.title:12}{result['critic']}, which sees {', '.join(result['cameras'])}")
+        console.print(f"{self.settings.title:12}{result['critic']}, which reads {', '.join(result['reads'])}")
+        if getattr(self.settings, "hand", False) and result["reads"] == result["cameras"]:
+            console.print(f"            not the hand: the sets have no {', '.join(HAND)} in their proprio")
         console.print(f"trained     {result['steps']:,} gradient steps on {count['success']} successes and "
                       f"{count['failure']} failures, in {result['wall_s']['total']:.0f} s")  # fmt: skip
         for name in ("precision", "recall", "false_positive_rate"):

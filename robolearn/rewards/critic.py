@@ -3,7 +3,8 @@
     s_t = mean over stored starts of c(start → t)               how far a frame is, whatever came before it
     v_t = s_0 + (1 − s_0) c(0 → t)                              c ≥ 0: s_0 is where the episode began
     v_t = min(s_0, s_t)                                         c < 0: it lost what it had
-    progress_t = min over members of v_t                        done_t: the same of its probability
+    progress_t = min over members of v_t
+    done_t = min over members of the probabilities by pictures and, where the arm's state has it, by the hand
 
 A checkpoint is a folder with ``config.json`` (settings, cameras, the sentences of training) and ``model.safetensors``
 (encoder, members, the sentences' vectors). Sentences that training has not seen need the extra ``words``.
@@ -26,13 +27,13 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from robolearn.core import BadInput, NonFinite, Score, Window
+from robolearn.core import BadInput, Interface, NonFinite, Score, Window
 from robolearn.io.atomic import write_bytes, write_text
 from robolearn.io.json_files import read_json
 from robolearn.io.paths import no_such_folder
 from robolearn.rewards.classifier import SuccessClassifier
 from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, WORDS, PictureModel, ProgressNet, sizes_of
-from robolearn.rewards.settings import CriticConfig
+from robolearn.rewards.settings import HAND, STATE, CriticConfig
 from robolearn.rewards.shaping import shaped_rewards
 
 FORMAT, VERSION = "robolearn.critic", 1
@@ -46,6 +47,7 @@ class ProgressCritic(PictureModel):
     Attributes:
       config: of its training.
       sentences: those of training; `vectors` (S, 384) are theirs.
+      state: names of the arm's own state in training, where the hand is asked; else empty.
       privileged: it reads nothing that a real arm has not.
     """
 
@@ -61,10 +63,14 @@ class ProgressCritic(PictureModel):
         cameras: Mapping[str, tuple[int, int]],
         sentences: Sequence[str],
         vectors: Tensor | None = None,
+        state: Sequence[str] = (),
     ) -> None:
         super().__init__(config.picture, cameras)
-        self.config, self.sentences = config, tuple(sentences)
-        self.members = nn.ModuleList(ProgressNet(config, len(self.cameras)) for _ in range(config.members))
+        self.config, self.sentences, self.state = config, tuple(sentences), tuple(state)
+        self._columns = [self.state.index(name) for name in HAND] if state else []
+        self.members = nn.ModuleList(
+            ProgressNet(config, len(self.cameras), hand=bool(state)) for _ in range(config.members)
+        )
         empty = torch.zeros(len(self.sentences), WORDS)
         self.register_buffer("vectors", empty if vectors is None else vectors.float())
         cells = config.picture // STRIDE
@@ -77,11 +83,35 @@ class ProgressCritic(PictureModel):
     def of(cls, stored: Mapping[str, Any]) -> ProgressCritic:
         """The critic that a checkpoint's config.json describes, without its weights."""
         settings = TypeAdapter(CriticConfig).validate_python(stored["settings"])
-        return cls(settings, sizes_of(stored), [str(sentence) for sentence in stored["sentences"]])
+        sentences = [str(sentence) for sentence in stored["sentences"]]
+        return cls(settings, sizes_of(stored), sentences, state=[str(name) for name in stored.get("state", ())])
 
     def facts(self) -> dict[str, Any]:
         """For config.json."""
-        return {"sentences": list(self.sentences)}
+        return {"sentences": list(self.sentences), "state": list(self.state)}
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (*self.cameras, STATE) if self.state else self.cameras
+
+    def check(self, interface: Interface) -> None:
+        super().check(interface)
+        spec = interface.observation.get(STATE)
+        names = () if spec is None else spec.names or ()
+        if self.state and names != self.state:
+            got = ", ".join(names) or "no names"
+            raise BadInput(f"critic: {STATE}", got=got, expected=", ".join(self.state) + ", as in its training")
+
+    def hand(self, observation: Mapping[str, NDArray]) -> Tensor | None:
+        """(T, 4) [m] of T observations, or None where it is not asked; raises `BadInput` where the state is another."""
+        if not self.state:
+            return None
+        state = observation.get(STATE)
+        if state is None or state.shape[1:] != (len(self.state),):
+            got = "no such feature" if state is None else f"{state.shape[1:]}"
+            raise BadInput(f"critic: {STATE}", got=got, expected=f"({len(self.state)},), as in its training",
+                           available=observation)  # fmt: skip
+        return torch.from_numpy(np.asarray(state[:, self._columns], np.float32))
 
     def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
         """See `robolearn.core.RewardModel`; the reward is shaped by the progress.
@@ -113,18 +143,22 @@ class ProgressCritic(PictureModel):
         return torch.stack([self._known[prompt] for prompt in prompts]).to(device) if prompts else self.vectors[:0]
 
     @torch.no_grad()
-    def judged(self, maps: Tensor, words: Tensor, first: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Progress and probability of done (T,) of frames whose maps are (T, C, 112, m, m), from the frame `first`."""
+    def judged(
+        self, maps: Tensor, words: Tensor, hand: Tensor | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Progress and probability of done (T,) of frames whose maps are (T, C, 112, m, m), and hands (T, 4)."""
         progress, done = [], []
         for member in self.members:
             assert isinstance(member, ProgressNet)
             seen = torch.cat([member.frames(part.to(words.device)) for part in maps.split(256)])
             said = words.expand(len(seen), -1)
-            c, odds = member.compare(seen[first : first + 1].expand_as(seen), seen, said)
+            c, odds = member.compare(seen[:1].expand_as(seen), seen, said)
             starts = [member.compare(start.expand_as(seen), seen, said)[0] for start in member.frames(self.starts)]
             s = torch.stack(starts).mean(0).clamp(0.0, 1.0)
-            value = torch.where(c >= 0, s[first] + (1.0 - s[first]) * c, torch.minimum(s[first], s))
+            value = torch.where(c >= 0, s[0] + (1.0 - s[0]) * c, torch.minimum(s[0], s))
             progress.append(value.clamp(0.0, 1.0))
+            if member.hand is not None and hand is not None:
+                odds = torch.minimum(odds, member.hand(hand.to(words.device), said))
             done.append(torch.sigmoid(odds))
         worst = (torch.stack(values).amin(0).cpu().numpy().astype(np.float32) for values in (progress, done))
         return next(worst), next(worst)
@@ -134,7 +168,7 @@ class ProgressCritic(PictureModel):
         self.eval()
         if self._newest is None or self._newest[0] is not window:  # with other words it is the same to the encoder
             self._newest = window, self.encoder.encode(frames)
-        progress, probability = self.judged(self._newest[1], words[None])
+        progress, probability = self.judged(self._newest[1], words[None], self.hand(window.observation))
         after = slice(len(progress) - len(window), None)  # the frame that each step led to, where it is known
         start, progress, probability = float(progress[0]), progress[after], probability[after]
         done = probability >= DONE

@@ -3,7 +3,7 @@
 z_v = Linear(Conv1×1(map_v) for each camera)      φ: a picture's map, 112 channels, a pixel of it for 16 of the picture
 g   = W w                                          w: the sentence's vector
 h   = MLP(z_i, z_t, z_t − z_i, g)
-c   = tanh(u · h),   log-odds of done = MLP(z_t, z_t − z_i, g)
+c   = tanh(u · h),   log-odds of done = MLP(z_t, z_t − z_i, g),   by the hand = MLP((x_t − μ)/σ, g)
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from torch.nn import functional as F
 from policies.networks.augment import jitter_colours
 from policies.networks.backbones import CENTRE, SCALE, EfficientNetLite0, pretrained_weights
 from robolearn.core import BadInput, Interface, Window
-from robolearn.rewards.settings import CriticConfig
+from robolearn.rewards.settings import HAND, CriticConfig
 
 BLOCKS, CHANNELS, STRIDE = 11, 112, 16  # of EfficientNet-Lite0, up to the last map that still says where
 DONE = 0.5  # probability from which the task is called done
 WORDS = 384  # components of a sentence
+HAND_UNITS = 64
 FRAMES = 64  # that are encoded together
 # Of the views that are not the picture itself: largest turn [rad], zoom, and shift as shares of the edge; colours.
 TURN, ZOOM, SHIFT, JITTER = 0.08, 0.08, 0.06, 0.3
@@ -112,6 +113,11 @@ class PictureModel(nn.Module):
             spec = interface.observation.get(camera)
             self._fits(camera, None if spec is None else spec.shape, interface.observation)
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The features that it reads."""
+        return self.cameras
+
     def seen(self, window: Window) -> list[NDArray]:
         """The pictures (T, H, W, 3) of each camera; raises `BadInput` as `check` does."""
         found = [window.observation.get(camera) for camera in self.cameras]
@@ -127,15 +133,36 @@ class PictureModel(nn.Module):
             raise BadInput(f"critic: {camera}", got=got, expected=expected, available=available)
 
 
+class HandNet(nn.Module):
+    """Log-odds of done by the hand alone: its place and its opening, which pictures show to a centimetre or two."""
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, dropout: float) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(len(HAND)))
+        self.register_buffer("scale", torch.ones(len(HAND)))
+        self.read = nn.Sequential(nn.Linear(WORDS, HAND_UNITS // 2), nn.LayerNorm(HAND_UNITS // 2), nn.SiLU())
+        self.done = nn.Sequential(
+            nn.Linear(len(HAND) + HAND_UNITS // 2, HAND_UNITS), nn.LayerNorm(HAND_UNITS), nn.SiLU(),
+            nn.Dropout(dropout), nn.Linear(HAND_UNITS, HAND_UNITS), nn.SiLU(), nn.Linear(HAND_UNITS, 1),
+        )  # fmt: skip
+
+    def forward(self, hand: Tensor, words: Tensor) -> Tensor:
+        """Hands (B, 4) [m] and sentences (B, 384) → (B,)."""
+        return self.done(torch.cat([(hand - self.centre) / self.scale, self.read(words)], 1))[:, 0]
+
+
 class ProgressNet(nn.Module):
     """One member of the ensemble; see the module.
 
     Args:
       cameras: C.
-      edge: of the pictures [px].
+      hand: the arm's own state is asked, too.
     """
 
-    def __init__(self, config: CriticConfig, cameras: int) -> None:
+    def __init__(self, config: CriticConfig, cameras: int, *, hand: bool = False) -> None:
         super().__init__()
         cells, width = (config.picture // STRIDE) ** 2, config.width
         self.squeeze = nn.ModuleList(nn.Conv2d(CHANNELS, config.channels, 1) for _ in range(cameras))
@@ -145,6 +172,7 @@ class ProgressNet(nn.Module):
         both = 3 * width + width // 2
         self.progress = nn.Sequential(nn.Linear(both, width), nn.SiLU(), nn.Linear(width, 1))
         self.done = nn.Sequential(nn.Linear(both - width, width), nn.SiLU(), nn.Linear(width, 1))
+        self.hand = HandNet(config.dropout) if hand else None
 
     def frames(self, maps: Tensor) -> Tensor:
         """(B, C, 112, m, m) → (B, width)."""
@@ -158,5 +186,5 @@ class ProgressNet(nn.Module):
         return c, self.done(torch.cat([second, change, said], 1))[:, 0]
 
     def forward(self, first: Tensor, second: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Maps of two frames and sentences → c, log-odds of done."""
+        """Maps of two frames and sentences → c, log-odds of done by pictures."""
         return self.compare(self.frames(first), self.frames(second), words)

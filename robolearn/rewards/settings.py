@@ -12,6 +12,8 @@ from typing import ClassVar
 
 from robolearn.core import BadInput
 
+STATE = "proprio"  # the feature of the arm's own state
+HAND = ("gripper_width", "tcp_x", "tcp_y", "tcp_z")  # what of it is the hand [m]
 OTHER_TASKS = (
     "open the drawer",
     "close the drawer",
@@ -131,6 +133,9 @@ class CriticConfig(HeadConfig):
     """Share of a batch with the words of another task: no progress."""
     failure_share: float = 0.3
     """Share of a batch from episodes that failed; 0 learns from successes alone."""
+    hand: bool = True
+    """Ask the arm's own state, too, where it has the position of the tcp and the opening of the gripper: done is then
+    what pictures and hand both call done."""
     done_weight: float = 0.5
     """Weight of the loss of the question whether the task is done, beside that of the progress."""
     seed: int = 0

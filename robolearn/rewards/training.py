@@ -23,11 +23,12 @@ from robolearn.data import Dataset
 from robolearn.rewards.critic import ProgressCritic, save_critic
 from robolearn.rewards.head_trainer import HeadTrainer
 from robolearn.rewards.metrics import window_of
-from robolearn.rewards.networks import FrameEncoder
+from robolearn.rewards.networks import FrameEncoder, ProgressNet
 from robolearn.rewards.pairs import Pairs, PairSampler
-from robolearn.rewards.settings import ClassifierConfig, CriticConfig, other_sentences
+from robolearn.rewards.settings import HAND, STATE, ClassifierConfig, CriticConfig, other_sentences
 from robolearn.runs.threads import torch_threads
 
+LEAST_SPREAD = 1e-3  # of a hand that never moves along an axis [m]
 Embed = Callable[[Sequence[str]], Any]
 """n sentences → (n, 384)."""
 
@@ -42,20 +43,25 @@ def critic_loss(
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss of a batch of pairs; see `robolearn.rewards.pairs`.
 
-    L = mean e² + w · mean over asked frames of balanced BCE(done)      e = c − c*, or max(c − c*, 0) at a bound
+    L = mean e² + w · done_loss      e = c − c*, or max(c − c*, 0) at a bound
     """
     c, odds = net(first, second, words)
     target, bound = (torch.from_numpy(v).to(c.device) for v in (pairs.target, pairs.bound))
     error = torch.where(bound, (c - target).clamp_min(0.0), c - target)
     progress = error.square().mean()
-    done = torch.from_numpy(pairs.done).to(c.device)
+    called = done_loss(odds, pairs)
+    return progress + done_weight * called, {"progress_loss": progress.detach(), "done_loss": called.detach()}
+
+
+def done_loss(odds: Tensor, pairs: Pairs) -> Tensor:
+    """Balanced cross-entropy of the log-odds (B,) of done, over the frames that are asked."""
+    done = torch.from_numpy(pairs.done).to(odds.device)
     asked = torch.isfinite(done)
     label = done[asked]
     # Ends of episodes are few: both answers weigh the same together.
     ones = label.sum().clamp_min(1.0)
     weight = torch.where(label > 0.5, 0.5 / ones, 0.5 / (len(label) - label.sum()).clamp_min(1.0))
-    called = (F.binary_cross_entropy_with_logits(odds[asked], label, reduction="none") * weight).sum()
-    return progress + done_weight * called, {"progress_loss": progress.detach(), "done_loss": called.detach()}
+    return (F.binary_cross_entropy_with_logits(odds[asked], label, reduction="none") * weight).sum()
 
 
 class CriticTrainer(HeadTrainer[CriticConfig]):
@@ -95,9 +101,10 @@ class CriticTrainer(HeadTrainer[CriticConfig]):
 
             embed = SentenceEncoder()
         vectors = torch.as_tensor(np.asarray(embed(sentences)), dtype=torch.float32)
+        state = common_state(datasets) if config.hand else ()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            self.critic = ProgressCritic(config, pictures, sentences, vectors)
+            self.critic = ProgressCritic(config, pictures, sentences, vectors, state)
         if pretrained:
             self.critic.encoder.load_pretrained()
         self.critic.to(self.device)
@@ -105,6 +112,7 @@ class CriticTrainer(HeadTrainer[CriticConfig]):
         self._maps = encoded(self.critic.encoder, datasets, list(pictures), config, self.device, progress)
         kept = torch.from_numpy(np.resize(self._sampler.solved_starts, len(self.critic.starts)))
         self.critic.starts.copy_(self._maps[0, kept])
+        self._hands = self._standardised(datasets)
         trained = [p for p in self.critic.members.parameters() if p.requires_grad]
         self.heads = self.critic.members
         self.optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)
@@ -147,7 +155,11 @@ class CriticTrainer(HeadTrainer[CriticConfig]):
                 self._maps[view, torch.from_numpy(rows)].to(self.device) for rows in (pairs.first, pairs.second)
             )
             words = self.critic.vectors[torch.from_numpy(pairs.words).to(self.device)]
+            assert isinstance(member, ProgressNet)
             loss, parts = critic_loss(member, first, second, words, pairs, self.config.done_weight)
+            if self._hands is not None and member.hand is not None:
+                by_hand = done_loss(member.hand(self._hands[torch.from_numpy(pairs.second)], words), pairs)
+                loss, parts = loss + by_hand, parts | {"hand_loss": by_hand.detach()}
             total = total + loss
             for key, value in (parts | {"loss": loss.detach()}).items():
                 seen[key] = seen.get(key, 0.0) + value / self.config.members
@@ -155,6 +167,19 @@ class CriticTrainer(HeadTrainer[CriticConfig]):
         torch.nn.utils.clip_grad_norm_(self.critic.members.parameters(), 1.0 * math.sqrt(self.config.members))
         self.optimizer.step()
         return seen
+
+    def _standardised(self, datasets: Sequence[Dataset]) -> Tensor | None:
+        """(N, 4) hands of all frames, whose mean and deviation each member gets; None where they are not asked."""
+        episodes = (dataset.episode(e).seen for dataset in datasets for e in range(dataset.episodes))
+        hands = [hand for seen in episodes if (hand := self.critic.hand(seen)) is not None]
+        if not hands:
+            return None
+        found = torch.cat(hands).to(self.device)
+        for member in self.critic.members:
+            assert isinstance(member, ProgressNet) and member.hand is not None
+            member.hand.centre.copy_(found.mean(0))
+            member.hand.scale.copy_(found.std(0).clamp_min(LEAST_SPREAD))
+        return found
 
     def summary(self) -> dict[str, tuple[int, int]]:
         """Shares for the result of the command; none: what a critic is worth is measured by ``reward evaluate``."""
@@ -190,6 +215,14 @@ def encoded(
                         progress(seen, count)
             views.append(torch.cat(parts))
     return torch.stack(views)
+
+
+def common_state(datasets: Sequence[Dataset]) -> tuple[str, ...]:
+    """The names of the arm's own state, if all sets have the same and a hand among them; otherwise none."""
+    specs = [dataset.interface.observation.get(STATE) for dataset in datasets]
+    names = {() if spec is None else spec.names or () for spec in specs}
+    (state,) = names if len(names) == 1 else ((),)
+    return state if set(HAND) <= set(state) else ()
 
 
 def common_cameras(datasets: Sequence[Dataset], wanted: Sequence[str] = ()) -> dict[str, tuple[int, int]]:

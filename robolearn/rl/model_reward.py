@@ -25,13 +25,13 @@ from robolearn.rl.buffer import RolloutBatch, Scale
 from robolearn.runs.checkpoint import prefixed, unprefixed
 
 
-def check_cameras(model: RewardModel, features: Iterable[str]) -> None:
-    """Raise `BadInput` unless `model`'s cameras are among the `features` that are kept of observations."""
+def check_seen(model: RewardModel, features: Iterable[str]) -> None:
+    """Raise `BadInput` unless what `model` reads is among the `features` that are kept of observations."""
     kept = tuple(features)
-    lacking = [camera for camera in getattr(model, "cameras", ()) if camera not in kept]
+    lacking = [feature for feature in getattr(model, "reads", ()) if feature not in kept]
     if lacking:
         got = f"a policy that does not see {lacking[0]}"
-        raise BadInput("--reward-model", got=got, expected="the cameras that the model looks at", available=kept)
+        raise BadInput("--reward-model", got=got, expected="what the model reads", available=kept)
 
 
 class ModelReward:
@@ -45,13 +45,13 @@ class ModelReward:
       shaping: see `robolearn.rewards.shaping`; raw differences may make another policy the best.
 
     Raises:
-      BadInput: the model needs a camera that the rollouts do not keep, or the worlds always move together.
+      BadInput: the model reads what the rollouts do not keep, or the worlds always move together.
     """
 
     def __init__(
         self, model: RewardModel, env: Env, gamma: float, features: Iterable[str], shaping: Shaping = "shaped"
     ) -> None:
-        check_cameras(model, features)
+        check_seen(model, features)
         if env.steps_together:
             raise BadInput("--reward-model", got=f"{env.task}, whose worlds move together", expected="another task")
         self.model, self.gamma = model, gamma

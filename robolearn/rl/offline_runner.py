@@ -22,7 +22,7 @@ from robolearn.data.replay import PlayedEpisode
 from robolearn.rewards.scoring import scored
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.experience import Experience
-from robolearn.rl.model_reward import check_cameras
+from robolearn.rl.model_reward import check_seen
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.threads import torch_threads
@@ -61,7 +61,7 @@ class OfflineRunner:
         self.config, self.offline, self.seed = config, updates, seed
         self.algorithm: OffPolicy = config.build(policy, seed=seed)
         if model is not None:
-            check_cameras(model, policy.interface.observation)
+            check_seen(model, policy.interface.observation)
         self._model, self._task = model, task
         self.experience = Experience(self.algorithm, episodes, self._scored)
         if updates and not len(self.experience):
@@ -121,7 +121,7 @@ class OfflineRunner:
         """By the model; pictures take it time, so it sees those of decisions alone."""
         if self._model is None:
             return episode
-        every = self.algorithm.chunk if getattr(self._model, "cameras", ()) else 1
+        every = self.algorithm.chunk if getattr(self._model, "reads", ()) else 1
         return scored(episode, self._model, episode.task or self._task, every=every, gamma=self.config.gamma)
 
     # --- exact resume ------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ MUTANTS: dict[str, Mutant] = {
     "held-by-another-discount": Mutant(SPARSE, "gamma=gamma, ended", "gamma=0.99, ended", SPARSELY),
     "held-though-not-sure": Mutant(SPARSE, 'held["done"].astype(np.bool_) & (held["confidence"] >= CONFIDENT)', 'held["done"].astype(np.bool_)', SPARSELY),
     "sees-every-frame": Mutant(
-        "robolearn/rl/offline_runner.py", 'self.algorithm.chunk if getattr(self._model, "cameras", ()) else 1', "1", SPARSELY
+        "robolearn/rl/offline_runner.py", 'self.algorithm.chunk if getattr(self._model, "reads", ()) else 1', "1", SPARSELY
     ),
     "final-of-another-colour": Mutant(FORMAT, "np.ascontiguousarray(value[..., ::-1])", "np.array(value)", FINALS),
     "final-of-another-length": Mutant(FORMAT, "(found := table[_LENGTH][0].as_py()) != length", "False and (found := 0)", FINALS),

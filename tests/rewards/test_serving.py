@@ -41,7 +41,7 @@ WINDOWS = [window_of(episode(True, seed=1)), window_of(episode(False, seed=2))]
 class Choosy(Control):
     """Does what the words say, and notes what it was shown."""
 
-    cameras = ("images.front",)
+    reads = ("images.front",)
     needs_prompt = frame_by_frame = True
 
     def __init__(self, interface: Interface | None = None) -> None:
@@ -104,7 +104,7 @@ def test_a_served_model_scores_as_the_model_does(monkeypatch: pytest.MonkeyPatch
         served = client(server)
         assert isinstance(client(server), RewardModel) and not served.sees_images
         assert served.needs_prompt and served.frame_by_frame
-        assert model_name("x", served) == "one" and served.cameras == ("images.front",)
+        assert model_name("x", served) == "one" and served.reads == ("images.front",)
         more = [Window({**w.observation, "proprio": np.zeros((len(w), 2))}, w.action) for w in WINDOWS]
         assert same(served.score(more, [TASK, TASK]), Choosy().score(WINDOWS, [TASK, TASK]))
         assert [sorted(w.observation) for w in model.seen[0]] == [["images.front"]] * 2, "what it reads alone is sent"

@@ -109,7 +109,7 @@ def test_what_cannot_begin_is_refused(make_policy: Make, point: Make) -> None:
 class Verdict:
     """Calls done where |x| has come below `near`."""
 
-    cameras = ()
+    reads = ()
 
     def __init__(self, near: float) -> None:
         self.near = near
@@ -149,7 +149,7 @@ def test_a_model_s_rewards_and_ends_are_learned_from_and_the_world_s_are_not(
 @pytest.mark.long
 def test_a_model_that_sees_is_shown_the_frames_of_decisions(make_policy: Make, point: Make) -> None:
     class Sees(Verdict):
-        cameras = ("proprio",)  # its pictures are vectors here
+        reads = ("proprio",)  # its pictures are vectors here
         shown: ClassVar[list[int]] = []
 
         def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:

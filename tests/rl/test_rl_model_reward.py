@@ -115,7 +115,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(point: Make, make_policy: Make, kit: 
 
 def test_what_a_model_needs_is_asked_for(point: Make, kit: Any, make_policy: Make) -> None:
     model: Any = Nearness()
-    model.cameras = ("images.front",)
+    model.reads = ("images.front",)
     with pytest.raises(BadInput, match=r"does not see images.front"):
         ModelReward(model, point(2), GAMMA, ["proprio"])
     with pytest.raises(BadInput, match="move together"):

@@ -33,7 +33,7 @@ class ServedRewardModel:
 
     Attributes:
       model: its text at the server.
-      cameras: the features that it reads; empty for all.
+      reads: the features that it reads; empty for all.
       sees_images, needs_prompt, is_privileged: see `robolearn.rewards.config.RewardConfig`.
       frame_by_frame: it judges each frame beside the first one alone.
 
@@ -58,7 +58,7 @@ class ServedRewardModel:
             self._client.close()
             raise BadInput(self._what, got=str(why), expected="robolearn reward serve") from None
         self._identity, self.model = described.identity, described.model
-        self.cameras = tuple(described.features)
+        self.reads = tuple(described.features)
         self.sees_images, self.needs_prompt = described.sees_images, described.needs_prompt
         self.is_privileged, self.frame_by_frame = described.is_privileged, described.frame_by_frame
 
@@ -79,7 +79,7 @@ class ServedRewardModel:
         """
         if not windows:
             return []
-        content = pack_windows(windows, self.cameras)
+        content = pack_windows(windows, self.reads)
         request = SCORE.request(
             identity=self._identity, wait_s=self._timeout_s, prompts=list(prompts), windows=content
         )  # fmt: skip

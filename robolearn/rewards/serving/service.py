@@ -76,7 +76,7 @@ class RewardService:
                 "interface", got="another one", expected="that of the episodes that the server was started for"
             )
         able = {name: bool(getattr(self._model, name, False)) for name in ABLE}
-        features = [str(key) for key in getattr(self._model, "cameras", ())]
+        features = [str(key) for key in getattr(self._model, "reads", ())]
         return DESCRIBE.reply(identity=self._identity, model=self._name, features=features, **able)
 
     def _score(self, request: Any) -> Any:

@@ -60,7 +60,7 @@ class VisionLanguageCritic(ABC):
     def __init__(self, config: VlmReward, interface: Interface, device: str = "cpu") -> None:
         self.config, self.device, self.what = config, device, f"--reward {config.name}:"
         self.camera = self._camera(interface)
-        self.cameras = (self.camera,)
+        self.reads = (self.camera,)
         self.texts = self._texts()
         self.folder = model_folder(config.model, self.what)
         self.processor = self._load_processor()
