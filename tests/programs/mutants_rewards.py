@@ -22,7 +22,16 @@ FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/loc
 TWO_WAY, TWO_WAYS = "sim/embedded/two_way.py", ("tests/sim/test_two_way.py",)
 IN_TURN, IN_TURNS = "robolearn/rl/two_way_runner.py", ("tests/rl/test_two_way_runner.py",)
 
+HANDED, HANDS, TAUGHT = "robolearn/rewards/critic.py", ("tests/rewards/test_hand.py",), "robolearn/rewards/training.py"
+
 MUTANTS: dict[str, Mutant] = {
+    "hand-alone-may-call-it-done": Mutant(HANDED, "odds = torch.minimum(odds, member.hand(", "odds = torch.maximum(odds, member.hand(", HANDS),
+    "hand-is-not-asked": Mutant(HANDED, "odds = torch.minimum(odds, member.hand(", "torch.minimum(odds, member.hand(", HANDS),
+    "hand-of-other-columns": Mutant(HANDED, "self.state.index(name) for name in HAND", "self.state.index(name) - 1 for name in HAND", HANDS),
+    "hand-of-another-arm": Mutant(HANDED, "if self.state and names != self.state:", "if self.state and len(names) != len(self.state):", HANDS),
+    "hand-of-the-first-frame": Mutant(TAUGHT, "self._hands[torch.from_numpy(pairs.second)]", "self._hands[torch.from_numpy(pairs.first)]", HANDS),
+    "hand-is-not-learned": Mutant(TAUGHT, "loss + by_hand, parts", "loss, parts", HANDS),
+    "hand-in-other-units": Mutant(TAUGHT, "found.std(0).clamp_min(LEAST_SPREAD)", "found.std(0) + 1.0", HANDS),
     "held-one-frame-too-soon": Mutant(SPARSE, "np.arange(steps) + after,", "np.arange(steps) + after + 1,", SPARSELY),
     "held-without-the-last-frame": Mutant(SPARSE, "np.append(np.arange(0, frames, every), frames - 1)", "np.arange(0, frames, every)", SPARSELY),
     "held-with-a-potential-after-done": Mutant(SPARSE, "gamma=gamma, ended=bool(done.any())", "gamma=gamma", SPARSELY),
