@@ -1,7 +1,7 @@
 """The critics of off-policy learning: an ensemble over (observation, chunk), and their slow targets.
 
     y   = R + d · V(s'),   R = Σ_{i<h} γ^i r_i,  d = γ^h, or 0 where the task ended the episode
-    L_Q = 1/E Σ_e mean_b (Q_e(s, a) − y)²
+    L_Q = 1/E Σ_e mean_b (Q_e(s, a) − y)²          or another error of an algorithm's
     Q'  ← Q' + τ (Q − Q')
 
 V(s') is the algorithm's: an expectation under its actor, or a maximum over candidates. The pessimism of a target is the
@@ -51,10 +51,13 @@ class EnsembleCritic:
 
     Attributes:
       target: the slow copy, or None with CrossQ.
+      error: of each critic, elementwise of what it is off.
     """
 
+    error: Callable[[Tensor], Tensor]
+
     def __init__(self, net: EnsembleMlp, config: OffPolicyConfig, generator: torch.Generator) -> None:
-        self.config, self.net = config, net
+        self.config, self.net, self.error = config, net, torch.square
         self.target = None if config.cross_q else copy.deepcopy(self.net).requires_grad_(False)
         self._drop = Dropout(config.dropout, generator)
         self._follow = get_ema_multi_avg_fn(1.0 - config.tau)
@@ -67,9 +70,12 @@ class EnsembleCritic:
 
     def pessimistic(self, features: Tensor, actions: Tensor, generator: torch.Generator) -> Tensor:
         """(B, F) and (B, C, D) → (B, C): the smallest of a random subset of the targets."""
+        return self.targets(features, actions, self._subset(generator).to(features.device)).amin(0)
+
+    def targets(self, features: Tensor, actions: Tensor, members: Tensor | None = None) -> Tensor:
+        """(B, F) and (B, C, D) → (E, B, C) of the targets, or of some `members`."""
         assert self.target is not None
-        members = self._subset(generator).to(features.device)
-        return evaluate(self.target, features, actions, members, self._drop).amin(0)
+        return evaluate(self.target, features, actions, members, self._drop)
 
     def fit(
         self, features: Tensor, actions: Tensor, target: Tensor, penalty: Callable[[Tensor], Tensor] | None = None
@@ -109,7 +115,7 @@ class EnsembleCritic:
         self, found: Tensor, target: Tensor, penalty: Callable[[Tensor], Tensor] | None = None
     ) -> dict[str, Tensor]:
         """Towards the target (B,) of all members' (E, B)."""
-        loss = (found - target).square().mean()
+        loss = self.error(found - target).mean()
         added = {} if penalty is None else {"penalty": penalty(found)}
         self.adam.zero_grad(set_to_none=True)
         (loss + sum(added.values())).backward()

@@ -257,6 +257,43 @@ class IqlConfig(StudentConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RiqlConfig(IqlConfig):
+    """Implicit Q-learning from data of which a part is corrupted."""
+
+    title: ClassVar[str] = "RIQL"
+    page: ClassVar[str] = "robolearn.rl.algorithms.riql:Riql"
+
+    critics: int = 10
+    """Members of the critic ensemble."""
+    quantile: float = 0.25
+    """α: quantile of the critics that a window is worth; 0 is their minimum."""
+    huber: float = 0.1
+    """δ: errors of the critics beyond it count by their direction alone; in units of the rewards."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, quantile=(0.0, 1.0))
+        check_positive(self, "huber")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReBracConfig(StudentConfig):
+    """A policy that climbs its critics and is held near what was done, in their targets, too."""
+
+    title: ClassVar[str] = "ReBRAC"
+    page: ClassVar[str] = "robolearn.rl.algorithms.rebrac:ReBrac"
+
+    actor_bc: float = 1.0
+    """β₁: weight of the imitation, beside values that are scaled to 1."""
+    critic_bc: float = 0.1
+    """β₂: what the squared distance of the next chunk to what was done costs; in units of the rewards."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, actor_bc=(0.0, math.inf), critic_bc=(0.0, math.inf))
+
+
+@dataclass(frozen=True, kw_only=True)
 class CalQlConfig(StudentConfig):
     """Calibrated conservative critics, which choose among chunks of a copy that imitates what succeeded."""
 

@@ -34,8 +34,8 @@ def windows(n: int = 8, *, ends: bool = False, merit: bool = True) -> ReplayBatc
         observation={"proprio": seen},
         action=action,
         executed=torch.ones(n, 2, dtype=torch.bool),
-        plan=action,
-        planned=torch.ones(n, 2, dtype=torch.bool),
+        plan=torch.cat((action, action.flip(1)), 1),  # of two chunks
+        planned=torch.ones(n, 4, dtype=torch.bool),
         reward=torch.linspace(0, 1, n),
         to_go=torch.linspace(0, 1, n),
         discount=torch.full((n,), 0.0 if ends else 0.9),

@@ -27,6 +27,8 @@ from robolearn.rl.algorithms.iql import Iql
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.algorithms.ogpo import Ogpo
 from robolearn.rl.algorithms.proposals import Proposals
+from robolearn.rl.algorithms.rebrac import ReBrac
+from robolearn.rl.algorithms.riql import Riql
 from robolearn.rl.algorithms.rlpd import Rlpd
 from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.off_policy_settings import (
@@ -36,6 +38,8 @@ from robolearn.rl.off_policy_settings import (
     OffPolicyConfig,
     OgpoConfig,
     ProposalsConfig,
+    ReBracConfig,
+    RiqlConfig,
     RlpdConfig,
 )
 
@@ -268,6 +272,8 @@ ALGORITHMS: dict[str, Callable[[int], OffPolicy]] = {
     "rlpd": lambda seed: Rlpd(base(), RlpdConfig(**SMALL), seed=seed),
     "dsrl": lambda seed: Dsrl(base(), DsrlConfig(**SMALL), seed=seed),
     "iql": lambda seed: Iql(base(), IqlConfig(**SMALL, proposals=3), seed=seed),
+    "riql": lambda seed: Riql(base(), RiqlConfig(**SMALL, proposals=3), seed=seed),
+    "rebrac": lambda seed: ReBrac(base(), ReBracConfig(**SMALL), seed=seed),
     "cal_ql": lambda seed: CalQl(base(), CalQlConfig(**SMALL), seed=seed),
     "ogpo": lambda seed: Ogpo(base(), OgpoConfig(**SMALL, trust_after=2), seed=seed),
 }

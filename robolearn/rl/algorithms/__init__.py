@@ -16,7 +16,9 @@ from robolearn.rl.off_policy_settings import (
     OffPolicyConfig,
     OgpoConfig,
     ProposalsConfig,
+    ReBracConfig,
     ReplayConfig,
+    RiqlConfig,
     RlpdConfig,
 )
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig, SrpoConfig
@@ -30,6 +32,8 @@ _SHIPPED: dict[str, type[AlgorithmConfig]] = {
     "rlpd": RlpdConfig,
     "dsrl": DsrlConfig,
     "iql": IqlConfig,
+    "riql": RiqlConfig,
+    "rebrac": ReBracConfig,
     "cal_ql": CalQlConfig,
     "ogpo": OgpoConfig,
 }

@@ -20,9 +20,9 @@ from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
-from robolearn.rl.off_policy_settings import CalQlConfig, IqlConfig, OgpoConfig, ProposalsConfig
+from robolearn.rl.off_policy_settings import CalQlConfig, IqlConfig, OgpoConfig, ProposalsConfig, ReBracConfig
 
-ImitatingConfig = CalQlConfig | IqlConfig | OgpoConfig | ProposalsConfig
+ImitatingConfig = CalQlConfig | IqlConfig | OgpoConfig | ProposalsConfig | ReBracConfig
 
 
 def best_of(base: ChunkPolicy, config: ImitatingConfig, tempo: float) -> BestOfNPolicy:
@@ -62,10 +62,11 @@ class Student:
         """L_π of the windows `rows` (M,), with `weight` (M,)."""
         normal = self.proposer.normalizer
         seen = normal.observation({key: value[rows] for key, value in batch.observation.items()})
-        action = normal.action(batch.plan[rows]).clamp(-1.0, 1.0)
+        ahead = self.net.config.horizon
+        action = normal.action(batch.plan[rows, :ahead]).clamp(-1.0, 1.0)
         draws = self.net.draw(action, self._generator)
         # What lies beyond the author's last step in a row nobody commanded: it has no weight.
-        counts = self.net.weight(action, ~batch.planned[rows])
+        counts = self.net.weight(action, ~batch.planned[rows, :ahead])
         # L_π = Σ w m e / Σ w m
         counts = counts if weight is None else counts * weight[:, None]
         return weighted_mean(self.net.errors(seen, action, draws, None), counts)
