@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, at_least
+from robolearn.runs.command import Command, at_least, check_port
 
 if TYPE_CHECKING:
     from robolearn.core import Episode
@@ -42,10 +41,10 @@ class RewardLabel(Command):
         from robolearn.rewards.metrics import probability, window_of
         from robolearn.rewards.scoring import scores_of
         from robolearn.runs import Progress
+        from robolearn.runs.loopback import show_address
 
         at_least(1, frames=self.frames)
-        if not 0 <= self.port < 65536:
-            raise BadInput("--port", got=self.port, expected="0 to 65535")
+        check_port(self.port)
         dataset = opened(self.data)
         if not dataset.readers:
             raise BadInput(f"data set {self.data}", got="no camera", expected="pictures to look at")
@@ -71,10 +70,7 @@ class RewardLabel(Command):
             return labels | {asked[number]: done for number, done in answers.items()}
 
         page = LabelPage([question(e, t) for e, t in asked], lambda answers: write_labels(dataset, kept(answers)))
-        try:
-            asyncio.run(page.serve(self.port, lambda url: print(f"open {url}", file=sys.stderr, flush=True)))
-        except OSError as error:
-            raise BadInput("--port", got=f"{self.port} ({error.strerror})", expected="a free one, or 0") from None
+        asyncio.run(page.serve(self.port, show_address))
         done = sum(page.answers.values())
         return {
             "dataset": self.data,

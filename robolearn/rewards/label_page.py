@@ -1,25 +1,22 @@
 """A small page on this machine that asks of one frame after the other whether the task is done there.
 
-It listens on loopback alone. Every user of the machine can connect to that, so the address has a token, new at every
-start, which is exchanged for a cookie; a request for another host, or an answer that another site's page sends, is
-refused. Each answer is handed over at once: whoever closes the page loses nothing.
+Each answer is handed over at once: whoever closes the page loses nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 
+from robolearn.runs.loopback import LoopbackPage
+
 COOKIE = "robolearn_label"
 ANSWERS = ("done", "not_done", "skip", "back", "finish")
-HOST = "127.0.0.1"
 
 PAGE = Path(__file__).with_name("label.html")
 
@@ -53,8 +50,6 @@ class LabelPage:
     def __init__(self, questions: Sequence[FrameToLabel], keep: Callable[[dict[int, bool]], object]) -> None:
         self._questions, self._keep = list(questions), keep
         self._at, self._ended = 0, asyncio.Event()
-        self._token, self._cookie = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
-        self._own: tuple[str, ...] = ()
         self.answers: dict[int, bool] = {}
 
     async def serve(self, port: int, ready: Callable[[str], None]) -> None:
@@ -65,44 +60,15 @@ class LabelPage:
           ready: called with the address, token included.
 
         Raises:
-          OSError: the port is taken.
+          BadInput: the port is taken.
         """
-        app = web.Application(middlewares=[self._guard])
-        app.add_routes(
-            [
-                web.get("/", self._page),
-                web.get("/question", self._question),
-                web.get("/picture/{number:\\d+}/{camera:\\d+}", self._picture),
-                web.post("/answer", self._answer),
-            ]
-        )
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, HOST, port)
-            await site.start()
-            port = runner.addresses[0][1]
-            self._own = (f"{HOST}:{port}", f"localhost:{port}")
-            ready(f"http://{HOST}:{port}/?token={self._token}")
-            await self._ended.wait()
-            await asyncio.sleep(0.2)  # the page shows that it is over
-        finally:
-            await runner.cleanup()
-
-    @web.middleware
-    async def _guard(self, request: web.Request, handler: Callable) -> web.StreamResponse:
-        """Refuse what is not from our own page."""
-        origin = request.headers.get("Origin")
-        if request.host not in self._own or (origin is not None and origin.removeprefix("http://") not in self._own):
-            raise web.HTTPForbidden(text="another host or site")
-        entering = request.path == "/" and hmac.compare_digest(request.query.get("token", ""), self._token)
-        if not entering and not hmac.compare_digest(request.cookies.get(COOKIE, ""), self._cookie):
-            raise web.HTTPForbidden(text="open the address that the command shows")
-        response = await handler(request)
-        if entering:
-            response.set_cookie(COOKIE, self._cookie, httponly=True, samesite="Strict")
-        response.headers["Cache-Control"] = "no-store"
-        return response
+        routes = [
+            web.get("/", self._page),
+            web.get("/question", self._question),
+            web.get("/picture/{number:\\d+}/{camera:\\d+}", self._picture),
+            web.post("/answer", self._answer),
+        ]
+        await LoopbackPage(routes, COOKIE).serve(port, ready, self._ended)
 
     async def _page(self, request: web.Request) -> web.Response:
         return web.Response(text=PAGE.read_text(), content_type="text/html")

@@ -97,6 +97,12 @@ def at_least(least: int, **flags: int) -> None:
             raise BadInput(f"--{name.replace('_', '-')}", got=value, expected=f"at least {least}")
 
 
+def check_port(port: int) -> None:
+    """Raise `BadInput` unless `port` is one; 0 is any."""
+    if not 0 <= port < 65536:
+        raise BadInput("--port", got=port, expected="0 to 65535")
+
+
 def check_seed(seed: int) -> None:
     """Raise `BadInput` unless numpy, torch and a signed 64-bit number can all take `seed`."""
     if not 0 <= seed <= MOST_SEED:

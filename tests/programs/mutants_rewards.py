@@ -11,7 +11,8 @@ RECORDED = ("tests/hardware/test_recording_in_time.py::test_what_is_stored_is_wh
 AUDIT, AUDITED = ("tests/rl/test_rl_audit.py", "tests/rl/test_rl_model_reward.py"), "robolearn/rl/audit.py"
 SRPOS, SRPO = ("tests/rl/test_rl_srpo.py",), "robolearn/rl/algorithms/srpo.py"
 CLASSIFIER, LABELLED = ("tests/rewards/test_classifier.py",), ("tests/rewards/test_labels.py",)
-TRAINING, LABELS, PAGE = (f"robolearn/rewards/{name}.py" for name in ("classifier_training", "labels", "label_page"))
+LOOPBACK = "robolearn/runs/loopback.py"
+TRAINING, LABELS = (f"robolearn/rewards/{name}.py" for name in ("classifier_training", "labels"))
 SPARSE = "robolearn/rewards/scoring.py"
 SPARSELY = (
     "tests/rewards/test_rewards.py",
@@ -85,9 +86,9 @@ MUTANTS: dict[str, Mutant] = {
     "labels-of-other-episodes": Mutant(LABELS, "dataset.lengths[e] == length", "True", CLASSIFIER),
     "labels-ask-what-is-certain": Mutant(LABELS, "in sorted(every):", "in sorted(every, reverse=True):", LABELLED),
     "labels-of-the-frame-before": Mutant(LABELS, "count - len(p) + i", "i", LABELLED),
-    "label-page-for-anybody": Mutant(PAGE, 'request.cookies.get(COOKIE, ""), self._cookie', "self._cookie, self._cookie", LABELLED),
-    "label-page-under-any-name": Mutant(PAGE, "request.host not in self._own", "False", LABELLED),
-    "label-page-for-other-sites": Mutant(PAGE, 'origin.removeprefix("http://") not in self._own', "False", LABELLED),
+    "label-page-for-anybody": Mutant(LOOPBACK, 'request.cookies.get(self._name, ""), self._cookie', "self._cookie, self._cookie", LABELLED),
+    "label-page-under-any-name": Mutant(LOOPBACK, "request.host not in self._own", "False", LABELLED),
+    "label-page-for-other-sites": Mutant(LOOPBACK, 'origin.removeprefix("http://") not in self._own', "False", LABELLED),
     "view-of-each-block-from-elsewhere": Mutant(
         "robolearn/rewards/networks.py", "                generator.set_state(drawn)\n", "                pass\n", ("tests/rewards/test_views.py",)
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -9,13 +11,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tyro
 
 from robolearn.cli.dataset.common import duration, episode_list, megabytes
 from robolearn.core import BadInput, RobolearnError
-from robolearn.runs.command import Command
+from robolearn.runs.command import Command, check_port
+
+if TYPE_CHECKING:
+    from robolearn.data.reading.reader import Dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,26 +186,37 @@ class DatasetStats(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetView(Command):
-    """Look at images, vectors and actions of episodes in the rerun viewer, or save them for it.
+    """Look at episodes: a grid of films on a page in the browser, or images, vectors and actions in the rerun viewer.
 
-    Example: robolearn dataset view data/lift --episodes 0-4 --save lift.rrd
+    Example: robolearn dataset view data/lift --browser
     """
 
     data: tyro.conf.Positional[Path]
     """The data set."""
-    episodes: str = "0"
-    """Which episodes, such as 3,7,10-19, or all."""
+    episodes: str = ""
+    """Which episodes, such as 3,7,10-19, or all; by default all on the page, and the first one in rerun."""
     save: Path | None = None
     """Write a file that `rerun FILE` opens, in place of opening the viewer."""
+    browser: bool = False
+    """Open a page of this machine alone in place of rerun: all episodes, by outcome, task, length and score."""
+    port: int = 0
+    """Port of that page; 0 for any."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.convert.source import open_numbers
+        from robolearn.data.reading.reader import Dataset
 
+        check_port(self.port)
+        if self.save is not None and self.browser:
+            raise BadInput("--save", got="beside --browser", expected="one of the two")
         if self.save is not None and self.save.exists():
             raise BadInput("--save", got=f"{self.save}, which is there", expected="a new file")
-        dataset = open_numbers(self.data)
+        dataset = Dataset.open(self.data) if self.browser else open_numbers(self.data)
+        wanted = self.episodes or ("all" if self.browser else "0")
         everything = f"0-{dataset.episodes - 1}"
-        episodes = episode_list(everything if self.episodes == "all" else self.episodes, dataset.episodes)
+        episodes = episode_list(everything if wanted == "all" else wanted, dataset.episodes)
+        if self.browser:
+            return self._page(dataset, episodes)
         if self.save is not None:
             return self._write(dataset, episodes, self.save)
         with tempfile.TemporaryDirectory() as folder:
@@ -212,6 +228,19 @@ class DatasetView(Command):
         if done.returncode:
             raise RobolearnError("the rerun viewer could not be opened; --save FILE writes what it would show")
         return {**result, "file": None}
+
+    def _page(self, dataset: Dataset, episodes: list[int]) -> dict[str, Any]:
+        """Serve the page until it is closed there, or by Ctrl-C here."""
+        from robolearn.data.convert.view_page import EpisodeGrid
+        from robolearn.rewards.stored import read_scores
+        from robolearn.runs.loopback import show_address
+
+        scores = read_scores(dataset) if isinstance(dataset.path, Path) else None
+        last = None if scores is None else [float(score.progress[-1]) for score in scores]
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(EpisodeGrid(dataset, episodes, last).serve(self.port, show_address))
+        frames = int(dataset.lengths[episodes].sum())
+        return {"dataset": str(self.data), "file": None, "bytes": 0, "episodes": episodes, "frames": frames}
 
     def _write(self, dataset: Any, episodes: list[int], file: Path) -> dict[str, Any]:
         from robolearn.data.convert.view import save
