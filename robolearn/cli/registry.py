@@ -123,6 +123,7 @@ ENTRIES: tuple[Entry, ...] = (
     _bench("policy", "policy:BenchmarkPolicy", "Inference latency"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
     _bench("data", "data:BenchmarkData", "Throughput of recording and reading"),
+    _bench("borders", "borders:BenchmarkBorders", "Import and first look at a newcomer's data"),
     _bench("encoders", "encoders:BenchmarkEncoders", "Throughput of image encoders"),
     _bench("safety", "safety.benchmark:BenchmarkSafety", "Fuzz the safety filter, verify its geometry"),
     _bench("faults", "faults.benchmark:BenchmarkFaults", "Inject faults into a running station"),

@@ -21,7 +21,6 @@ from robolearn.data.lerobot import layout
 from robolearn.io.hashes import sha256
 from robolearn.rewards.scoring import SCORE_TYPES
 
-SCORES_PATH = "meta/robolearn_scores.parquet"
 _MODEL, _CONTENT = b"robolearn_model", b"robolearn_content"
 
 
@@ -47,17 +46,17 @@ def write_scores(dataset: Dataset, scores: Sequence[Score], model: str) -> Path:
     ).replace_schema_metadata({_MODEL: model.encode(), _CONTENT: dataset.content().encode()})
     with layout.lock(root):
         commit = layout.commit(root)
-        commit.stage(SCORES_PATH, layout.parquet_bytes(table))
+        commit.stage(layout.SCORES_PATH, layout.parquet_bytes(table))
         commit.publish()
-    return root / SCORES_PATH
+    return root / layout.SCORES_PATH
 
 
 def read_scores(dataset: Dataset, model: str = "") -> list[Score] | None:
     """The stored score of each episode; None without any, of another `model` (empty: of any), or of other content."""
     root = _folder(dataset)
-    if not (root / SCORES_PATH).exists():
+    if not (root / layout.SCORES_PATH).exists():
         return None
-    table = layout.read_parquet(root, SCORES_PATH)
+    table = layout.read_parquet(root, layout.SCORES_PATH)
     facts = table.schema.metadata or {}
     if model and facts.get(_MODEL) != model.encode():
         return None

@@ -21,6 +21,7 @@ from safetensors.numpy import save
 
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface, RewardModel, RewardWithheld, Score, Window
+from robolearn.data.lerobot.layout import SCORES_PATH
 from robolearn.io.wire.certificates import make_certificates
 from robolearn.io.wire.security import Address, Certificates
 from robolearn.io.wire.server import GrpcServer, Handler
@@ -29,7 +30,7 @@ from robolearn.rewards.metrics import window_of
 from robolearn.rewards.serving import messages as m
 from robolearn.rewards.serving.service import RewardService
 from robolearn.rewards.serving.settings import TOKEN_VARIABLE, ServedReward, token_file
-from robolearn.rewards.stored import SCORES_PATH, model_name
+from robolearn.rewards.stored import model_name
 
 sys.path.insert(0, str(Path(__file__).parent))
 from controls import PICTURES, TASK, Control, Truth, episode, where, write

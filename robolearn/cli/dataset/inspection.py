@@ -232,11 +232,15 @@ class DatasetView(Command):
     def _page(self, dataset: Dataset, episodes: list[int]) -> dict[str, Any]:
         """Serve the page until it is closed there, or by Ctrl-C here."""
         from robolearn.data.convert.view_page import EpisodeGrid
-        from robolearn.rewards.stored import read_scores
+        from robolearn.data.lerobot.layout import SCORES_PATH
         from robolearn.runs.loopback import show_address
 
-        scores = read_scores(dataset) if isinstance(dataset.path, Path) else None
-        last = None if scores is None else [float(score.progress[-1]) for score in scores]
+        last = None
+        if isinstance(dataset.path, Path) and (dataset.path / SCORES_PATH).exists():
+            from robolearn.rewards.stored import read_scores  # loads torch
+
+            scores = read_scores(dataset)
+            last = None if scores is None else [float(score.progress[-1]) for score in scores]
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(EpisodeGrid(dataset, episodes, last).serve(self.port, show_address))
         frames = int(dataset.lengths[episodes].sum())

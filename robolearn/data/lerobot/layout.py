@@ -47,6 +47,7 @@ RUNNING_PATH = ".running"  # the journal and the growing videos of the episode a
 UNFINISHED_PATH = ".unfinished"
 UNCOMMITTED = "beyond-"
 WEIGHTS_PATH = "meta/robolearn_weights.json"
+SCORES_PATH = "meta/robolearn_scores.parquet"
 
 
 def numbered(pattern: str, number: int) -> str:
