@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from robolearn.cli.goals import GoalSource
 
 log = logging.getLogger(__name__)
-ALONE = ("against", "goals", "guide", "shuffle", "out", "words")  # what --paired-with does not go with
+ALONE = ("against", "goals", "guide", "shuffle", "out", "record", "words")  # what --paired-with does not go with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +79,8 @@ class Evaluate(Command):
     precision: InferencePrecision = "float32"
     """Of --policy: float32, bfloat16 (torch, compile) or int8 (onnx)."""
     view: WorkView = "none"
+    record: Path | None = None
+    """Write the episodes of --policy into this new data set, with its cameras and those of --cameras."""
     out: Path | None = None
     """Write report.html, with videos of the worst and the best episode, into this folder."""
 
@@ -136,13 +138,15 @@ class Evaluate(Command):
             done = []
             for p, path in zip(policies, paths, strict=True):
                 note(str(path))
-                done.append(evaluate_policy(env, p, self.episodes, self.seed, self.json, str(path)))
+                with self._recorder(env) if not done else nullcontext() as record:
+                    done.append(evaluate_policy(env, p, self.episodes, self.seed, self.json, str(path), record))
             result = {"policy": str(self.policy), **done[0].to_json()}
             if self.goals:
                 result["goals"] = {"from": self.goals, "choice": self.goal_choice}
             result |= {"shuffled": list(self.shuffle)} if self.shuffle else {}
             result |= {"guide": self._guidance(env, guided)} if guided else {}
             result |= {"tempo": self.tempo} if self.tempo != 1.0 else {}
+            result |= {"recorded": str(self.record)} if self.record else {}
             verdict = None
             if self.against:
                 names = (str(self.policy), str(self.against))
@@ -184,6 +188,18 @@ class Evaluate(Command):
         device = backend_device(self.backend, self.device)
         budget = (self.worlds, self.episodes, self.seed)
         return run_paired(self.policy, self.paired_with, self.world, *budget, device=device, quiet=self.json)
+
+    @contextmanager
+    def _recorder(self, env: Any) -> Iterator[Any]:
+        """What takes the episodes of --policy, or None."""
+        from robolearn.data.writing.writer import EpisodeWriter
+        from robolearn.rollout.collect import RolloutRecorder
+
+        if self.record is None:
+            yield None
+            return
+        with EpisodeWriter(self.record, env.interface) as writer, RolloutRecorder(env, writer) as recorder:
+            yield recorder
 
     def _guide(self, device: str) -> Any:
         """The critics of --guide, or None."""

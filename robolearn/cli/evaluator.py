@@ -85,10 +85,13 @@ def show_outcomes(result: Mapping[str, Any], console: Any, heading: str) -> None
             console.print(f"{heading}{value} {what}, without noise, on starts of their own{where}")
 
 
-def evaluate_policy(env: Any, policy: Any, episodes: int, seed: int, quiet: bool, name: str = "") -> Any:
-    """One evaluation with a progress bar."""
+def evaluate_policy(
+    env: Any, policy: Any, episodes: int, seed: int, quiet: bool, name: str = "", record: Any = None
+) -> Any:
+    """One evaluation with a progress bar; `record` takes its episodes."""
     from robolearn.eval import evaluate
     from robolearn.runs import Progress
 
     with Progress(f"evaluating {name}".strip(), total=episodes, unit="episodes", quiet=quiet) as progress:
-        return evaluate(env, policy, episodes, seed, progress=lambda done, total: progress(done))
+        told = lambda done, _: progress(done)  # noqa: E731
+        return evaluate(env, policy, episodes, seed, progress=told, record=record)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Env, Policy, bind_policy
 from robolearn.eval.intervals import Estimate, Success, bootstrap_mean
 from robolearn.rollout import Engine, Episodes, PolicyAgent, spread
+from robolearn.rollout.collect import RolloutRecorder
 from robolearn.rollout.engine import Watch
 
 Progress = Callable[[int, int], None]
@@ -122,6 +123,7 @@ def evaluate(
     *,
     progress: Progress | None = None,
     watch: Watch | None = None,
+    record: RolloutRecorder | None = None,
 ) -> Evaluation:
     """Run exactly `episodes` episodes of `policy` in `env`.
 
@@ -133,14 +135,17 @@ def evaluate(
       progress: told how many episodes are done.
       watch: see `robolearn.rollout.engine.Watch`. With it chunks are executed one action at a time, so that every
         control step is seen; the episodes are the same as without.
+      record: takes the episodes, in the place of `watch`.
 
     Raises:
-      BadInput: no episodes, or a policy that does not fit the world.
+      BadInput: no episodes, a policy that does not fit the world, or worlds to record that always move together.
       NonFinite: the policy answered with NaN or infinity.
       RobolearnError: an episode that does not end.
     """
     if np.ndim(episodes) == 0 and int(episodes) < 1:
         raise BadInput("episodes", got=episodes, expected="at least 1")
+    if record is not None and env.steps_together:
+        raise BadInput("recording", got=f"{env.task}, whose worlds move together", expected="another task")
     each = spread(int(episodes), env.num_envs) if np.ndim(episodes) == 0 else np.asarray(episodes)
     bind_policy(policy, env.interface, what="policy and world")
     begun = time.perf_counter()
@@ -156,7 +161,9 @@ def evaluate(
     done = 0
     if progress is not None:
         progress(0, total)
-    for turn in engine.turns(PolicyAgent(policy), Episodes(each), watch=watch):
+    for turn in engine.turns(PolicyAgent(policy), Episodes(each), watch=watch if record is None else record.watch):
+        if record is not None:
+            list(record.add(turn))
         rows = first_row[turn.worlds] + turn.episode[turn.worlds]
         result["steps"][rows] += turn.steps[turn.worlds]
         result["returns"][rows] += turn.rewards[turn.worlds].sum(axis=1, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Recording: a teleoperator, or a script in its place, acts in N worlds; finished episodes go to the writer.
+"""Recording: a teleoperator, a script or a policy acts in N worlds; finished episodes go to the writer.
 
 Commits cost more than the simulation between them, so episodes that end within `COMMIT_S` share one.
 
@@ -8,7 +8,7 @@ Commits cost more than the simulation between them, so episodes that end within 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Env, Episode, Observation, Teleoperator
 from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.rollout.agents import Decision, TeleoperatorAgent
-from robolearn.rollout.engine import Engine, Episodes, spread
+from robolearn.rollout.engine import Engine, Episodes, Turn, spread
 
 COMMIT_S = 0.25  # a finished episode waits no longer than this, and the step at hand, to be safe on disk
 
@@ -45,35 +45,20 @@ def collect(
       progress: called with the number done and the success rate so far.
       failure: world → the kind of failure that its present episode is made to be; a solved episode has none.
     """
-    running: list[_EpisodeRecorder] = [_EpisodeRecorder() for _ in range(env.num_envs)]
     done = successes = frames = 0
-    finished = _Finished(writer)
     engine = Engine(env)
     engine.reset(seed)
     teleoperator.reset(np.ones(env.num_envs, dtype=bool))
     agent = RecordingAgent(teleoperator, failure)
-    try:
+    with RolloutRecorder(env, writer) as recorder:
         for turn in engine.turns(agent, Episodes(spread(episodes, env.num_envs))):
-            observed, action = turn.decision.aux, turn.decision.chunk[:, 0]
-            for w in np.flatnonzero(turn.worlds):
-                running[w].add(observed, action, turn.rewards[:, 0], int(w))
-            for w in np.flatnonzero(turn.worlds & turn.ended):
-                episode = running[w].finish(
-                    bool(turn.success[w]), bool(turn.terminated[w]), bool(turn.truncated[w]), env.prompt,
-                    {key: np.array(value[w]) for key, value in turn.observation.items()},
-                )  # fmt: skip
-                if not episode.success:
-                    episode = replace(episode, failure=agent.failures[w])
-                finished.add(episode)
-                running[w] = _EpisodeRecorder()
+            recorder.see(np.flatnonzero(turn.worlds), turn.decision.aux)
+            for episode in recorder.add(turn, agent.failures):
                 done += 1
                 successes += episode.success
                 frames += len(episode)
                 if progress is not None:
                     progress(done, {"success": successes / done})
-            finished.commit_if_due()
-    finally:
-        finished.commit()
     return Collected(done, successes, frames)
 
 
@@ -94,6 +79,47 @@ class RecordingAgent(TeleoperatorAgent):
         decision = super().decide(observation, worlds)
         self.failures = ["" if self._failure is None else self._failure(w) for w in range(len(worlds))]
         return replace(decision, aux={key: np.array(value) for key, value in observation.items()})
+
+
+class RolloutRecorder:
+    """The episodes of N worlds, step by step, and to the writer as they end; all of them when it is left."""
+
+    def __init__(self, env: Env, writer: EpisodeWriter) -> None:
+        self._prompt, self._finished = env.prompt, _Finished(writer)
+        self._running = [_EpisodeRecorder() for _ in range(env.num_envs)]
+        self._seen: list[tuple[NDArray[np.intp], Observation]] = []
+
+    def __enter__(self) -> RolloutRecorder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._finished.commit()
+
+    def watch(self, worlds: NDArray[np.intp], episode: NDArray[np.int64], observation: Observation) -> None:
+        """See `robolearn.rollout.engine.Watch`."""
+        self.see(worlds, {key: np.array(value) for key, value in observation.items()})
+
+    def see(self, worlds: NDArray[np.intp], observation: Observation) -> None:
+        """Keep what `worlds` see before the next step of the chunk at hand; its arrays stay as they are."""
+        self._seen.append((worlds, observation))
+
+    def add(self, turn: Turn, failures: Sequence[str] = ()) -> Iterator[Episode]:
+        """The actions and rewards of a turn whose steps were all seen; yields the episodes that ended in it."""
+        for step, (worlds, observation) in enumerate(self._seen):
+            for w in worlds:
+                self._running[w].add(observation, turn.decision.chunk[:, step], turn.rewards[:, step], int(w))
+        self._seen.clear()
+        for w in np.flatnonzero(turn.worlds & turn.ended):
+            episode = self._running[w].finish(
+                bool(turn.solved[w]), bool(turn.terminated[w]), bool(turn.truncated[w]), self._prompt,
+                {key: np.array(value[w]) for key, value in turn.observation.items()},
+            )  # fmt: skip
+            if failures and not episode.success:
+                episode = replace(episode, failure=failures[int(w)])
+            self._finished.add(episode)
+            self._running[w] = _EpisodeRecorder()
+            yield episode
+        self._finished.commit_if_due()
 
 
 class _Finished:

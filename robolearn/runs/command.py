@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PLAIN: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 3, 0, 0)}  # of a table without lines
-OUTPUTS = ("out", "logs", "board", "save", "video")  # flags that name what a command writes
+OUTPUTS = ("out", "logs", "board", "save", "video", "record")  # flags that name what a command writes
 MOST_SEED = 2**32 - 1  # it is multiplied and added to before it is used, and must stay below 2⁶³
 
 

@@ -26,6 +26,8 @@ ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY = "robolearn/data/replay"
 RECORDED, RECORDS = f"{REPLAY}/recorded.py", ("tests/data/test_recorded.py",)
 IQL, CAL_QL = ("tests/rl/test_rl_iql.py",), ("tests/rl/test_rl_cal_ql.py",)
+RIQLS, RIQL = ("tests/rl/test_rl_riql.py",), f"{ALGORITHMS}/riql.py"
+REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
 GUIDED, GUIDES = "policies/wrappers/value_guided.py", ("tests/policies/test_value_guided.py",)
 REPLAY_RUNNER = ("tests/rl/test_replay_runner.py",)
@@ -58,6 +60,19 @@ MUTANTS: dict[str, Mutant] = {
     "ogpo-explores-without-noise": Mutant(OGPO, "noise.sigma_max, self.generator", "0.0, self.generator", OGPOS),
     "ogpo-explores-with-what-actors-lack": Mutant(OGPO, "net, noise = self.policy.proposer.net", "net, noise = self.student.net", OGPOS),
     "ogpo-judges-its-starting-noise": Mutant(OGPO, "chain[:, -1].unflatten", "chain[:, 0].unflatten", OGPOS),
+    "riql-squares": Mutant(RIQL, "self.critic.error =", "_ =", RIQLS),
+    "riql-error-of-another-size": Mutant(RIQL, "config.huber\n        )", "1.0\n        )", RIQLS),
+    "riql-minimum": Mutant(RIQL, ".quantile(self.settings.quantile, 0)", ".amin(0)", RIQLS),
+    "riql-quantile-of-some": Mutant(RIQL, "[:, :, 0].quantile", "[:2, :, 0].quantile", RIQLS),
+    "rebrac-pays-for-being-near": Mutant(REBRAC, "-self.settings.critic_bc *", "self.settings.critic_bc *", REBRACS),
+    "rebrac-compares-with-what-was-done-before": Mutant(
+        REBRAC, "after = slice(self._after, self._after + self.chunk)", "after = slice(0, self.chunk)", REBRACS
+    ),
+    "rebrac-compares-where-nobody-acted": Mutant(REBRAC, "(apart * known).mean(1)", "apart.mean(1)", REBRACS),
+    "rebrac-goes-down": Mutant(REBRAC, "* copied - climbed", "* copied + climbed", REBRACS),
+    "rebrac-values-as-they-are": Mutant(REBRAC, "values.detach().abs().mean().clamp_min(1e-6)", "1.0", REBRACS),
+    "rebrac-imitates-nothing": Mutant(REBRAC, "self.settings.actor_bc * copied - climbed", "-climbed", REBRACS),
+    "rebrac-climbs-without-a-gradient": Mutant(REBRAC, "self._moved(batch)[:, None]", "self._moved(batch)[:, None].detach()", REBRACS),
     "cal-ql-without-calibration": Mutant(
         f"{ALGORITHMS}/cal_ql.py", "torch.maximum(proposed, to_go[:, None])", "proposed", CAL_QL
     ),
@@ -160,7 +175,7 @@ MUTANTS: dict[str, Mutant] = {
         OFF_POLICY,
     ),
     "off-policy-optimism": Mutant(
-        f"{RL}/ensemble_critic.py", "members, self._drop).amin(0)", "members, self._drop).amax(0)", OFF_POLICY
+        f"{RL}/ensemble_critic.py", ".to(features.device)).amin(0)", ".to(features.device)).amax(0)", OFF_POLICY
     ),
     "off-policy-likelihood-without-tanh": Mutant(
         "policies/kinds/gaussian.py", "(normal - 2.0 * (math.log(2.0) - u - F.softplus(-2.0 * u)))", "normal", OFF_POLICY
@@ -172,7 +187,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/off_policy.py", "* log_prob - value(", "* log_prob + value(", OFF_POLICY
     ),
     "off-policy-imitates-what-was-not-executed": Mutant(
-        f"{ALGORITHMS}/student.py", "~batch.planned[rows]", "torch.zeros_like(batch.planned[rows])", OFF_POLICY
+        f"{ALGORITHMS}/student.py", "~batch.planned[rows, :ahead]", "torch.zeros_like(batch.planned[rows, :ahead])", OFF_POLICY
     ),
     "off-policy-imitates-everything": Mutant(
         f"{ALGORITHMS}/proposals.py", "batch.merit if self.settings.imitate_own else batch.intervention",
@@ -204,7 +219,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "droq-not-scaled": Mutant(f"{NETWORKS}/ensemble.py", " * kept / (1.0 - self.rate)", " * kept", OPTIONS),
     "droq-targets-without": Mutant(
-        f"{RL}/ensemble_critic.py", "members, self._drop).amin(0)", "members).amin(0)", OPTIONS
+        f"{RL}/ensemble_critic.py", "actions, members, self._drop)", "actions, members)", OPTIONS
     ),
     "crossq-two-passes": Mutant(
         f"{RL}/ensemble_critic.py", "self.net(both, drop=self._drop, over_batch=True, renorm=renorm)",
