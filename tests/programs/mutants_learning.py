@@ -61,7 +61,7 @@ MUTANTS: dict[str, Mutant] = {
     "ogpo-explores-with-what-actors-lack": Mutant(OGPO, "net, noise = self.policy.proposer.net", "net, noise = self.student.net", OGPOS),
     "ogpo-judges-its-starting-noise": Mutant(OGPO, "chain[:, -1].unflatten", "chain[:, 0].unflatten", OGPOS),
     "riql-squares": Mutant(RIQL, "self.critic.error =", "_ =", RIQLS),
-    "riql-error-of-another-size": Mutant(RIQL, "config.huber\n        )", "1.0\n        )", RIQLS),
+    "riql-error-of-another-size": Mutant(RIQL, "delta=delta) / delta", "delta=delta)", RIQLS),
     "riql-minimum": Mutant(RIQL, ".quantile(self.settings.quantile, 0)", ".amin(0)", RIQLS),
     "riql-quantile-of-some": Mutant(RIQL, "[:, :, 0].quantile", "[:2, :, 0].quantile", RIQLS),
     "rebrac-pays-for-being-near": Mutant(REBRAC, "-self.settings.critic_bc *", "self.settings.critic_bc *", REBRACS),

@@ -28,9 +28,8 @@ class Riql(Iql):
     def __init__(self, base: ChunkPolicy, config: RiqlConfig, *, seed: int) -> None:
         super().__init__(base, config, seed=seed)
         # l_δ(x) = Huber's / δ: steep as |x| far away, whatever δ is
-        self.critic.error = lambda x: (
-            F.huber_loss(x, torch.zeros_like(x), reduction="none", delta=config.huber) / (config.huber)
-        )
+        delta = config.huber
+        self.critic.error = lambda x: F.huber_loss(x, torch.zeros_like(x), reduction="none", delta=delta) / delta
 
     @torch.no_grad()
     def _worth(self, features: Tensor, actions: Tensor) -> Tensor:
