@@ -66,6 +66,11 @@ def test_a_run_and_its_resumption(bc: Path, demos: Path, tmp_path: Path, capsys:
     assert time.monotonic() - begun < 40.0 and again["env_steps"] == more["env_steps"] and again["finished"]
     (spool,), (log,) = ((tmp_path / "a" / name).glob("*.transitions") for name in ("spool", "log"))
     assert spool.read_bytes() == log.read_bytes()
+    assert run("dataset", "import", tmp_path / "a", "--out", tmp_path / "set", "--json") == 0
+    stored = json.loads(capsys.readouterr().out.splitlines()[-1])
+    rows = list(read_metrics(tmp_path / "a"))
+    assert stored["format"] == "hil" and stored["episodes"] == len(rows) and stored["frames"] == again["env_steps"]
+    assert stored["successes"] == sum(row["success"] for row in rows)
 
 
 def test_halves_with_certificates_and_ctrl_c(bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

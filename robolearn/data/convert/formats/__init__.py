@@ -11,7 +11,17 @@ from typing import Any
 from robolearn.core import BadInput
 from robolearn.core.plugins import Table, with_plugins
 from robolearn.data.convert.for_arm import for_arm
-from robolearn.data.convert.formats import aloha, bag, lerobot_v21, lerobot_v30, npz, rlds, robomimic, zarr_store
+from robolearn.data.convert.formats import (
+    aloha,
+    bag,
+    hil_log,
+    lerobot_v21,
+    lerobot_v30,
+    npz,
+    rlds,
+    robomimic,
+    zarr_store,
+)
 from robolearn.data.convert.formats.config import FormatConfig, FormatReader, FormatWriter
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeSource
@@ -19,7 +29,7 @@ from robots.stations import load_contract
 
 __all__ = ["FORMATS", "FormatConfig", "ReadOptions", "guess", "lerobot_v30", "reader", "writer"]
 
-_MODULES = (lerobot_v21, lerobot_v30, robomimic, npz, bag, aloha, zarr_store, rlds)
+_MODULES = (lerobot_v21, lerobot_v30, robomimic, npz, bag, aloha, zarr_store, rlds, hil_log)
 FORMATS: Table[FormatConfig] = with_plugins(
     "formats", {module.FORMAT.name: module.FORMAT for module in _MODULES}, lambda found: isinstance(found, FormatConfig)
 )
