@@ -26,7 +26,7 @@ help:
 	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, and on an SO-101"
 	@echo "make test-maker   libfranka and a server with the limits of an FR3 follow what the safety filter sends, in three minutes; ARGS=\"--live 6\": the nodes of a deployment, too"
 	@echo "make test-trials  simulated trials by the thousand: false claims under optional stopping, blocks beside a fixed number"
-	@echo "make test-first-hour every command of the first page, a keyboard, a browser and some mistakes, in fifteen minutes"
+	@echo "make test-first-hour every command of the first page and the tutorial, a keyboard, a browser, some mistakes, in half an hour"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
 	@echo "make test-worlds  installs the worlds of other makers (1 GB), and learns in each from its own experts"
 	@echo "make figures      measures the figures of the pages that take at most twenty minutes; ARGS=--all the others, too"
