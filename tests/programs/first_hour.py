@@ -162,6 +162,25 @@ def look_around(hour: Hour, page: str) -> None:
     hour.check("success from Python", "of 64" in hour.run(f"{sys.executable} first.py"))
 
 
+def own_file(hour: Hour) -> None:
+    """A file in LIBERO's layout comes to an arm by what the screen says alone."""
+    sys.path.insert(0, str(ROOT / "tests" / "programs"))
+    import libero_file
+
+    libero_file.write(hour.folder / "demos.hdf5", 6)
+    said = hour.run("robolearn dataset import demos.hdf5 --out data/file")
+    hour.check("an import names --robot", "--robot CONTRACT" in said, said.splitlines()[-4:])
+    said = hour.run("robolearn dataset import demos.hdf5 --robot sim --out data/arm", expected=2)
+    (renamed,) = re.findall(r"--map NAME=(\S+) renames it", said) or [""]
+    (camera,) = re.findall(r"camera: got (\w+)", said) or [""]
+    mapped = f"--map obs/{camera}_rgb={renamed}"
+    said = hour.run(f"robolearn dataset import demos.hdf5 --robot sim {mapped} --out data/arm")
+    train, deploy = re.findall(r"(robolearn (?:train|deploy) .*?) : ", said)
+    hour.run(train.replace("runs/…", "runs/file") + " --steps 300")
+    said = hour.run(deploy.replace("runs/…", "runs/file") + " --episodes 1 --seconds 5")
+    hour.check("the file's policy is deployed without a violation", "0 violations" in said, said.splitlines()[-6:])
+
+
 MISTAKES = (
     ("robolearn trian --data data/lift", "train"),
     ("robolearn train --data data/lfit --out runs/x", "data/lift"),
@@ -258,6 +277,7 @@ def main() -> int:
         lambda: quickstart(hour, page),
         lambda: tutorial(hour, page, TUTORIAL.read_text(encoding="utf-8")),
         lambda: look_around(hour, page),
+        lambda: own_file(hour),
         lambda: mistakes(hour),
         lambda: record(hour),
         lambda: pictures(hour),

@@ -297,6 +297,9 @@ class DatasetImport(Command):
             console.print(
                 f"            robolearn deploy --policy runs/… --robot {self.robot} : on the arm that they are for"
             )
+        elif any("joint" in line for line in result["left_out"]):
+            console.print("            for an arm that you have, once more with --robot CONTRACT (robolearn robots): "
+                          "actions are then made of the joints")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

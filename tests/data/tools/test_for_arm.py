@@ -4,9 +4,9 @@ and its own kinematics say where the hand was."""
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -19,37 +19,17 @@ from robolearn.data.convert.for_arm import for_arm
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robots.stations import load_contract
 
-T = 40
-STATION = load_contract("sim")
+sys.path.insert(0, str(Path(__file__).parents[2] / "programs"))
+import libero_file
+
+T, STATION = libero_file.STEPS, load_contract("sim")
 
 
 @pytest.fixture(scope="module")
 def robosuites(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two demonstrations in LIBERO's layout: random ways of robosuite's controller, the second with turns."""
-    from sim.adapters import raw_single
-
-    path, random = tmp_path_factory.mktemp("libero") / "demos.hdf5", np.random.default_rng(0)
-    env: Any = raw_single("robosuite:Lift", seed=0)
-    with h5py.File(path, "w") as file:
-        file.create_group("data").attrs["env_args"] = '{"env_kwargs": {"robots": ["Panda"], "control_freq": 20}}'
-        for e in range(2):
-            seen, actions = [env.reset()], []
-            way = random.uniform(-0.5, 0.5, (4, 6)).repeat(T // 4, axis=0) * [1, 1, 1, e / 2, e / 2, e / 2]
-            for t in range(T):
-                actions.append([*way[t], -1.0 if t < T // 2 else 1.0])
-                seen.append(env.step(np.array(actions[-1]))[0])
-            demo = file["data"].create_group(f"demo_{e}")
-            demo["actions"] = np.array(actions)
-            demo["rewards"] = demo["dones"] = np.arange(T) == T - 1
-            for ours, theirs in {
-                "ee_pos": "robot0_eef_pos",
-                "ee_ori": "robot0_eef_quat",
-                "joint_states": "robot0_joint_pos",
-                "gripper_states": "robot0_gripper_qpos",
-            }.items():
-                demo[f"obs/{ours}"] = np.stack([one[theirs] for one in seen[:T]])
-            demo["obs/agentview_rgb"] = np.full((T, 64, 64, 3), 40 * e + 20, np.uint8)
-    env.close()
+    """Two demonstrations in LIBERO's layout."""
+    path = tmp_path_factory.mktemp("libero") / "demos.hdf5"
+    libero_file.write(path)
     return path
 
 
