@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -123,12 +124,24 @@ def pictures_in(root: Path, sizes: list[int], width: int = 64) -> Path:
     return root
 
 
-def test_lerobot_1919_pictures_in_the_table_come_in_one_at_a_time(make: Make, run: Run, tmp_path: Path) -> None:
+def test_lerobot_1919_pictures_in_the_table_come_in(make: Make, run: Run, tmp_path: Path) -> None:
     root = pictures_in(make(lengths=(8, 6)), [64] * 14)
     code, said = run("dataset", "import", root, "--out", tmp_path / "in")
     assert code == 0 and "observation.images.top → images.top (64×64×3)" in said["read"]
     shown = Dataset.open(tmp_path / "in", cache=False).episode(1).observation["images.top"]
     np.testing.assert_allclose(shown.mean(axis=(1, 2, 3)), [10 * i for i in range(8, 14)], atol=4)
+
+
+@pytest.mark.long
+def test_lerobot_1919_memory_does_not_grow_with_the_pictures_in_the_table(make: Make, run: Run, tmp_path: Path) -> None:
+    peaks = []
+    for frames in (60, 240):
+        root = pictures_in(make(f"of-{frames}", (frames,)), [64] * frames, width=2048)
+        tracemalloc.start()
+        assert run("dataset", "import", root, "--out", tmp_path / f"in-{frames}")[0] == 0
+        peaks.append(tracemalloc.get_traced_memory()[1] / 2**20)
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < 10, "MiB, where 180 pictures more take 68"
 
 
 def test_a_picture_that_changes_its_size_is_named(make: Make, run: Run, tmp_path: Path) -> None:
@@ -139,7 +152,8 @@ def test_a_picture_that_changes_its_size_is_named(make: Make, run: Run, tmp_path
     assert code == 0 and said["episodes"] == 1
 
 
-def test_libero_11_pictures_are_turned_upright(run: Run, tmp_path: Path) -> None:
+def corners_of_an_upside_down_file(run: Run, tmp_path: Path) -> list[list[bool]]:
+    """Bright corners [[above left, above right], [below left, below right]] as imported, of a camera of OpenGL's."""
     with h5py.File(tmp_path / "open_the_drawer_demo.hdf5", "w") as file:
         demo = file.create_group("data/demo_0")
         file["data"].attrs["macros_image_convention"] = "opengl"
@@ -150,8 +164,18 @@ def test_libero_11_pictures_are_turned_upright(run: Run, tmp_path: Path) -> None
     code, said = run("dataset", "import", tmp_path / "open_the_drawer_demo.hdf5", "--out", tmp_path / "in")
     assert code == 0 and any("turned upright" in line for line in said["changed"])
     shown = Dataset.open(tmp_path / "in", cache=False).episode(0).observation["images.agentview"][0].mean(axis=2)
-    corners = [[shown[y, x].mean() > 120 for x in (slice(0, 24), slice(40, 64))] for y in (slice(0, 24), slice(40, 64))]
-    assert corners == [[False, False], [True, False]], "rows are reversed, columns are not: openvla 295"
+    ends = (slice(0, 24), slice(40, 64))
+    return [[bool(shown[y, x].mean() > 120) for x in ends] for y in ends]
+
+
+def test_libero_11_pictures_are_turned_upright(run: Run, tmp_path: Path) -> None:
+    above, below = corners_of_an_upside_down_file(run, tmp_path)
+    assert any(below) and not any(above)
+
+
+def test_openvla_295_pictures_that_are_turned_upright_are_not_mirrored(run: Run, tmp_path: Path) -> None:
+    left, right = zip(*corners_of_an_upside_down_file(run, tmp_path), strict=True)
+    assert any(left) and not any(right)
 
 
 def test_words_that_hold_other_ends_of_lines_come_back(make: Make, run: Run, tmp_path: Path) -> None:
@@ -162,6 +186,7 @@ def test_words_that_hold_other_ends_of_lines_come_back(make: Make, run: Run, tmp
     assert Dataset.open(tmp_path / "in").tasks == [words]
 
 
+@pytest.mark.long
 def test_lerobot_630_an_episode_taken_out_by_hand_is_left_out(make: Make, run: Run, tmp_path: Path) -> None:
     writer("lerobot-v2.1")(open_numbers(make()), tmp_path / "v21", None)
     lines = (tmp_path / "v21/meta/episodes.jsonl").read_text().splitlines(keepends=True)

@@ -26,7 +26,7 @@ def test_hil_serl_20_on_policy_a_time_limit_is_no_end_of_the_world(terminated: b
 
 
 @pytest.mark.parametrize("terminated", [True, False])
-def test_hil_serl_20_and_49_replayed_a_time_limit_is_bootstrapped_from_its_final_observation(terminated: bool) -> None:
+def test_hil_serl_49_a_demonstration_is_masked_at_its_last_step_only_where_the_world_ended(terminated: bool) -> None:
     seen = {"proprio": np.arange(5, dtype=np.float32)[:, None]}  # four steps, and what was seen after them
     nothing = np.zeros(4, np.float32)
     buffer = ReplayBuffer(STATE, chunk=2, capacity=100)
@@ -68,11 +68,14 @@ def test_stable_baselines3_325_a_single_advantage_is_a_number() -> None:
     assert torch.isfinite(standardise(torch.tensor([3.0]), centre=False)).all()
 
 
-def test_lerobot_1498_and_innate_os_474_no_demonstrated_action_is_beyond_what_a_sampler_may_say() -> None:
-    """Samplers keep to ±1: actions far from their mean, too, are inside, and come back as they were."""
-    actions = torch.cat([torch.zeros(99, 1), torch.tensor([[0.9]])])  # ten deviations from the mean
-    numbers = {"mean": [0.009], "std": [0.09], "min": [0.0], "max": [0.9]}
-    normal = Normalizer.from_statistics(STATE, {"proprio": numbers, "action": numbers})
-    inside = normal.action(actions)
-    assert inside.abs().max() <= 1.0
-    torch.testing.assert_close(normal.action_back(inside.clamp(-1, 1)), actions)
+RARE = torch.cat([torch.zeros(99, 1), torch.tensor([[0.9]])])  # one action ten deviations from the mean
+NUMBERS = {"mean": [0.009], "std": [0.09], "min": [0.0], "max": [0.9]}
+SCALED = Normalizer.from_statistics(STATE, {"proprio": NUMBERS, "action": NUMBERS})
+
+
+def test_lerobot_1498_an_action_far_from_the_mean_is_within_what_a_sampler_keeps_to() -> None:
+    assert SCALED.action(RARE).abs().max() <= 1.0
+
+
+def test_innate_os_474_an_action_far_from_the_mean_comes_back_from_a_sampler_s_clip() -> None:
+    torch.testing.assert_close(SCALED.action_back(SCALED.action(RARE).clamp(-1, 1)), RARE)

@@ -76,11 +76,8 @@ def test_lerobot_2495_an_exception_while_recording_loses_the_running_episode_alo
     assert named <= {"unfinished episode"}, named
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_lerobot_3522_and_leisaac_129_a_killed_recording_goes_on_where_it_was(
-    how: signal.Signals, run: Run, tmp_path: Path
-) -> None:
+def goes_on_after(how: signal.Signals, run: Run, tmp_path: Path) -> None:
+    """A recording in a process of its own gets the signal `how` in its third episode, and another one goes on."""
     words = [sys.executable, "-c", RECORD, tmp_path / "set", Path(__file__).parent]
     child = subprocess.Popen([*map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert child.stdout is not None and child.stdout.readline() == "running\n"
@@ -95,6 +92,16 @@ def test_lerobot_3522_and_leisaac_129_a_killed_recording_goes_on_where_it_was(
     assert info["total_episodes"] == len(found) and rows <= info["total_frames"] <= 18 + 5
     named = {one["check"] for one in run("dataset", "validate", tmp_path / "set")[1]["findings"]}
     assert named <= {"unfinished episode"}, "which `dataset repair` can save"
+
+
+@pytest.mark.long
+def test_lerobot_3522_a_recording_that_was_killed_goes_on_where_it_was(run: Run, tmp_path: Path) -> None:
+    goes_on_after(signal.SIGKILL, run, tmp_path)
+
+
+@pytest.mark.long
+def test_leisaac_129_a_recording_that_a_person_broke_off_goes_on_where_it_was(run: Run, tmp_path: Path) -> None:
+    goes_on_after(signal.SIGINT, run, tmp_path)
 
 
 @pytest.mark.parametrize(("period_s", "named"), [(0.05, False), (0.055, False), (0.075, True), (0.025, True)])
@@ -135,9 +142,8 @@ def test_lerobot_2712_a_number_that_is_not_there_deletes_nothing(make: Make, run
     assert not (tmp_path / "new").exists()
 
 
-def test_lerobot_1170_and_2283_after_an_episode_is_dropped_films_numbers_and_words_agree(
-    run: Run, tmp_path: Path
-) -> None:
+@pytest.mark.long
+def test_lerobot_1170_after_an_episode_is_dropped_films_numbers_and_words_agree(run: Run, tmp_path: Path) -> None:
     with filmed(tmp_path / "set") as writer:
         for level in (40, 80, 120, 160):
             record(writer, level, steps=3 + level // 40)
@@ -147,6 +153,21 @@ def test_lerobot_1170_and_2283_after_an_episode_is_dropped_films_numbers_and_wor
     assert table["index"].to_pylist() == list(range(4 + 6 + 7))
     assert table["episode_index"].to_pylist() == [0] * 4 + [1] * 6 + [2] * 7
     assert run("dataset", "validate", tmp_path / "new")[0] == 0
+
+
+@pytest.mark.long
+def test_lerobot_2283_a_set_of_many_files_is_dropped_from_and_split(run: Run, tmp_path: Path) -> None:
+    for name, levels in (("a", (40, 80)), ("b", (120, 160))):
+        with filmed(tmp_path / name) as writer:
+            for level in levels:
+                record(writer, level)
+    assert run("dataset", "edit", "merge", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "set")[0] == 0
+    assert len(list((tmp_path / "set/videos").rglob("*.mp4"))) > 1
+    assert run("dataset", "edit", "drop", tmp_path / "set", "--episodes", "2", "--out", tmp_path / "less")[0] == 0
+    assert greys(tmp_path / "less") == [40, 80, 160]
+    parts = (tmp_path / "first", tmp_path / "last")
+    assert run("dataset", "edit", "split", tmp_path / "set", "--out", *parts)[0] == 0
+    assert [greys(part) for part in parts] == [[40, 80], [120, 160]]
 
 
 def test_lerobot_2775_idle_frames_at_the_ends_are_cropped_from_numbers_and_films(run: Run, tmp_path: Path) -> None:
@@ -179,7 +200,7 @@ def test_lerobot_2610_an_episode_by_itself_has_no_padding_where_it_has_frames(ma
     np.testing.assert_array_equal(opened.episode(1).observation["proprio"][:, 1], np.arange(6))
 
 
-def test_strands_robots_1668_a_set_is_not_continued_at_another_rate(tmp_path: Path) -> None:
+def test_robots_1668_a_set_is_not_continued_at_another_rate(tmp_path: Path) -> None:
     with filmed(tmp_path / "set") as writer:
         record(writer, 40)
     faster = Interface(dict(INTERFACE.observation), INTERFACE.action, 20.0)
