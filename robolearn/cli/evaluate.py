@@ -191,7 +191,7 @@ class Evaluate(Command):
 
     @contextmanager
     def _recorder(self, env: Any) -> Iterator[Any]:
-        """What takes the episodes of --policy, or None."""
+        """The recorder of --policy's episodes, or None."""
         from robolearn.data.writing.writer import EpisodeWriter
         from robolearn.rollout.collect import RolloutRecorder
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from robolearn.core import BadInput
+from robolearn.core.switches import switch
 
 STATE = "proprio"  # the feature of the arm's own state
 HAND = ("gripper_width", "tcp_x", "tcp_y", "tcp_z")  # what of it is the hand [m]
@@ -133,7 +134,7 @@ class CriticConfig(HeadConfig):
     """Share of a batch with the words of another task: no progress."""
     failure_share: float = 0.3
     """Share of a batch from episodes that failed; 0 learns from successes alone."""
-    hand: bool = True
+    hand: Annotated[bool, switch("hand")] = True
     """Ask the arm's own state, too, where it has the position of the tcp and the opening of the gripper: done is then
     what pictures and hand both call done."""
     done_weight: float = 0.5
