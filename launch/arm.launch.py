@@ -11,7 +11,7 @@ from launch.substitutions import EqualsSubstitution, LaunchConfiguration, OrSubs
 
 
 def generate_launch_description():
-    """The safety node, what passes openings on to a gripper that knows only actions, for ``robot:=sim`` the arm."""
+    """The safety node, what passes openings on to a gripper that takes only actions, for ``robot:=sim`` the arm."""
     launching = run_path(str(Path(__file__).with_name("launching.py")))
     started, described = launching["Started"], launching["described"]
     simulated = EqualsSubstitution(LaunchConfiguration("robot"), "sim")

@@ -86,7 +86,7 @@ class Predictor:
         self._steps, self._tail_steps = policy.execute_steps, tail_steps
         self._turn: object = None
         self._due = -math.inf  # stamp of the next observation to act on
-        self._look = math.inf  # and of the next for a policy that sees every step
+        self._look = math.inf  # and of the next for a policy that observes every step
         self._busy = False
         self._slot: queue.Queue[PredictionRequest | None] = queue.Queue(1)
         self._took = deque[float](maxlen=TYPICAL)

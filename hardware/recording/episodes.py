@@ -22,6 +22,8 @@ from enum import StrEnum
 
 from hardware.teleop.device import EpisodeEvent
 
+PRESS_START = "press Start (Enter on a keyboard)"
+
 
 class Phase(StrEnum):
     """Phase of a recording."""
@@ -104,7 +106,7 @@ class EpisodeLifecycle:
             return []
         if self.recording and self.wanted <= 0:
             return self.end("nothing left to record")
-        return self._enter(Phase.WAITING, "press START")
+        return self._enter(Phase.WAITING, PRESS_START)
 
     def handle(self, event: EpisodeEvent) -> list[EpisodeCommand]:
         """An event of the operator; one that makes no sense now is ignored, with a `message`."""
@@ -130,7 +132,9 @@ class EpisodeLifecycle:
         if self.phase is not Phase.PREPARING:
             return [EpisodeCommand.DISARM]  # the operator has discarded it meanwhile
         if self.placing:
-            message = "put the arm in its place, then START records" if self.recording else "the arm follows you"
+            message = (
+                "put the arm in its place, then press Start to record" if self.recording else "the arm follows you"
+            )
             return self._enter(Phase.READY, message)
         return self._begin()
 
@@ -138,14 +142,14 @@ class EpisodeLifecycle:
         """The episode that has just begun cannot be recorded yet: nothing of it is there to be dropped."""
         if self.phase is not Phase.RECORDING:
             return []
-        message = f"{why}. START tries again"
+        message = f"{why}. Press Start to try again"
         return self._enter(Phase.READY, message) if self.placing else self._rest(message)
 
     def refused(self, why: str) -> list[EpisodeCommand]:
         """The arm cannot be armed."""
         if self.phase is not Phase.PREPARING:
             return []
-        return [*self._rest(f"{why}. START tries again"), *self._vain(why)]
+        return [*self._rest(f"{why}. Press Start to try again"), *self._vain(why)]
 
     def stopped(self, why: str) -> list[EpisodeCommand]:
         """The safety filter stopped the arm, or what the recording observes is not valid any more."""
@@ -154,7 +158,7 @@ class EpisodeLifecycle:
         self._start = False  # asked for before the stop: nothing arms itself again
         drop = self._drop()
         what = f"episode {self.number + 1} dropped: " if drop else ""
-        commands = [*drop, *self._rest(f"{what}{why}. START goes on")]
+        commands = [*drop, *self._rest(f"{what}{why}. Press Start to go on")]
         return [*commands, *self._vain(why)] if drop else commands
 
     def judged(self, verdict: OperatorVerdict) -> list[EpisodeCommand]:
@@ -218,7 +222,7 @@ class EpisodeLifecycle:
         if self.phase is Phase.WAITING:
             return []
         drop = self._drop()
-        return [*drop, *self._rest("discarded. START begins anew" if drop else "press START")]
+        return [*drop, *self._rest("discarded. Press Start to begin anew" if drop else PRESS_START)]
 
     def _redo(self) -> list[EpisodeCommand]:
         drop = self._drop()
@@ -230,8 +234,8 @@ class EpisodeLifecycle:
     def _between(self, word: str) -> list[EpisodeCommand]:
         """After an episode, as armed as the arm stays."""
         if self.placing:
-            return self._enter(Phase.READY, f"{word}. Put everything in its place, then START records")
-        return self._rest(f"{word}. START begins the next")
+            return self._enter(Phase.READY, f"{word}. Put everything in its place, then press Start to record")
+        return self._rest(f"{word}. Press Start for the next")
 
     def _rest(self, message: str) -> list[EpisodeCommand]:
         return self._enter(Phase.WAITING, message, EpisodeCommand.DISARM)

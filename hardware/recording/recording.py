@@ -153,7 +153,7 @@ class Recording(Teleoperation):
             return
         words = [back.reason] if back is not None and back.reason else []
         words.append(reason or "the arm is home")
-        self.episodes.message = f"{'; '.join(words)}. Put everything in its place, then START records"
+        self.episodes.message = f"{'; '.join(words)}. Put everything in its place, then press Start to record"
 
     def _moved_by_hand(self, sample: Sample) -> bool:
         action = None if sample.automatic else sample.action

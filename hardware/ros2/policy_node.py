@@ -132,7 +132,7 @@ class PolicyNode(Node):
             self._predictor.ask(stamp, observation, self._observation_inputs.stamp)
 
     def _unfamiliar(self, observation: Mapping[str, NDArray]) -> tuple[str, str]:
-        """(why the policy must not act, what it has not seen), of a policy that knows its demonstrations."""
+        """(why the policy must not act, what it has not seen), of a policy with stored demonstrations."""
         ask = getattr(self.policy, "unfamiliar", None)
         return ask(observation) if ask else ("", "")
 

@@ -1,4 +1,4 @@
-"""Judges a station by its contract: line by line what is there, and what to mend where something is wrong.
+"""Judges a station by its contract: line by line what is there, and how to fix it where something is wrong.
 
 The words are for the person at the arm: what was found, and one thing to do about it. Nothing here moves anything or
 depends on ROS; `hardware.ros2.station_watch` does the looking.
@@ -111,14 +111,14 @@ class _Judge:
             return Finding(name, False, f"{who} is there and silent", "hardware emergency stop, then start it again")
         state, reason = self.seen.safety
         if state == SafetyState.LATCHED:
-            return Finding(name, False, f"latched: {reason}", "mend that, then reset by R of robolearn operate")
+            return Finding(name, False, f"latched: {reason}", "fix that, then reset by R of robolearn operate")
         if reason:
-            return Finding(name, False, f"{state}: {reason}", "the arm cannot be armed before that is mended")
+            return Finding(name, False, f"{state}: {reason}", "the arm cannot be armed before that is fixed")
         return Finding(name, True, f"{who} is {state}")
 
 
 def check_station(contract: Contract, seen: SeenStation) -> dict[str, list[Finding]]:
-    """Heading → what was found under it, in the order of mending: without joint states nothing else matters."""
+    """Heading → what was found under it, in the order of fixing: without joint states nothing else matters."""
     judge = _Judge(contract, seen)
     found = {
         "Arm": [*judge.joint_states()],
@@ -258,7 +258,7 @@ def joint_values(contract: Contract, seen: SeenTopic) -> Iterator[Finding]:
     whole = [s for s in samples if set(contract.joints) <= set(s.names)]
     ragged = sum(len(s.names) != len(s.positions) for s in samples)
     if ragged:
-        yield Finding("joint positions", False, f"{ragged} messages have not a position per name", "mend the driver")
+        yield Finding("joint positions", False, f"{ragged} messages have not a position per name", "fix the driver")
     elif not whole:
         found = "all joints of the arm are never in one message"
         yield Finding("joint positions", False, found, "one joint_state_broadcaster for the arm")

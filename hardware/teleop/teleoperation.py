@@ -379,7 +379,7 @@ class Teleoperation:
             message = "waiting for the safety node" if not self.report else self.problem or "waiting for services"
         elif e.phase in (Phase.WAITING, Phase.READY, Phase.RECORDING):
             if e.phase is Phase.WAITING and self._state is SafetyState.LATCHED and self._reason not in message:
-                message = f"the safety filter is latched: {self._reason}. START resets it"
+                message = f"the safety filter is latched: {self._reason}. Press Start to reset it"
             if why := self._silent or self.problem or self.sample.note:
                 message = why if e.phase is Phase.RECORDING else f"{message} ({why})"
         recording = e.phase is Phase.RECORDING

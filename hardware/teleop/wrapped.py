@@ -129,7 +129,7 @@ class Reconnecting(Wrapped):
         if not self._waits or not self._hardware.gone:
             return sample
         events = tuple(event for event in sample.events if event is not EpisodeEvent.START)
-        return replace(sample, events=events, note=f"{sample.note or self._hardware.gone}; START when it is back")
+        return replace(sample, events=events, note=f"{sample.note or self._hardware.gone}; press Start when it is back")
 
 
 def reopened(device: Any) -> bool:

@@ -89,11 +89,11 @@ class EncoderConfig:
         return Path(folder) if folder else None
 
     def check_seen(self, features: Iterable[str]) -> None:
-        """Raise `BadInput` where a setting is not the default's: the policy observes `features`, and no picture."""
+        """Raise `BadInput` where a setting is not the default's: the policy observes `features`, and no image."""
         for field in fields(self):
             if getattr(self, field.name) != field.default:
                 flag = FLAGS.get(field.name, field.name.replace("_", "-"))
-                got = f"a policy that sees no picture, but {', '.join(features)}"
+                got = f"a policy without images, which observes {', '.join(features)}"
                 raise BadInput(f"--{flag}", got=got, expected="a camera among what it observes")
 
     @property

@@ -260,7 +260,7 @@ def _timm(timm: Any, what: str, name: Any, args: dict[str, Any]) -> Any:
 
 def _transformers_architecture(what: str, folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     vision = config.get("vision_config")
-    if isinstance(vision, dict):  # of CLIP, SigLIP and their like: the half that sees
+    if isinstance(vision, dict):  # of CLIP, SigLIP and their like: the vision half
         vision = {"model_type": f"{config.get('model_type')}_vision_model"} | vision
     else:
         vision = config

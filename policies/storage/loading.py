@@ -142,6 +142,6 @@ def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str,
             f"{what}: observation",
             got=f"{', '.join(needed.privileged)}, the simulator's own truth, beside {', '.join(sees) or 'nothing'}",
             expected="what a real arm has: cameras and proprioception",
-            hint="Train with --observe proprio images, or `robolearn distill` it into a policy that sees",
+            hint="Train with --observe proprio images, or `robolearn distill` it into a visuomotor policy",
         )
     check_compatible(needed, offered, what=what)

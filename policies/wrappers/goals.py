@@ -65,7 +65,9 @@ class StoredGoals:
         """(M, G)."""
         shared = [key for key in sorted(self.starts) if key in observation]
         if not shared:
-            raise BadInput("--goals: nearest start", got="none in common", expected="a feature", available=self.starts)
+            raise BadInput(
+                "--goals: nearest start", got="no common feature", expected="a feature", available=self.starts
+            )
         total = np.zeros((len(observation[shared[0]]), len(self.starts[shared[0]])))
         for key in shared:
             starts, seen = self.starts[key].astype(np.float64), np.asarray(observation[key], np.float64)

@@ -1,4 +1,4 @@
-"""``robolearn distill``: a policy that sees, taught by one that observes the simulator's state."""
+"""``robolearn distill``: a visuomotor policy, distilled from one that observes the simulator's state."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from sim.registry import WorldConfig
 
 @dataclass(frozen=True, kw_only=True)
 class Distill(Command):
-    """Teach a policy that sees: it acts in simulation, and a trained policy labels what it should have done (DAgger).
+    """Distil a policy to cameras: the student acts in simulation, and a trained policy labels every decision (DAgger).
 
-    The teacher may see the simulator's truth; the student sees --observe alone, so that it can be deployed on an arm
-    with cameras. Can be killed at any moment and resumed exactly.
+    The teacher may be privileged (the simulator's state); the student observes --observe alone, so that it can be
+    deployed on an arm with cameras. Can be killed at any moment and resumed exactly.
     """
 
     teacher: Path
@@ -80,7 +80,7 @@ class Distill(Command):
         teacher = load_chunk_policy(self.teacher, device)
         if told := [key for key in teacher.interface.observation if is_instruction(key)]:
             got = f"one that is told {', '.join(told)}"
-            raise BadInput(f"teacher {self.teacher}", got=got, expected="one that sees what it needs")
+            raise BadInput(f"teacher {self.teacher}", got=got, expected="one without words or goals")
         begun = time.perf_counter()
         cameras = tuple(name.removeprefix("images.") for name in self.observe if name.startswith("images."))
         task, asked = self.world.task, self.world
@@ -124,7 +124,7 @@ class Distill(Command):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r = result
-        console.print(f"policy      {r['policy']}, which sees {', '.join(r['observes'])}")
+        console.print(f"policy      {r['policy']}, which observes {', '.join(r['observes'])}")
         console.print(f"distilled   {r['steps']:,} gradient steps on {r['decisions']:,} decisions, "
                       f"in {r['wall_s']['total']:.0f} s")  # fmt: skip
         if r["loss"] is not None:

@@ -1,4 +1,4 @@
-"""``robolearn doctor``: what this machine can do, and the command that mends each gap."""
+"""``robolearn doctor``: what this machine can do, and how to fix each gap."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor(Command):
-    """Say what this machine can do: simulation, cameras, ROS 2, real-time, devices; and what mends each gap.
+    """Say what this machine can do: simulation, cameras, ROS 2, real-time, devices; and how to fix each gap.
 
     Ends with exit code 1 when something is missing that simulation and learning need; the rest is optional. With
-    --robot it looks at a station instead, live, and 1 means that something there has to be mended.
+    --robot it looks at a station instead, live, and 1 means that something there has to be fixed.
     """
 
     robot: Station = ""
-    """Instead: walk through the station of this contract while its drivers run, and say what to mend."""
+    """Instead: walk through the station of this contract while its drivers run, and say what to fix."""
     device: str | None = None
     """Instead: open a teleoperation device (not the browser) and show what it says."""
     seconds: float = 5.0
@@ -83,7 +83,7 @@ class Doctor(Command):
         console.print(table)
         fixes = [check for check in result["checks"] if check["fix"] and not check["ok"]]
         if fixes:
-            console.print("\n[bold cyan]To mend[/bold cyan]")
+            console.print("\n[bold cyan]How to fix it[/bold cyan]")
         for check in fixes:
             console.print(f"  [bold]{check['name']}[/bold]")
             console.print(f"    {escape(check['fix'])}", soft_wrap=True)
@@ -91,7 +91,7 @@ class Doctor(Command):
         console.print()
         station = result.get("robot")
         if bad:
-            what = f"Mend this before {station} moves" if station else "Simulation does not work here yet"
+            what = f"Fix this before {station} moves" if station else "Simulation does not work here yet"
             console.print(f"[red]{what}[/red]: {', '.join(bad)}")
         elif station:
             console.print(f"[green]The station {station} is as its contract has it.[/green]")

@@ -74,8 +74,8 @@ class Finetune(Command):
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
     reward_model: str = ""
     """A critic's folder, a vision-language model (robometer:<model>), or <module>:<Class>: its rewards in the place of
-    the world's, whose success is then only shown (on-policy algorithms, policies that see its cameras; with --sigma-max
-    and --initial-noise, which are otherwise chosen by success). The world audits it: --audit."""
+    the world's, whose success is then only shown (on-policy algorithms, visuomotor policies of its cameras; with
+    --sigma-max and --initial-noise, which are otherwise chosen by success). The world audits it: --audit."""
     settings: OnPolicyConfig | ReplayConfig = field(default_factory=ReinFlowConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
     auditing: AuditConfig = field(default_factory=AuditConfig)

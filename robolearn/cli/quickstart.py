@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LIFT = PRESETS["lift"]
 
 
-SEEING = "seeing"  # the run of the policy that sees
+SEEING = "seeing"  # the run of the visuomotor policy
 SETTINGS = "settings.json"  # in --out: a resumed quickstart has the same
 
 
@@ -72,10 +72,10 @@ class Quickstart(Command):
     """The algorithm."""
     settings: OnPolicyConfig | ReplayConfig = field(default_factory=lambda: algorithm_preset("reinflow", "lift"))
     observe: Literal["state", "images"] = "state"
-    """images: the tuned policy teaches one that sees by two cameras, which is evaluated and deployed; state: all
-    policies observe the simulator's state."""
+    """images: the tuned policy is distilled to two cameras, and that one is evaluated and deployed; state: all policies
+    observe the simulator's state."""
     distill_steps: int = 2000
-    """Gradient steps of the policy that sees."""
+    """Gradient steps of the visuomotor policy."""
     device: Device = "auto"
     videos: Annotated[bool, switch("videos")] = True
     """Record the worst and the best episode of both policies."""
@@ -213,8 +213,8 @@ class Quickstart(Command):
             bars = bars._replace(chosen=chosen)
         bars = bars._replace(rl=clock("evaluation after RL", lambda: self._evaluate("rl")))
         if distill is not None:
-            results["distill"] = clock("from state to sight", distill.run)
-            bars = bars._replace(seeing=clock("evaluation of the policy that sees", lambda: self._evaluate(SEEING)))
+            results["distill"] = clock("distillation to cameras", distill.run)
+            bars = bars._replace(seeing=clock("evaluation of the visuomotor policy", lambda: self._evaluate(SEEING)))
         results["deploy"] = clock("deployment", self._deploy) if self.deploy_episodes else None
         report = clock("report", lambda: reported(lambda: write(self, bars, results, clock.seconds)))
         return {
@@ -239,7 +239,7 @@ class Quickstart(Command):
         steps = f"{result['env_steps']:,} control steps"
         console.print(f"after RL             {rate_text(result['rl']['success'])}, {steps}")
         if "seeing" in result:
-            console.print(f"by cameras           {rate_text(result['seeing']['success'])}, taught by that policy")
+            console.print(f"by cameras           {rate_text(result['seeing']['success'])}, distilled from that policy")
         deploy = result["deploy"]
         if deploy:
             console.print(f"deployed             {deployed(deploy)}")

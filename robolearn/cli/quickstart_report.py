@@ -102,7 +102,7 @@ class Bars(NamedTuple):
     chosen: Evaluation
     initial: float  # the standard deviation of that noise
     rl: Evaluation
-    seeing: Evaluation | None = None  # of the policy that was taught to see by the one after RL
+    seeing: Evaluation | None = None  # of the visuomotor policy, distilled from the one after RL
 
 
 def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[str, float]) -> Path:
@@ -137,7 +137,7 @@ def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[st
     outcomes.append(Outcome.of("after RL", bars.rl, note=f"{tuned['env_steps']:,} control steps"))
     if bars.seeing is not None:
         sees = " and ".join(name.removeprefix("images.") for name in results["distill"]["observes"])
-        note = f"sees {sees}; taught by the policy after RL"
+        note = f"observes {sees}; distilled from the policy after RL"
         outcomes.append(Outcome.of("by cameras", bars.seeing, note=note))
     if "success" in (results["deploy"] or {}):
         outcomes.append(deployment(results["deploy"]))

@@ -24,11 +24,11 @@ from robolearn.runs.command import at_least, check_seed
 class Record(RecordingSetup, StationCommand):
     """Record demonstrations: you move the arm, every command goes through the safety filter, what was done is stored.
 
-    START arms the arm and records; SUCCESS or FAILURE ends the episode; DISCARD drops it, REDO drops it and begins
-    anew; QUIT ends. While an episode is recorded, keys and gamepads have to say REDO and QUIT twice. The keys or
-    buttons are shown when it begins. Let go of the dead-man's switch and the arm stops: the episode is dropped, and
-    START goes on. On a real arm the first START only arms, so that you can put the arm in its place; the second one
-    records.
+    Start (Enter on a keyboard) arms the arm and records; success or failure ends the episode; discard drops it, try
+    again drops it and begins anew; quit ends. While an episode is recorded, try again and quit have to be pressed twice
+    on keys and gamepads. The keys or buttons are shown when it begins. Let go of the dead-man's switch and the arm
+    stops: the episode is dropped, and Start goes on. On a real arm the first Start only arms, so that you can put the
+    arm in its place; the second one records.
     """
 
     policy: Path | None = None

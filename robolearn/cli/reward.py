@@ -1,4 +1,4 @@
-"""``robolearn reward train``, ``score`` and ``evaluate``: a critic of progress that sees, and how good it is."""
+"""``robolearn reward train``, ``score`` and ``evaluate``: a critic of progress from images, and how good it is."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Train(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         sees = ", ".join(result["observes"])
         only = f" ({', '.join(result['privileged'])}: only in simulation)" if result["privileged"] else ""
-        console.print(f"policy      {result['policy']}, which sees {sees}{only}")
+        console.print(f"policy      {result['policy']}, which observes {sees}{only}")
         console.print(f"trained     {result['steps']:,} gradient steps on {result['episodes']} episodes, "
                       f"{result['frames']:,} frames, in {result['wall_s']['total']:.0f} s")  # fmt: skip
         if result["loss"] is not None:

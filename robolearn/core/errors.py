@@ -26,7 +26,7 @@ class BadInput(RobolearnError):
 
     Args:
       what: the thing at fault, e.g. ``"task"`` or ``"dataset data/lift"``.
-      got: what was found.
+      got: what was found; ``"none"`` or ``"nothing"`` reads *missing*.
       expected: what was needed.
       available: valid names, listed with the nearest one to `got` first.
       hint: what to do about it.
@@ -45,14 +45,13 @@ class BadInput(RobolearnError):
     ) -> None:
         self.hint = hint
         names = [str(name) for name in available]
-        parts = [what]
-        if got is not None:
-            parts.append(f"got {got}")
+        missing = str(got) in ("none", "nothing")
+        parts = [] if got is None else ["missing" if missing else f"got {got}"]
         if expected is not None:
             parts.append(f"expected {expected}")
-        line = parts[0] + (": " + ", ".join(parts[1:]) if parts[1:] else "")
+        line = what + (": " + ("; " if missing else ", ").join(parts) if parts else "")
         if names:
-            line += f"; available: {', '.join(names)}{nearest(str(got), names)}"
+            line += f"; available: {', '.join(names)}{'' if missing else nearest(str(got), names)}"
         super().__init__(line + (f". {hint}" if hint else ""))
 
 

@@ -1,4 +1,4 @@
-"""The nodes as programs: policy, streamer, safety, motion, gripper for one that knows only actions, servos for an arm
+"""The nodes as programs: policy, streamer, safety, motion, gripper for one that takes only actions, servos for an arm
 of them.
 
 Parameters come the ROS way, `--ros-args -p contract:=sim -p policy:=runs/quickstart`, or as flags,

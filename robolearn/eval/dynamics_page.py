@@ -1,4 +1,4 @@
-"""The page of an identification: findings, how sure they are, and predictions of motions that the fit has not met."""
+"""The page of an identification: findings, how sure they are, and predictions of held-out motions."""
 
 from __future__ import annotations
 

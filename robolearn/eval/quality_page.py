@@ -200,8 +200,8 @@ def summary(quality: QualityReport) -> str:
         parts.append(f"Drop {_episodes(drops)} of {len(quality.episodes)}, failed or copies: {listed(drops)}.")
     if looks:
         parts.append(
-            f"Keep, with less weight, {_episodes(looks)}: {listed(looks)}. Train with --weights: what they cover "
-            "is lost when they are dropped."
+            f"Keep {_episodes(looks)} at a lower weight: {listed(looks)}. Train with --weights; dropping them would "
+            "lose what they cover."
         )
     return " ".join(parts)
 

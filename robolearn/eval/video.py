@@ -179,7 +179,7 @@ def record_episodes(
       title: begins every caption, e.g. ``"imitation"``.
 
     Returns:
-      The videos, at the speed of the arm, with the cameras of a policy that sees beside the scene; an empty list, with
+      The videos, at the speed of the arm, with the cameras of a visuomotor policy beside the scene; an empty list, with
       a warning in the log, where the world cannot be drawn.
 
     Raises:

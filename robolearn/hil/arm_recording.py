@@ -168,7 +168,7 @@ class HilRecording(Recording):
             self.do(self.episodes.end("the learner is done"))
         elif self.episodes.phase is Phase.RECORDING and not self._link.alive:
             self.do(self.episodes.judged(OperatorVerdict(False, truncated=True)))
-            self.episodes.message = f"{SILENT}: the arm holds. START goes on when it does"
+            self.episodes.message = f"{SILENT}: the arm holds. Press Start to go on when it does"
             log.warning("%s", self.episodes.message)
 
     def do(self, commands: list[EpisodeCommand]) -> None:

@@ -55,8 +55,8 @@ POLL_S = 0.05  # between two samples of a device while START is awaited
 SHOW_EVERY = 2  # control steps between two displays: 10 Hz
 WATCHING = "the policy moves the arm"
 ASKED = "show the whole way yourself"
-BACK = "START when it is back"
-START_KEY = "press START when you are at the device"
+BACK = "Press Start when it is back"
+START_KEY = "press Start (Enter on a keyboard) at the device"
 
 
 class DeviceOperator(OperatorConsole):

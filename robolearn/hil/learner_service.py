@@ -122,7 +122,7 @@ def learner_methods(
                     grpc.StatusCode.FAILED_PRECONDITION, f"another {names[key]}: got {got}, expected {mine}"
                 )
         if needs_words and not request.task.strip():
-            why = "the reward model needs the task in words: got none, expected --words of the actor"
+            why = "the reward model needs the task in words: missing; expected --words of the actor"
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, why)
         log = receiver.connect(request.actor)
         if request.stored < log.count:

@@ -176,7 +176,7 @@ class OnPolicyConfig(AlgorithmConfig):
         Args:
           seed: of the weights that are new and of the noise.
           infinite: the world's time limit means nothing to the task; see `looks_beyond_the_time_limit`.
-          offered: by the worlds, for a critic that sees something else than the policy.
+          offered: by the worlds, for a critic that observes something else than the policy.
 
         Raises:
           BadInput: a policy that the algorithm cannot fine-tune.

@@ -1,4 +1,4 @@
-"""From state to sight: a policy that sees is taught by one that knows the simulator's truth, where the seeing one goes.
+"""Distillation to cameras: a privileged policy labels the states that the visuomotor policy visits.
 
 Rounds of DAgger (`robolearn.rollout.agents`): the worlds run with β_r = β^r of the decisions by the teacher, who labels
 every decision, and the student imitates all rounds so far. The first round is the teacher's alone.

@@ -26,8 +26,8 @@ class ImitationConfig:
     steps_per_iteration: int = 50
     """Gradient steps between two rows of the metrics."""
     batch: int | None = None
-    """Windows per gradient step; by default 256, and 64 for a policy that sees pictures, whose windows cost 30 times as
-    much."""
+    """Windows per gradient step; by default 256, and 64 for a visuomotor policy, whose windows cost 30 times
+    as much."""
     accumulate: int = 1
     """Pieces of a batch, one after the other: the same gradient step with so many times less memory."""
     lr: float = 1e-3
@@ -76,7 +76,7 @@ class ImitationConfig:
                 )
 
     def of_size(self, *, pictures: bool) -> ImitationConfig:
-        """With the default number of windows where none is given, for a policy that sees `pictures` or none."""
+        """With the default number of windows where none is given, for a policy with `pictures` or without."""
         if self.batch is not None:
             return self
         return replace(self, batch=PICTURES_BATCH if pictures else VECTORS_BATCH)
@@ -95,7 +95,7 @@ class ImitationConfig:
 
 @dataclass(frozen=True)
 class DistillConfig:
-    """Settings of the distillation of a policy with privileged observations into one that sees by cameras."""
+    """Settings of the distillation of a privileged policy into a visuomotor one."""
 
     imitation: ImitationConfig = field(
         default_factory=lambda: ImitationConfig(FlowConfig(initial_noise_std=0.0), steps=4000, batch=64)

@@ -98,7 +98,7 @@ def test_settings_are_those_of_the_one_algorithm(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [("--algo sac", "got sac"), ("--tasks lifts", "got lifts"), ("--seeds", "--seeds: got nothing"),
+    [("--algo sac", "got sac"), ("--tasks lifts", "got lifts"), ("--seeds", "--seeds: missing"),
      ("--demos 0", "demos"), ("--arms all", "--arms"), ("--delay-steps -1", "--delay-steps"),
      ("--algo rlpd dsrl --gamma 0.9", "gamma"), ("--algo rlpd --caution 1", "caution")],
 )  # fmt: skip

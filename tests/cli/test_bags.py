@@ -230,7 +230,7 @@ def _bad_picture(recorder: Recorder) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (_drop("/arm/command"), ["topic /arm/command (command of contract station)", "got none", "Float64MultiArray"]),
+        (_drop("/arm/command"), ["topic /arm/command (command of contract station)", "missing", "Float64MultiArray"]),
         (_drop("/wrist/compressed"), ["topic /wrist/compressed (images.wrist", "available: /arm/command"]),
         (_retype, ["topic /arm/command", "got std_msgs/msg/String", "expected std_msgs/msg/Float64MultiArray"]),
         (_gap("/joint_states", 1.0, 1.3), ["/joint_states: episode 0, frame ", "1.0", "a gap of 0.", "0.06 s"]),

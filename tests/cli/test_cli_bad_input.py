@@ -283,7 +283,7 @@ def test_data_sets_that_cannot_be_mixed(refused: Refusal, demos: Path, tmp_path:
         refused(*train, "--data", demos, demos, "--mix", *mix, says=("--mix", says))
     refused(*train, "--data", demos, "--mix", 1, says=("--mix", "one data set"))
     refused(*train, "--data", demos, "--data", other, says=("--data", "it twice"))
-    refused(*train, "--data", says=("--data", "got nothing"))
+    refused(*train, "--data", says=("--data", "missing"))
     refused(*train, "--data", demos, demos, "--weights", says=("no sampling weights",))
     assert not (tmp_path / "run").exists()
 

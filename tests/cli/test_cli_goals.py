@@ -139,7 +139,7 @@ def test_goals_for_an_arm_are_a_file_of_episodes(tmp_path: Path, aimed: Path, sh
     for episode in (0, 1, 2, 2):  # beyond the last one it stays
         assert policy.seen(seen)["goal.objects"][0, 0] == 12 * episode
         policy.begin(np.ones(1, bool))
-    with pytest.raises(BadInput, match=r"--goals: got none, expected what gives goal\.objects"):
+    with pytest.raises(BadInput, match=r"--goals: missing; expected what gives goal\.objects"):
         load(PolicyParameters(policy=str(aimed), device="cpu"))
     load(PolicyParameters(policy=str(aimed), device="cpu", goals=str(shown)))
     for content, says in ((b"nothing", "unreadable"), (b"", "unreadable")):
@@ -158,7 +158,7 @@ def test_bad_input_is_one_line(
     on = ("evaluate", "--policy", aimed, "--task", "lift_to", "--episodes", 2)
     train = ("train", "--data", shown, "--out", tmp_path / "new", "--steps", 1)
     for args, says in (
-        (on, "--goals: got none, expected what gives goal.objects. --goals DATASET has ends of demonstrations"),
+        (on, "--goals: missing; expected what gives goal.objects. --goals DATASET has ends of demonstrations"),
         ((*on, "--goals", tmp_path / "no"), "there is no such folder"),
         ((*on, "--goals", "expert", "--goal-choice", "drawn"), "--goal-choice: got drawn of the expert's own ends"),
         ((*on, "--goals", "expert", "--guidance", "-1"), "--guidance: got -1.0, expected 0 to 100"),
@@ -175,7 +175,7 @@ def test_bad_input_is_one_line(
             ("evaluate", "--policy", bc, "--episodes", 2, "--guidance", "2"),
             "--guidance: got 2 of a policy without a goal",
         ),
-        (("deploy", "--policy", aimed, "--task", "lift_to"), "--goals: got none, expected what gives goal.objects"),
+        (("deploy", "--policy", aimed, "--task", "lift_to"), "--goals: missing; expected what gives goal.objects"),
         (("deploy", "--policy", bc, "--goals", "expert"), "got some, expected none: it was trained without a goal"),
         (("deploy", "--policy", bc, "--goals", shown), "got some, expected none: it was trained without a goal"),
         ((*train, "--goal", "object"), "got no 'object', expected what it has; available: proprio, objects, target"),

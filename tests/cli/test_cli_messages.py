@@ -65,10 +65,10 @@ SAYS: dict[str, str] = {
         "has; available: proprio, objects (did you mean proprio?)",
     "train --data demos --out n --observe proprio images": "observation of data set demos: got no 'images', nor any other "
         "camera, expected what it has; available: proprio, objects",
-    "train --data demos --out n --encoder resnet18": "--encoder: got a policy that sees no picture, but proprio, objects, "
-        "expected a camera among what it observes",
-    "train --data demos --out n --random-shift 4": "--random-shift: got a policy that sees no picture, but proprio, objects, "
-        "expected a camera among what it observes",
+    "train --data demos --out n --encoder resnet18": "--encoder: got a policy without images, which observes "
+        "proprio, objects, expected a camera among what it observes",
+    "train --data demos --out n --random-shift 4": "--random-shift: got a policy without images, which observes "
+        "proprio, objects, expected a camera among what it observes",
     "distill --teacher runs/bc --out n --observe proprio images": "--observe: got images, of which a set that is yet to come "
         "has none, expected cameras by their names, e.g. images.front images.wrist",
     "train --data demos --out n --weights": "data set demos: got no sampling weights, expected some. `robolearn dataset "

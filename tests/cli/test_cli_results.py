@@ -138,7 +138,7 @@ def test_a_warm_start_begins_where_the_other_policy_is(demos: Path, bc: Path, tm
     assert next(read_metrics(tmp_path / "on"))["loss"] < 0.8 * next(read_metrics(bc))["loss"]
     capsys.readouterr()
     assert run("train", "--data", demos, "--batch", 16, "--out", tmp_path / "on", "--steps", 60, "--resume") == 2
-    assert f"--from: got none, expected {bc}, as when {tmp_path / 'on'} began" in capsys.readouterr().err
+    assert f"--from: missing; expected {bc}, as when {tmp_path / 'on'} began" in capsys.readouterr().err
     other = tmp_path / "peg"
     assert run("collect", "--task", "peg_insert", "--episodes", 2, "--worlds", 2, "--out", other, "--json") == 0
     capsys.readouterr()

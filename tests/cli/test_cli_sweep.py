@@ -190,7 +190,7 @@ def test_what_cannot_be_swept(demos: Path, tmp_path: Path, capsys: pytest.Captur
     out, training = tmp_path / "sweep", ["--", "train", "--data", str(demos)]
     for args, says in (
         (["--", "evaluate"], "got evaluate; available: train, finetune, distill"),
-        ([], "got nothing"),
+        ([], "missing"),
         (["--vary", "lr", *training], "--vary: got lr, expected a flag and its values"),
         (["--vary", "lr=1,1", *training], "different values"),
         (["--vary", "seed=1,2", *training], "--seeds and --out"),

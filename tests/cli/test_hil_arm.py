@@ -185,7 +185,7 @@ def test_halves_that_are_killed_stop_the_arm_and_come_back(
         until(tried, "an episode in which the policy moves", 120.0)
 
     try:
-        terminal.wait("press START", 120.0)
+        terminal.wait("press Start", 120.0)
         begin()
         terminal.hold("w", 1.0)
         terminal.wait("you move the arm")
@@ -230,7 +230,7 @@ def test_the_same_loop_on_a_double_of_the_fr3_s_driver(tmp_path: Path, terminal:
         "--domain", DOMAIN + 1, "--out", out, log=terminal.program, stdin=terminal.program,
     )  # fmt: skip
     try:
-        terminal.wait("press START", 120.0)
+        terminal.wait("press Start", 120.0)
         for _ in range(4):
             terminal.type("\r")
             with suppress(AssertionError):
@@ -242,7 +242,7 @@ def test_the_same_loop_on_a_double_of_the_fr3_s_driver(tmp_path: Path, terminal:
         terminal.wait("the policy moves the arm")
         time.sleep(1.0)
         terminal.type("1")
-        terminal.wait("START", 10.0)
+        terminal.wait("ress Start", 10.0)
         terminal.type("q")
         time.sleep(1.0)
         terminal.type("q")

@@ -51,7 +51,7 @@ def check_moved(run: list[ReplayStep], axis: int, least: float) -> None:
 
 def test_a_gamepad_teaches(tmp_path: Path, terminal: Terminal) -> None:
     def teach(pad: Hands) -> None:
-        terminal.wait("press START")
+        terminal.wait("press Start")
         pad("tap", "start")
         terminal.wait("recording · episode 1 ")
         time.sleep(2.0)  # a pad at rest sends nothing; the policy moves
@@ -75,7 +75,7 @@ def test_a_gamepad_teaches(tmp_path: Path, terminal: Terminal) -> None:
         terminal.wait("unplugged")
         time.sleep(1.5)
         pad("plug")
-        terminal.wait("press START")
+        terminal.wait("press Start")
         time.sleep(1.5)
         pad("tap", "start")
         terminal.wait("recording · episode 3 ")
@@ -104,7 +104,7 @@ def test_a_gamepad_teaches(tmp_path: Path, terminal: Terminal) -> None:
 
 def test_a_spacemouse_teaches(tmp_path: Path, terminal: Terminal) -> None:
     def teach(mouse: Hands) -> None:
-        terminal.wait("press START")
+        terminal.wait("press Start")
         terminal.type("\r")
         terminal.wait("recording · episode 1 ")
         time.sleep(1.0)
@@ -124,7 +124,7 @@ def test_a_spacemouse_teaches(tmp_path: Path, terminal: Terminal) -> None:
         terminal.wait("unplugged")
         time.sleep(1.5)
         mouse("plug")
-        terminal.wait("press START")
+        terminal.wait("press Start")
         time.sleep(1.5)
         terminal.type("\r")
         terminal.wait("recording · episode 3 ")
@@ -164,7 +164,7 @@ def test_a_leader_arm_teaches(tmp_path: Path, terminal: Terminal) -> None:
         arm("move", to)
 
     def teach(arm: Hands) -> None:
-        terminal.wait("press START")
+        terminal.wait("press Start")
         terminal.type("\r")
         terminal.wait("recording · episode 1 ")
         time.sleep(1.0)
@@ -182,7 +182,7 @@ def test_a_leader_arm_teaches(tmp_path: Path, terminal: Terminal) -> None:
         terminal.wait("leader")
         time.sleep(1.5)
         arm("plug")
-        terminal.wait("press START")
+        terminal.wait("press Start")
         time.sleep(1.5)
         terminal.type("\r")
         terminal.wait("recording · episode 3 ")

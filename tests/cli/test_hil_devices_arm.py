@@ -63,7 +63,7 @@ def terminal() -> Iterator[Terminal]:
 def begin(pad: Hands, terminal: Terminal, listener: Listener) -> None:
     """START, until an episode is recorded."""
     for _ in range(4):
-        terminal.wait("START", 120.0)
+        terminal.wait("ress Start", 120.0)
         pad("tap", "start")
         with suppress(AssertionError):
             until(lambda: listener.state == "armed", "an armed arm", 15.0)
@@ -75,7 +75,7 @@ def begin(pad: Hands, terminal: Terminal, listener: Listener) -> None:
 def end(pad: Hands, terminal: Terminal, button: str) -> None:
     """Label the episode, and end it all."""
     pad("tap", button)
-    terminal.wait("START", 20.0)
+    terminal.wait("ress Start", 20.0)
     with suppress(OSError):  # twice, should an episode run; else the first has ended it all
         pad("tap", "back")
         time.sleep(1.0)
@@ -95,7 +95,7 @@ def recorded(terminal: Terminal, presses: int) -> None:
 def failed(terminal: Terminal) -> None:
     """Label the episode a failure, and end it all."""
     terminal.type("-")
-    terminal.wait("START", 20.0)
+    terminal.wait("ress Start", 20.0)
     terminal.type("q")
     with suppress(OSError):
         time.sleep(1.0)
@@ -226,7 +226,7 @@ def test_a_leader_arm_on_a_double_of_its_follower(tmp_path: Path, terminal: Term
             time.sleep(0.02)
 
     def teach(arm: Hands) -> None:
-        terminal.wait("START", 120.0)
+        terminal.wait("ress Start", 120.0)
         recorded(terminal, 6)
         time.sleep(1.0)
         sweep(arm, "shoulder_pan", 20.0, 2.0)
@@ -234,7 +234,7 @@ def test_a_leader_arm_on_a_double_of_its_follower(tmp_path: Path, terminal: Term
         terminal.wait("the policy moves the arm")
         time.sleep(1.5)
         terminal.type("1")
-        terminal.wait("START", 20.0)
+        terminal.wait("ress Start", 20.0)
         arm("move", home)
         time.sleep(2.0)
         recorded(terminal, 6)
@@ -277,7 +277,7 @@ def test_a_spacemouse_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, l
     """Whoever moves the cap takes over; unplugged while it is pushed it stops the arm, and the terminal stays open."""
 
     def teach(mouse: Hands) -> None:
-        terminal.wait("press START", 120.0)
+        terminal.wait("press Start", 120.0)
         recorded(terminal, 4)
         time.sleep(1.5)
         mouse("push", 0, 0, -250)
@@ -287,7 +287,7 @@ def test_a_spacemouse_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, l
         terminal.wait("the policy moves the arm")
         time.sleep(1.0)
         terminal.type("1")
-        terminal.wait("START", 20.0)
+        terminal.wait("ress Start", 20.0)
         time.sleep(1.0)
         recorded(terminal, 4)
         time.sleep(0.5)

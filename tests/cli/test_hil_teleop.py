@@ -50,7 +50,7 @@ def test_a_keyboard_teaches(policy: Path, demos: Path, tmp_path: Path, terminal:
         log=terminal.program, stdin=terminal.program,
     )  # fmt: skip
     try:
-        terminal.wait("press START")
+        terminal.wait("press Start")
         terminal.type("\r")
         terminal.wait("recording · episode 1 ")
         time.sleep(1.0)  # the policy alone

@@ -35,14 +35,14 @@ def test_a_mouse_that_is_unplugged_comes_back_before_start(tmp_path: Path) -> No
             "--out", out, "--json", log=terminal.program, stdin=terminal.program,
         )  # fmt: skip
         try:
-            terminal.wait("press START")
+            terminal.wait("press Start")
             terminal.type("\r")
             terminal.wait("recording · ")
             mouse("push", 0, 0, -200)
             time.sleep(1.0)
             mouse("unplug")
             until(lambda: listener.state == "latched", "the arm stops", 3.0)
-            terminal.wait("START when it is back")
+            terminal.wait("ress Start when it is back")
             terminal.type("\r")
             time.sleep(3.0)
             since = time.time()

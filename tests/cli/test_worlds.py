@@ -103,7 +103,7 @@ def test_a_world_without_an_expert_has_none() -> None:
     env = WorldConfig("gym:gymnasium:Pendulum-v1").build(1)
     with pytest.raises(BadInput, match="scripted expert for task"):
         demonstrator("gym:gymnasium:Pendulum-v1", env, "expert", 0)
-    with pytest.raises(BadInput, match="expert of gym:gymnasium:Pendulum-v1: got none"):
+    with pytest.raises(BadInput, match="expert of gym:gymnasium:Pendulum-v1: missing"):
         env.demonstrate()  # type: ignore[attr-defined]
     env.close()
 

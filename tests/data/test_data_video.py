@@ -129,7 +129,7 @@ def test_interventions_and_stamps(tmp_path, cameras):
     last = dataset.episode(1)
     assert last.intervention is not None and last.intervention.tolist() == [True, False, False, True]
     assert last.stamps["images.front"].tolist() == clock["images.front"].tolist()
-    with pytest.raises(BadInput, match=r"stamps: got none, expected \['proprio', 'images.front'\]"):
+    with pytest.raises(BadInput, match=r"stamps: missing; expected \['proprio', 'images.front'\]"):
         EpisodeWriter(tmp_path / "set", cameras, resume=True)
 
 

@@ -115,7 +115,7 @@ def test_the_policy_node_opens_its_policy_where_it_was_asked_to(monkeypatch) -> 
 
     monkeypatch.setattr(loading, "open_policy", lambda *where: where)
     assert load(PolicyParameters(policy="runs/bc", device="cpu"))[:2] == ("runs/bc", "cpu")
-    with pytest.raises(BadInput, match="parameter policy: got nothing"):
+    with pytest.raises(BadInput, match="parameter policy: missing"):
         load(PolicyParameters(device="cpu"))
 
 

@@ -295,7 +295,9 @@ class RecordingRig:
             nonlocal pressed
             if self.phase is wanted:
                 return True
-            told = self.phase is Phase.READY or (self.phase is Phase.WAITING and "START" in self.logic.status.message)
+            told = self.phase is Phase.READY or (
+                self.phase is Phase.WAITING and "ress Start" in self.logic.status.message
+            )
             if told and not self.hand.events and self.now - pressed > 0.3:
                 self.press(EpisodeEvent.START)
                 pressed = self.now

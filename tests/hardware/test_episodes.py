@@ -77,7 +77,7 @@ def test_what_makes_no_sense_is_ignored_and_said() -> None:
 def test_a_stop_drops_the_episode_and_start_goes_on() -> None:
     e = begun(first=6)
     assert e.stopped("dead-man") == [EpisodeCommand.DROP, EpisodeCommand.DISARM]
-    assert e.message == "episode 7 dropped: dead-man. START goes on" and e.phase is Phase.WAITING
+    assert e.message == "episode 7 dropped: dead-man. Press Start to go on" and e.phase is Phase.WAITING
     assert e.handle(E.START) == [] and e.saved() == [EpisodeCommand.PREPARE]
 
 

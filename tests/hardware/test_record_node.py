@@ -110,7 +110,7 @@ def follow(node: TeleopNode, hand: Hand, wanted: Phase = Phase.READY) -> None:
     end, pressed = time.monotonic() + WAIT_S, -1.0
     while (phase := node.episodes.phase) is not wanted:
         now = time.monotonic()
-        told = phase is Phase.WAITING and (pressed < 0.0 or "START" in node.session.status.message)
+        told = phase is Phase.WAITING and (pressed < 0.0 or "ress Start" in node.session.status.message)
         if (told or phase is Phase.READY) and not hand.events and now - pressed > 0.3:
             hand.events.append(E.START)
             pressed = now

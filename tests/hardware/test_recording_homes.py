@@ -56,7 +56,7 @@ def test_after_an_episode_the_arm_goes_home_and_only_then_the_next_is_recorded(r
     begun = len(rig.commands)
     rig.press(EpisodeEvent.START)
     rig.run(0.5)
-    assert rig.phase is Phase.READY and "on its way home. START tries again" in rig.logic.episodes.message
+    assert rig.phase is Phase.READY and "on its way home. Press Start to try again" in rig.logic.episodes.message
     openings, send = [], rig.send_target
     rig.send_target = lambda positions, ns: (openings.append(positions[-1]), send(positions, ns))  # type: ignore[method-assign,assignment]
     rig.until(lambda: away(rig) < 0.005)

@@ -212,7 +212,7 @@ def test_letting_go_of_the_dead_man_drops_the_episode_and_start_goes_on(rig: Rec
 def test_the_operator_who_never_holds_on_is_told_so(rig: RecordingRig) -> None:
     rig.hand.engaged, rig.hand.note = False, "hold LB to move"
     rig.press(E.START)
-    rig.until(lambda: "START tries again" in rig.logic.episodes.message)
+    rig.until(lambda: "Press Start to try again" in rig.logic.episodes.message)
     assert "hold LB to move" in rig.logic.episodes.message and rig.state is SafetyState.DISARMED
 
 
@@ -238,7 +238,7 @@ def test_a_latch_is_shown_and_only_a_start_that_saw_it_resets_it(rig: RecordingR
     rig.until(lambda: "e-stop pressed" in hand.shown[-1].message)
     rig.record()
     rig.press(E.DISCARD)
-    rig.until(lambda: "START begins anew" in hand.shown[-1].message)
+    rig.until(lambda: "Press Start to begin anew" in hand.shown[-1].message)
     rig.until(lambda: rig.state is SafetyState.DISARMED)
 
     rig.sees = False
@@ -246,10 +246,10 @@ def test_a_latch_is_shown_and_only_a_start_that_saw_it_resets_it(rig: RecordingR
     rig.run(0.2)
     assert rig.state is SafetyState.LATCHED
     rig.press(E.START)  # of somebody who still reads that START begins anew
-    rig.until(lambda: "START tries again" in rig.logic.episodes.message)
+    rig.until(lambda: "Press Start to try again" in rig.logic.episodes.message)
     assert "e-stop pressed" in rig.logic.episodes.message and rig.state is SafetyState.LATCHED
     rig.sees = True
-    rig.until(lambda: "START tries again" in hand.shown[-1].message)
+    rig.until(lambda: "Press Start to try again" in hand.shown[-1].message)
     rig.record()
 
 
@@ -270,7 +270,7 @@ def test_a_camera_that_cannot_be_believed_drops_the_episode(rig: RecordingRig, f
     assert rig.paper.discarded == 1 and not rig.paper.episodes
     if fault == "silent":  # START is refused while it lasts, and says why
         rig.press(E.START)
-        rig.until(lambda: "START tries again" in rig.logic.episodes.message)
+        rig.until(lambda: "Press Start to try again" in rig.logic.episodes.message)
         assert "silent" in rig.logic.episodes.message
     rig.films = rig.changes = True
     rig.hand.action = None
@@ -358,7 +358,7 @@ def test_a_safety_node_that_is_silent_while_nothing_is_recorded(rig: RecordingRi
     assert rig.now - begun < 1.0 and "the safety node is silent" in caplog.text
     rig.press(E.START)
     pressed = rig.now
-    rig.until(lambda: "START tries again" in rig.logic.episodes.message)
+    rig.until(lambda: "Press Start to try again" in rig.logic.episodes.message)
     assert "the safety node is silent" in rig.logic.episodes.message and rig.now - pressed < 0.2
     rig.speaks = True
     rig.record()

@@ -121,7 +121,7 @@ def test_the_judge_ends_a_reset_and_the_next_episode_begins_by_itself() -> None:
     rig.message("a policy brings things back")
     rig.press(E.START)
     rig.run(0.3)
-    assert rig.phase is Phase.READY and "START tries again" in rig.logic.episodes.message
+    assert rig.phase is Phase.READY and "Press Start to try again" in rig.logic.episodes.message
     rig.until(lambda: rig.second.asked_for >= 25)
     assert y_of(rig) < gone - 0.05, "it moves the arm, the other way"
     asked = rig.policy.asked_for
@@ -152,7 +152,7 @@ def test_a_person_says_whether_things_are_back(key: E) -> None:
     if key is E.SUCCESS:
         rig.until(lambda: rig.phase is Phase.RECORDING)
     else:
-        rig.message("things are not back; the arm is home. Put everything in its place, then START records")
+        rig.message("things are not back; the arm is home. Put everything in its place, then press Start to record")
         rig.run(2.0)
         assert rig.phase is Phase.READY
     assert np.abs(rig.q - HOME).max() < 0.01
@@ -164,7 +164,7 @@ def test_the_clock_leaves_it_to_the_person() -> None:
     rig.taught()
     rig.message("things are not back after 1 s; the arm goes home")
     assert rig.second.asked_for == round(HZ)
-    rig.message("then START records")
+    rig.message("then press Start to record")
     rig.run(2.0)
     assert rig.phase is Phase.READY
 
@@ -212,6 +212,6 @@ def test_after_a_stop_on_the_way_home_nothing_begins_by_itself() -> None:
     rig.press(E.DISCARD)
     rig.until(lambda: rig.phase is Phase.WAITING)
     rig.follow()
-    rig.message("things are back; the arm is home. Put everything in its place, then START records")
+    rig.message("things are back; the arm is home. Put everything in its place, then press Start to record")
     rig.run(2.0)
     assert rig.phase is Phase.READY

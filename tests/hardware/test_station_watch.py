@@ -195,7 +195,7 @@ def test_people_see_what_to_mend(ros: Background, capsys: pytest.CaptureFixture)
     with fault(ros, "joint_states:stop"):
         assert main(["doctor", "--robot", "sim", "--domain", str(DOMAIN), "--seconds", "2"]) == 1
     out = capsys.readouterr().out
-    assert "look at that node: its device, its log" in out and "Mend this before sim moves: joint states topic" in out
+    assert "look at that node: its device, its log" in out and "Fix this before sim moves: joint states topic" in out
 
 
 @pytest.mark.parametrize(

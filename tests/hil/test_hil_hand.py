@@ -200,7 +200,7 @@ def test_a_device_that_is_unplugged_ends_the_episode_whoever_moves_the_arm(stick
     done = threading.Event()
     waiting = threading.Thread(target=lambda: (loop.step(), done.set()))
     waiting.start()
-    assert not done.wait(0.3) and stick.shown[-1].message == "stick: unplugged. START when it is back"
+    assert not done.wait(0.3) and stick.shown[-1].message == "stick: unplugged. Press Start when it is back"
     stick.gone = ""  # type: ignore[attr-defined]
     assert not done.wait(0.3), "START is pressed by somebody who sees that it is back"
     stick.events.append(E.START)

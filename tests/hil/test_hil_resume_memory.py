@@ -50,7 +50,7 @@ def write_log(folder: Path) -> None:
 
 
 class Desk:
-    """A learner of a policy that sees, on the log in `folder`."""
+    """A learner of a visuomotor policy, on the log in `folder`."""
 
     receiver: TransitionReceiver | None = None
 

@@ -1,4 +1,4 @@
-"""The field's words: retired names do not come back, classes have one name each, docstrings are noun phrases."""
+"""The field's words: what is retired does not come back, classes have one name each, docstrings are noun phrases."""
 
 from __future__ import annotations
 
@@ -50,6 +50,18 @@ RETIRED = {
         "doubles": "driver emulators",
     },
 }
+# A phrase that stands in no message, help text, docstring or page, and what the field says.
+PHRASES = {
+    r"[Ff]rom state to sight": "distillation to cameras",
+    r"(policy|policies|critic|[Rr]ewards|[Aa]ctors?|one) that (sees?|knows?)\b": "visuomotor, privileged, from images",
+    r"(half that sees|taught to see)\b": "visuomotor",
+    r"(?<!tests/)\bthe house\b": "the rooms",
+    r"\b(had|has|have) (not|never) met": "unseen, held-out",
+    r"\b[Mm]end(s|ed|ing)?\b(?![':])": "fix, how to fix it; 'mend' is a key of contracts",
+    r"got (none|nothing),": "missing; by BadInput",
+    r"with less weight": "at a lower weight",
+}
+MESSAGES = {r"\bSTART\b": "Start, as the button is called"}  # not in docstrings, where it is an event
 KEPT = {"policies": {"NoiseSteeredPolicy", "NoiseSteeredConfig"}}  # the field's own words hold a retired part
 
 
@@ -79,6 +91,34 @@ def test_retired_words_do_not_come_back(room: str) -> None:
         if name not in KEPT.get(room, ())
         for word in parts(name) & RETIRED[room].keys()
         if not (word == "steered" and "noise" in parts(name))
+    ]
+    assert found == []
+
+
+def texts() -> Iterator[tuple[str, str, bool]]:
+    """(place, text, whether it is a docstring and no help text) of every page, and of every string of a program."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / ".ci" / "docs"]
+    for room in (*ROOMS, "launch"):
+        pages += [path for ending in ("md", "html", "js") for path in sorted((ROOT / room).rglob(f"*.{ending}"))]
+        for path, tree in modules(room):
+            inner = (
+                set()
+                if path.is_relative_to("robolearn/cli")
+                else {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+            )
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    yield f"{path}:{node.lineno}", " ".join(node.value.split()), id(node) in inner
+    for page in pages:
+        yield str(page.relative_to(ROOT)), " ".join(page.read_text(encoding="utf-8").split()), False
+
+
+def test_retired_phrases_do_not_come_back() -> None:
+    found = [
+        f"{place}: {match[0]}: {instead}"
+        for place, text, inner in texts()
+        for phrase, instead in (PHRASES if inner else PHRASES | MESSAGES).items()
+        for match in re.finditer(phrase, text)
     ]
     assert found == []
 

@@ -113,7 +113,7 @@ def test_goals_without_a_policy_for_them_and_the_other_way_round(aimed: Path, fo
 
     none, some = (
         "--goals: got some, expected none: it was trained without a goal",
-        "--goals: got none, expected what gives goal.objects",
+        "--goals: missing; expected what gives goal.objects",
     )
     with pytest.raises(BadInput, match=none):
         set_goals(open_policy(plain), given)
@@ -123,7 +123,7 @@ def test_goals_without_a_policy_for_them_and_the_other_way_round(aimed: Path, fo
         set_goals(open_policy(aimed), None)
     with pytest.raises(BadInput, match=some):
         check_goals_given(aimed, False, what="policy")
-    with pytest.raises(BadInput, match="goals: got none, expected some before the policy acts"):
+    with pytest.raises(BadInput, match="goals: missing; expected some before the policy acts"):
         open_policy(aimed).act(seen())
     set_goals(open_policy(plain), None)
     check_goals_given(aimed, True, what="policy")
@@ -151,7 +151,7 @@ def test_the_nearest_start_lends_its_end() -> None:
     # In deviations: the second component counts in units of 47, the first of 0.47.
     picked = goals.pick(0, np.arange(3), np.zeros(3, np.int64), now)
     assert picked["goal.objects"].tolist() == [[3.0], [2.0], [1.0]]
-    with pytest.raises(BadInput, match="nearest start: got none in common"):
+    with pytest.raises(BadInput, match="nearest start: got no common feature"):
         goals.pick(0, np.arange(1), np.zeros(1, np.int64), {"other": np.zeros((1, 5))})
 
 

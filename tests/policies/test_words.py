@@ -107,7 +107,7 @@ def test_it_does_what_it_is_told(obedient: Path, monkeypatch: pytest.MonkeyPatch
     policy = open_policy(obedient)
     assert isinstance(policy, PromptedPolicy) and set(policy.interface.observation) == {"proprio"}
     assert set(needed_by(obedient).observation) == {"proprio"}
-    with pytest.raises(BadInput, match="words: got nothing"):
+    with pytest.raises(BadInput, match="words: missing"):
         policy.act(seen())
     policy.set_prompt("please move over to the left side")  # never trained: it is encoded, and means the same
     assert policy.act(seen())[..., 0].mean() < -0.3
@@ -124,7 +124,7 @@ def test_it_does_what_it_is_told(obedient: Path, monkeypatch: pytest.MonkeyPatch
         BadInput, match="got jump, expected a trained sentence; available: go to the left, go to the right"
     ):
         policy.set_prompt("jump")
-    with pytest.raises(BadInput, match="got nothing, expected a sentence"):
+    with pytest.raises(BadInput, match="missing; expected a sentence"):
         policy.set_prompt("  ")
 
 
@@ -139,7 +139,7 @@ def test_words_that_nobody_hears_are_refused(obedient: Path, tmp_path: Path) -> 
     assert check_words(obedient, "", RIGHT, what="policy") == RIGHT
     assert check_words(obedient, LEFT, RIGHT, what="policy") == LEFT
     with pytest.raises(
-        BadInput, match="words: got none, expected a sentence; available: go to the left, go to the right"
+        BadInput, match="words: missing; expected a sentence; available: go to the left, go to the right"
     ):
         check_words(obedient, "", "", what="policy")
     set_prompt(open_policy(tmp_path / "plain"), "", "lift the cube")  # a task's own sentence is no order

@@ -1,5 +1,5 @@
-"""Mutation check of seeing: cameras, what a policy may see, and from state to sight. With any one line of it wrong, at
-least one of the tests that are named here must fail.
+"""Mutation check of seeing: cameras, what a policy may see, and distillation to cameras. With any one line of it wrong,
+at least one of the tests that are named here must fail.
 """
 
 from __future__ import annotations

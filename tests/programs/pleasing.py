@@ -3,9 +3,9 @@
     python tests/programs/pleasing.py --out FOLDER
 
 A critic of one member and one of `--members` learn from the same few successes and the same one kind of failure. A
-policy that sees learns from stored experience by each of them alone, and is never stopped (`--audit warn`). The picture
-has what the critic called done and what was solved, over control steps; the rows say when the audit would have ended
-the run. What is there is not done again.
+visuomotor policy learns from stored experience by each of them alone, and is never stopped (`--audit warn`). The
+picture has what the critic called done and what was solved, over control steps; the rows say when the audit would
+have ended the run. What is there is not done again.
 """
 
 from __future__ import annotations

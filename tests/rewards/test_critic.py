@@ -121,7 +121,7 @@ def test_a_checkpoint_is_read_as_it_was_written(trained: CriticTrainer, tmp_path
 def test_what_does_not_fit_is_one_line(trained: CriticTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save_critic(trained.critic, tmp_path / "critic")
     window = window_of(episode(True, 3))
-    with pytest.raises(BadInput, match="words: got nothing"):
+    with pytest.raises(BadInput, match="words: missing"):
         trained.critic.score([window], [" "])
     larger = Interface({"images.front": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((1,)), 20.0)
     with pytest.raises(BadInput, match="got 64 x 64 px, expected 48 x 48 px"):

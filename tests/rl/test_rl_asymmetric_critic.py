@@ -1,4 +1,4 @@
-"""A critic that sees what the policy does not."""
+"""A critic that observes what the policy does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Make = Callable[..., Any]
 
 
 def blind(world: Any, make_policy: Make) -> Any:
-    """A policy that sees the picture alone: `proprio`, where the point is, stays the world's."""
+    """A policy of the picture alone: `proprio`, where the point is, stays the world's."""
     sees = replace(world.interface, observation={"images.front": world.interface.observation["images.front"]})
     return make_policy(sees, horizon=2, execute=2, gain=5.0)
 

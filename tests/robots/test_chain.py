@@ -98,7 +98,7 @@ def test_slanted_axes_and_bodies_without_joints(odd: Path) -> None:
         (("a", "b", "endless"), "rim", "joint endless of odd.xml: got no range"),
         (("a", "b", "bent"), "tool", "joint bent of odd.xml: got a ref"),
         (("a", "b", "v"), "top", "expected one chain"),  # u turns the same body
-        ((), "tool", "joints of odd.xml: got none"),
+        ((), "tool", "joints of odd.xml: missing"),
     ],
 )
 def test_what_is_no_chain_is_refused(odd: Path, joints: tuple[str, ...], site: str, words: str) -> None:

@@ -93,11 +93,11 @@ def test_a_horizon_is_short_and_of_trajectories(tmp_path: Path, change: dict[str
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"allowed": None}, "conditions.program: got none, expected either allowed or least"),
+        ({"allowed": None}, "conditions.program: missing; expected either allowed or least"),
         ({"least": 1.0}, "conditions.program: got both, expected either allowed or least"),
         ({"type": "Bool"}, "conditions.program.type: got Bool, expected a message type such as std_msgs/msg/Bool"),
         ({"field": "__class__"}, "conditions.program.field: got __class__, expected the name of a field"),
-        ({"mend": None}, "conditions.program: got none, expected the key 'mend'"),
+        ({"mend": None}, "conditions.program: missing; expected the key 'mend'"),
         ({"topic": "/joint_states"}, "conditions.program.topic: got /joint_states, expected another topic"),
         ({"lached": True}, "unknown key .*got lached.*latched"),
     ],

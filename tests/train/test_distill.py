@@ -1,4 +1,4 @@
-"""From state to sight: who acts, what is stored, what is learned, and a run that goes on where it was stopped."""
+"""Distillation to cameras: who acts, what is stored, what is learned, and a run that goes on where it was stopped."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Check:
       name: the thing, in a word or two.
       ok: whether it can be used.
       found: what is there, in plain words.
-      fix: the one command that mends it; empty when nothing has to be mended, or no command can.
+      fix: the one command that fixes it; empty when nothing is wrong, or no command can.
     """
 
     name: str

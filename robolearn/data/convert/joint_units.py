@@ -72,10 +72,10 @@ def joint_scale(interface: Interface, unit: str, gripper: str, low: NDArray, hig
       BadInput: no unit, an arm without known limits, other joints, a gripper of unknown unit, or numbers that are not
         in these units.
     """
-    spans = f"they span {low.min():.4g} … {high.max():.4g}"
+    spans = f"{low.min():.4g} … {high.max():.4g}"
     if unit not in UNITS:
         hint = "normalised: [-1, 1] over the limits of the joints, and from closed to open"
-        raise BadInput("--unit of joint positions", got=unit or f"none, {spans}", available=UNITS, hint=hint)
+        raise BadInput(f"--unit of joint positions, which span {spans}", got=unit or "none", available=UNITS, hint=hint)
     if unit == "normalised":
         if low.min() < -1 - TOLERANCE or high.max() > 1 + TOLERANCE:
             hint = "LeRobot's −100 … 100 is by each motor's calibration, which no set states: record with use_degrees"
@@ -132,5 +132,5 @@ def _gripper(gripper: str, unit: str, robot: RobotSpec, spans: str) -> tuple[flo
         ends["jaw"] = (factor * robot.gripper.jaw_range[0], factor * robot.gripper.jaw_range[1])
     if gripper not in ends:
         hint = "percent and share: open is 100, or 1; jaw: its own angle, in the unit of the joints"
-        raise BadInput("--gripper-unit", got=gripper or f"none, it spans {spans}", available=ends, hint=hint)
+        raise BadInput(f"--gripper-unit of {spans}", got=gripper or "none", available=ends, hint=hint)
     return ends[gripper]

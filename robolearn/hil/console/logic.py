@@ -224,4 +224,4 @@ class HelpSchedule:
             return "Only correct: bring it back on its way, then hand back at once."
         if status.asks_help:
             return "The policy is unsure: watch closely, and take over if it goes wrong."
-        return "Let it try. Take over only just before a mistake that it cannot mend by itself."
+        return "Let it try. Take over only just before a mistake that it cannot correct by itself."

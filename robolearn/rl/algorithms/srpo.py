@@ -15,7 +15,7 @@ Clusters are DBSCAN's with ε = 0.5 and two points at least; with two, those are
 neighbours. Where no two successes are neighbours their mean is the one centre.
 
 SRPO embeds the whole video with a world model (V-JEPA 2). Here a latent is the mean over the episode's observations of
-a frame's features, and those of the last one: for policies that see, of the encoder that our critics have
+a frame's features, and those of the last one: for visuomotor policies, of the encoder that our critics have
 (EfficientNet-Lite0, its map averaged), otherwise the vectors of the state. Distances are per component, ‖x − y‖ / √D,
 so that ε means the same for any number of them. One failure alone is neither the nearest nor the farthest: d̂ = 0.5.
 """

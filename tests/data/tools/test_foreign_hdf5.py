@@ -116,7 +116,7 @@ def test_isaac_lab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert dataset.success.tolist() == [True, False] and dataset.interface.observation["objects"].shape == (39,)
     assert dataset.interface.observation["proprio"].names[3:7] == tuple(f"eef_quat.{axis}" for axis in "wxyz")
     assert said["left_out"] == ["initial_state (1 array)", "obs/joint_pos (9 float32)", "states (1 array)"]
-    assert any("20 Hz, which --hz mends" in line and "no arm" not in line for line in said["changed"])
+    assert any("20 Hz; --hz changes it" in line and "no arm" not in line for line in said["changed"])
     assert "obs/table_cam → images.table_cam (64×64×3)" in said["read"]
 
 

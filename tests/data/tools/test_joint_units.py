@@ -95,14 +95,14 @@ def test_an_export_and_its_import_keep_units_and_numbers(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("factor", "gripper", "args", "says"),
     [
-        (1.0, 100.0, IMPORT, "--unit of joint positions: got none, they span -20 … 100"),
-        (np.pi / 180, 1.0, IMPORT, "--unit of joint positions: got none"),  # all within [-1.3, 1.3]
-        (0.01, 0.9, IMPORT, "--unit of joint positions: got none, they span -0.2 … 0.9"),  # within [-1, 1]
-        (1.0, 100.0, [*IMPORT, "--unit", "normalised"], "normalised: got they span -20 … 100, expected [-1, 1]"),
+        (1.0, 100.0, IMPORT, "--unit of joint positions, which span -20 … 100: missing; "),
+        (np.pi / 180, 1.0, IMPORT, ": missing; available: "),  # all within [-1.3, 1.3]
+        (0.01, 0.9, IMPORT, "--unit of joint positions, which span -0.2 … 0.9: missing"),  # within [-1, 1]
+        (1.0, 100.0, [*IMPORT, "--unit", "normalised"], "normalised: got -20 … 100, expected [-1, 1]"),
         (1.0, 100.0, [*IMPORT, "--unit", "radians", "--gripper-unit", "percent"], "positions: shoulder_pan: got 0"),
         (np.pi / 180, 90.0, DEGREES, "which are radians, expected --unit radians"),
         (1.0, 1.0, DEGREES, "expected --gripper-unit share"),
-        (1.0, 100.0, [*IMPORT, "--unit", "degrees"], "--gripper-unit: got none, it spans 0 … 100"),
+        (1.0, 100.0, [*IMPORT, "--unit", "degrees"], "--gripper-unit of 0 … 100: missing"),
         (1.0, 130.0, DEGREES, "joint positions: gripper: got 0 … 130"),
         (5.0, 100.0, DEGREES, "joint positions: shoulder_pan: got 0 … 150"),
         (1.0, 100.0, [*DEGREES[2:], "--embodiment", "my_arm"], "joint positions: arm: got my_arm; available: panda"),

@@ -194,10 +194,10 @@ def test_the_command_writes_the_pose_into_the_contract_and_leaves_the_rest(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "--robot: got none"),
+        ([], "--robot: missing"),
         (["--robot", "fr3", "--data", "x"], "contract fr3: it has no camera"),
         (["--robot", "sim", "--camera", "front", "--data", "x"], "no intrinsics"),
-        (["--robot", "sim", "--camera", "front", "--lens", "pictures"], "--out: got none"),
+        (["--robot", "sim", "--camera", "front", "--lens", "pictures"], "--out: missing"),
         (["--robot", "sim", "--camera", "front", "--lens", "pictures", "--data", "x"], "no shots.json"),
         (["--robot", "sim", "--camera", "front", "--write"], "which ships with robolearn"),
         (["--robot", "sim", "--mounted", "elbow"], "--mounted: got elbow; available: flange, base"),

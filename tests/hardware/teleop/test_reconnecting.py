@@ -74,7 +74,7 @@ def test_start_begins_nothing_while_the_device_is_gone(clock) -> None:
     for _ in range(3):
         sample = device.sample(None)
         assert sample.events == (E.QUIT,), "the rest is asked for as ever"
-        assert sample.note == "pad: unplugged; START when it is back"
+        assert sample.note == "pad: unplugged; press Start when it is back"
         clock.now += LOOK_S
     pad.plugged = True
     assert device.sample(None).events == (E.START, E.QUIT), "it is back"

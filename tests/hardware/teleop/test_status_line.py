@@ -34,11 +34,13 @@ def shown(ends: tuple[int, TextIO], clock, message: str) -> str:
 
 
 def test_what_fits_is_shown_as_it_is(ends, clock) -> None:
-    assert shown(ends, clock, "press START") == "waiting · episode 2 of 10 · 0.0 s · press START"
+    assert shown(ends, clock, "press Start") == "waiting · episode 2 of 10 · 0.0 s · press Start"
 
 
 def test_a_long_line_keeps_what_the_operator_can_do(ends, clock) -> None:
-    why = "episode 2 dropped: stop: joint states on /joint_states: silent for 0.17 s. START goes on"
+    why = "episode 2 dropped: stop: joint states on /joint_states: silent for 0.17 s. Press Start to go on"
     line = shown(ends, clock, why)
     assert len(line) == COLUMNS - 1, "one more and the terminal begins another line"
-    assert line.startswith("waiting · episode 2 of 10") and "…" in line and line.endswith("0.17 s. START goes on")
+    assert (
+        line.startswith("waiting · episode 2 of 10") and "…" in line and line.endswith("0.17 s. Press Start to go on")
+    )

@@ -165,7 +165,7 @@ def test_a_device_is_refused_where_it_does_not_fit(interface: Interface, so101_j
     with pytest.raises(BadInput, match=r"embodiment: got so101, expected panda"):
         make_device("gamepad", so101_joints, PANDA)
     blind = Interface({}, interface.action, 20.0, "panda", "tcp_delta")
-    with pytest.raises(BadInput, match=r"proprio.*got none"):
+    with pytest.raises(BadInput, match=r"proprio.*missing"):
         make_device("spacemouse", blind, PANDA)
     with pytest.raises(BadInput, match=r"got gampad; available: .*did you mean gamepad"):
         make_device("gampad", interface, PANDA)

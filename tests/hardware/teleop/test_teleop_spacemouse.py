@@ -161,7 +161,7 @@ def test_a_device_gone_mad_does_not_block(mouse: SpaceMouse, hid: Hid, observe) 
 
 
 def test_what_is_missing_is_said_in_one_line(interface: Interface, hid: Hid, no_terminal) -> None:
-    with pytest.raises(BadInput, match=r"^spacemouse: got none, expected at least 1\. Plug one in"):
+    with pytest.raises(BadInput, match=r"^spacemouse: missing; expected at least 1\. Plug one in"):
         SpaceMouse(interface, PANDA, hid=Hid(MOUSE, RECEIVER_KEYS)).open()
     with pytest.raises(BadInput, match="got SpaceMouseCompact, SpaceMouseWireless, expected at least 4"):
         SpaceMouse(interface, PANDA, hid=hid, index=3).open()

@@ -101,7 +101,7 @@ class Bag:
             raise
         except Exception as error:  # a damaged file fails anywhere in the library, in its own words or in Python's
             got = f"one that cannot be read ({first_line(error)})"
-            hint = "A recording that was cut off can be mended by `ros2 bag reindex` or `mcap recover`"
+            hint = "A recording that was cut off can be repaired by `ros2 bag reindex` or `mcap recover`"
             raise BadInput(f"bag {self.path}", got=got, expected="a whole one", hint=hint) from error
 
 

@@ -58,7 +58,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     cameras = [name for name, head in heads.items() if name.startswith(_PICTURES) and head.is_picture]
     usual = {_QPOS: "proprio"} | {name: IMAGES + name.removeprefix(_PICTURES) for name in cameras}
     if not options.hz:
-        account.changed.append(f"what the file does not say is assumed: {CONTROL_HZ:g} Hz, which --hz mends")
+        account.changed.append(f"what the file does not say is assumed: {CONTROL_HZ:g} Hz; --hz changes it")
     with open_file(first) as file:
         coded = any(_is_coded(file[name]) for name in cameras)
     if coded:

@@ -257,7 +257,7 @@ def _derive(
         account.changed.append(f"float64 is stored as float32: {', '.join(wide)}")
     assumed = []
     if not (options.hz or facts.hz):
-        assumed.append(f"{CONTROL_HZ:g} Hz, which --hz mends")
+        assumed.append(f"{CONTROL_HZ:g} Hz; --hz changes it")
     if not (options.embodiment or facts.embodiment):
         assumed.append("no arm, which --embodiment names")
     if assumed:
