@@ -185,9 +185,9 @@ def _commands(q: Any) -> list[str]:
     ]
     acts = "runs/rl"
     if q.observe == "images":
-        acts = "runs/seeing"
-        lines.append(f"robolearn distill --teacher runs/rl {where} --steps {q.distill_steps} {seed} --out runs/seeing")
-        lines.append(f"robolearn evaluate --policy runs/seeing --against runs/rl {judged}")
+        acts = f"runs/{task}-visuomotor"
+        lines.append(f"robolearn distill --teacher runs/rl {where} --steps {q.distill_steps} {seed} --out {acts}")
+        lines.append(f"robolearn evaluate --policy {acts} --against runs/rl {judged}")
     if q.deploy_episodes and station is not None:
         lines.append(
             f"robolearn deploy --policy {acts} --robot {station} --task {task} --episodes {q.deploy_episodes} "

@@ -45,6 +45,18 @@ def test_every_command_of_a_page_parses(page: Path) -> None:
         parse(entry, rest)
 
 
+def test_a_set_or_a_run_is_made_by_one_command_on_all_pages() -> None:
+    """A name below data/ or runs/ means one thing, whatever the order of the flags."""
+    made: dict[str, dict[frozenset[str], str]] = {}
+    for page in PAGES:
+        for args in commands(page):
+            words = " ".join(args).split(" --")
+            for out in (name for word in words if word.startswith("out ") for name in word.split()[1:]):
+                if out.startswith(("data/", "runs/")) and "resume" not in words:
+                    made.setdefault(out, {})[frozenset(words)] = f"{page_name(page)}: {' '.join(args)}"
+    assert {out: [*ways.values()] for out, ways in made.items() if len(ways) > 1} == {}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
