@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
   test-maker test-first-hour figures ros-index clean
 
 help:
-	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about ten minutes"
+	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about five minutes, after the installation"
 	@echo "make test         the quick tests, in about three minutes on two cores; ARGS for some of all"
 	@echo "make test-long    those that take longer: whole programs, stations, training, every kind of policy"
 	@echo "make test-all     both, in half an hour to an hour; the build machine has 25 minutes, and says how many it leaves out"

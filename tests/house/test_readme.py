@@ -100,5 +100,7 @@ def test_the_python_of_the_first_page_runs(tmp_path: Path, monkeypatch: pytest.M
 def test_the_first_page_is_short_and_leads_to_every_other() -> None:
     text = README.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 80
+    bullets = [line for line in text.splitlines() if line.startswith("- ")]
+    assert len(bullets) == 5 and max(map(len, bullets)) <= 130
     others = [page.relative_to(ROOT) for page in PAGES if page != README]
     assert [str(page) for page in others if f"({page})" not in text] == []
