@@ -13,10 +13,10 @@ import pytest
 from scipy import stats
 
 from robolearn.core import BadInput
-from robolearn.data.quality import Demonstrations, assess
+from robolearn.data.quality import Demonstrations, EpisodeScore, QualityReport, assess
 from robolearn.eval import Evaluation, compare, evaluate, split_gain
 from robolearn.eval.plots import draw_returns, mean_series
-from robolearn.eval.quality_page import render_quality
+from robolearn.eval.quality_page import render_quality, summary
 from robolearn.eval.report import check_report_folder, render
 from robolearn.eval.report_data import Outcome, ReportData, evaluation_report
 from robolearn.eval.video import choose_episodes, record_episodes
@@ -151,3 +151,12 @@ def test_a_folder_without_write_permission_is_refused(tmp_path: Path) -> None:
             check_report_folder(tmp_path / "out")
     finally:
         tmp_path.chmod(0o755)
+
+
+def test_the_advice_counts_episodes_and_then_names_them() -> None:
+    verdicts = ("keep", "look", "drop", "look")
+    scores = tuple(EpisodeScore(number, number + 1, 50.0, verdict) for number, verdict in enumerate(verdicts))
+    report = QualityReport(scores, 0.5, None, None, np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 2)))
+    drop, _, keep = summary(report).partition(". Keep ")
+    assert drop == "Drop 1 episode of 4, failed or copies: 2"
+    assert keep.startswith("2 episodes at a lower weight: 1,3. Train with --weights")
