@@ -51,7 +51,7 @@ class Chain:
             if name not in names:
                 raise BadInput(f"joint of {path.name}", got=name, available=names)
         if not joints:
-            raise BadInput(f"joints of {path.name}", got="none", expected="at least one", available=names)
+            raise BadInput(f"joints of {path.name}", got="nothing", expected="at least one", available=names)
         sites = [model.site(i).name for i in range(model.nsite)]
         if tcp_site not in sites:
             raise BadInput(f"site of {path.name}", got=tcp_site, available=sites)

@@ -70,7 +70,7 @@ def read_robot(folder: Path) -> tuple[RobotSpec, OwnFacts]:
     """
     path = folder / FACTS
     if not path.is_file() or not (folder / MODEL).is_file():
-        got = "none" if not path.is_file() else f"no {MODEL}"
+        got = "nothing" if not path.is_file() else f"no {MODEL}"
         raise BadInput(f"robot {folder}", got=got, expected=f"a folder with {FACTS} and {MODEL}")
     try:
         facts = TypeAdapter(OwnFacts).validate_python(yaml.safe_load(path.read_bytes()[:LARGEST]))

@@ -95,7 +95,7 @@ class LeRobotBus(ServoBus):
             raise BadInput(self._where, got=got, expected=expected, hint=self._run)
         stored, names = read_json(found[0], what="calibration"), (*SO101.joints, *SO101.gripper.joints)
         if set(stored) != set(names):
-            raise BadInput(f"calibration {found[0]}", got=", ".join(stored) or "none", expected=", ".join(names))
+            raise BadInput(f"calibration {found[0]}", got=", ".join(stored) or "nothing", expected=", ".join(names))
         try:
             calibration = {name: motors.MotorCalibration(**stored[name]) for name in names}
         except TypeError as error:

@@ -130,7 +130,7 @@ def check_action(device: str, interface: Interface, robot: RobotSpec, *kinds: st
         raise BadInput(f"{device}: embodiment", got=interface.embodiment, expected=robot.name)
     found, needed = interface.observation.get("proprio"), proprio_spec(robot)
     if found is None or found.shape != needed.shape:
-        got = "none" if found is None else tuple(found.shape)
+        got = "nothing" if found is None else tuple(found.shape)
         raise BadInput(f"{device}: observation 'proprio'", got=got, expected=f"{needed.shape} of {robot.name}")
 
 
@@ -270,6 +270,6 @@ class AxisDevice(OperatedDevice, Device):
     def _pick(self, found: Sequence[Any], names: Iterable[object], hint: str = PLUG_IN) -> Any:
         """The one of `found` that `index` means; raises `BadInput` with the `names` where there are fewer."""
         if self._index >= len(found):
-            got, expected = ", ".join(map(str, names)) or "none", f"at least {self._index + 1}"
+            got, expected = ", ".join(map(str, names)) or "nothing", f"at least {self._index + 1}"
             raise BadInput(self.name, got=got, expected=expected, hint=hint)
         return found[self._index]

@@ -158,7 +158,7 @@ class ObservationEncoder(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         if not observation:
-            raise BadInput("observation features", got="none", expected="at least one")
+            raise BadInput("observation features", got="nothing", expected="at least one")
         config = EncoderConfig() if encoder is None else encoder
         self.features = tuple(sorted(observation))
         self.shapes = {key: tuple(observation[key].shape) for key in self.features}

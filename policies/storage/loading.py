@@ -117,7 +117,7 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
         check_prompt(words, what=what)
         return ""
     if not (words or usual):
-        raise BadInput(f"{what}: words", got="none", expected="a sentence", available=interface.extra.get(WORDS, {}))
+        raise BadInput(f"{what}: words", got="nothing", expected="a sentence", available=interface.extra.get(WORDS, {}))
     return words or usual
 
 

@@ -95,7 +95,7 @@ class PromptedPolicy(PolicyWrapper):
         if self.wants_words and not self.sentence:
             raise BadInput("words", got="nothing", expected="a sentence before the policy acts", available=self._known)
         if self.wants_goals and self._goals is None:
-            raise BadInput("goals", got="none", expected="some before the policy acts", hint=GOALS_HINT)
+            raise BadInput("goals", got="nothing", expected="some before the policy acts", hint=GOALS_HINT)
         instructions = {} if self._goals is None else dict(self._goals.current(observation))
         if self.wants_words:
             count = len(next(iter(observation.values())))
@@ -130,7 +130,7 @@ def check_goals_match(interface: Interface, given: bool, *, what: str) -> None:
         hint = "`robolearn train --goal …` makes one that reaches a goal"
         raise BadInput(f"{what}: --goals", got="some", expected="none: it was trained without a goal", hint=hint)
     if wanted and not given:
-        raise BadInput(f"{what}: --goals", got="none", expected=f"what gives {', '.join(wanted)}", hint=GOALS_HINT)
+        raise BadInput(f"{what}: --goals", got="nothing", expected=f"what gives {', '.join(wanted)}", hint=GOALS_HINT)
 
 
 def check_prompt(sentence: str, *, what: str) -> None:

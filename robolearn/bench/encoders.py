@@ -50,7 +50,7 @@ class BenchmarkEncoders(Command):
         at_least(1, cameras=self.cameras, batch=self.batch, steps=self.steps, threads=self.threads)
         at_least(8, image_size=self.image_size)
         if not self.encoders:
-            raise BadInput("--encoders", got="none", expected="e.g. cnn resnet18")
+            raise BadInput("--encoders", got="nothing", expected="e.g. cnn resnet18")
         device = torch.device(resolve_device(self.device))
         keep_freed_memory()  # as `robolearn train` does
         found: dict[str, Any] = {}

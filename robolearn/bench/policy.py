@@ -64,7 +64,7 @@ class BenchmarkPolicy(Command):
 
         at_least(1, repeats=self.repeats)
         if not self.backends:
-            raise BadInput("--backends", got="none", available=BACKENDS)
+            raise BadInput("--backends", got="nothing", available=BACKENDS)
         for backend in self.backends:
             check_backend(backend, "float32")
         if unknown := [name for name in self.networks if name not in NETWORKS] or (not self.networks and ["none"]):

@@ -68,7 +68,9 @@ class Calibrate(Command):
             if value not in available:
                 raise BadInput(flag, got=value, available=available)
         if not self.robot:
-            raise BadInput("--robot", got="none", expected="the contract whose camera is calibrated, or --board FILE")
+            raise BadInput(
+                "--robot", got="nothing", expected="the contract whose camera is calibrated, or --board FILE"
+            )
         return self._calibrate(board)
 
     def _calibrate(self, board: Any) -> dict[str, Any]:
@@ -131,7 +133,7 @@ class Calibrate(Command):
         if not names:
             raise BadInput(f"contract {contract.name}: it has no camera", hint="Describe one there first")
         if self.camera not in names:
-            raise BadInput("--camera", got=self.camera or "none", available=names)
+            raise BadInput("--camera", got=self.camera or "nothing", available=names)
         return self.camera
 
     def _shots(self, contract: Contract, camera: str, board: Any) -> list[Any]:
@@ -141,7 +143,7 @@ class Calibrate(Command):
         if self.data is not None:
             return read_shots(self.data, contract.joints)
         if self.out is None or self.out.exists():
-            got = "none" if self.out is None else f"{self.out}, which is there"
+            got = "nothing" if self.out is None else f"{self.out}, which is there"
             raise BadInput("--out", got=got, expected="a new folder for the pictures, or --data FOLDER")
         check_domain(self.domain)
         from rich.console import Console

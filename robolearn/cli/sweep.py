@@ -120,7 +120,7 @@ class Sweep(Command):
             got = self.command[0] if self.command else "nothing"
             raise BadInput("training behind --", got=got, available=TRAININGS)
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise BadInput("--seeds", got=" ".join(map(str, self.seeds)) or "none", expected="different numbers")
+            raise BadInput("--seeds", got=" ".join(map(str, self.seeds)) or "nothing", expected="different numbers")
         for word in self.command[1:]:
             if word.split("=")[0] in ("--seed", "--out", "--resume"):
                 raise BadInput("training behind --", got=word, expected="neither --seed, --out nor --resume: the sweep "

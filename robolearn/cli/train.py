@@ -173,7 +173,7 @@ class Train(Command):
             if self.resume and (self.out / CONFIG).exists():
                 before = read_json(self.out / CONFIG, what=f"run {self.out}").get("from")
                 if before is not None:
-                    raise BadInput("--from", got="none", expected=f"{before['policy']}, as when {self.out} began")
+                    raise BadInput("--from", got="nothing", expected=f"{before['policy']}, as when {self.out} began")
             return {}
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.io.hashes import sha256_weights

@@ -67,7 +67,7 @@ class PlanTrial(Command):
         check_seed(self.seed)
         named = dict(_named(word) for word in self.policies)
         if len(named) < max(2, len(self.policies)):
-            got = ", ".join(self.policies) or "none"
+            got = ", ".join(self.policies) or "nothing"
             raise BadInput("--policies", got=got, expected="two or more, NAME=PATH, each name once")
         outcome = self._judged_by()
         hashes = hashes_of(self.arm, self.classifier)

@@ -26,7 +26,7 @@ class BadInput(RobolearnError):
 
     Args:
       what: the thing at fault, e.g. ``"task"`` or ``"dataset data/lift"``.
-      got: what was found; ``"none"`` or ``"nothing"`` reads *missing*.
+      got: what was found; ``"nothing"`` reads *missing*.
       expected: what was needed.
       available: valid names, listed with the nearest one to `got` first.
       hint: what to do about it.
@@ -45,7 +45,7 @@ class BadInput(RobolearnError):
     ) -> None:
         self.hint = hint
         names = [str(name) for name in available]
-        missing = str(got) in ("none", "nothing")
+        missing = str(got) == "nothing"
         parts = [] if got is None else ["missing" if missing else f"got {got}"]
         if expected is not None:
             parts.append(f"expected {expected}")

@@ -112,7 +112,7 @@ def over_seeds(values: Sequence[float], *, rates: bool = False, level: float = 0
     (x,) = _finite(np.asarray(values))
     _check_level(level)
     if not len(x):
-        raise BadInput("values of seeds", got="none", expected="at least one seed")
+        raise BadInput("values of seeds", got="nothing", expected="at least one seed")
     mean, median, k = float(x.mean()), float(np.median(x)), len(x)
     low = high = math.nan
     if k > 1:

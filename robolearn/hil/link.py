@@ -256,7 +256,7 @@ def make_link(
     certificates = Certificates(certs) if certs else None
     address, found = Address.parse(learner, "--learner"), find_token(token, certificates)
     if found is None:
-        raise BadInput("--token", got="none", expected="the learner's", hint="It lies in <out>/token of its run")
+        raise BadInput("--token", got="nothing", expected="the learner's", hint="It lies in <out>/token of its run")
     check_encryption(address, certificates)
     outbox = Outbox(out, name, RecordSchema(policy.interface))
     hashes = m.interface_hash(policy.interface), sha256_weights(policy)

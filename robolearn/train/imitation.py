@@ -71,7 +71,7 @@ class ImitationTrainer:
         validation: FrameSource | None = None, device: str | torch.device = "cpu", capacity: int = 0,
     ) -> None:  # fmt: skip
         if len(windows) < 1:
-            raise BadInput("training windows", got="none", expected="at least one")
+            raise BadInput("training windows", got="nothing", expected="at least one")
         config = config.of_size(pictures=any(is_image(spec) for spec in interface.observation.values()))
         self.config, self.interface = config, interface
         self.device = torch.device(device)

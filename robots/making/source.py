@@ -92,7 +92,7 @@ def _chain(spec: mujoco.MjSpec, wanted: tuple[str, ...], file: str) -> list[mujo
     way = max(ways, key=lambda way: sum(joint.type == _HINGE for joint in way), default=[])
     chain = [joint for joint in way if joint.type == _HINGE and (not wanted or joint.name in wanted)]
     if len(chain) < 5:
-        got = ", ".join(joint.name for joint in chain) or "none"
+        got = ", ".join(joint.name for joint in chain) or "nothing"
         raise BadInput(f"{file}: chain of hinges", got=got, expected="five joints or more, base to tip")
     if wanted and tuple(joint.name for joint in chain) != wanted:
         raise BadInput(f"{file}: --joints", got=" ".join(wanted), expected=" ".join(joint.name for joint in chain))

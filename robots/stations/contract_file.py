@@ -88,7 +88,7 @@ class ObstacleForm:
         if not any(kinds):
             given = [one.name for one in fields(self) if getattr(self, one.name) is not None]
             expected = "normal and offset of a plane, or lower, upper and yaw of a box"
-            raise values.refuse(expected, got=", ".join(given) or "none")
+            raise values.refuse(expected, got=", ".join(given) or "nothing")
         return self
 
     def record(self, name: str) -> Obstacle:
@@ -181,7 +181,7 @@ class ContractFile:
         if vector and self.command.type != values.FLOATS:
             raise values.refuse(f"command.type {values.FLOATS} with gripper.in_command", got=self.command.type)
         if self.servos is not None and not vector:
-            raise values.refuse("gripper.in_command: true with servos, which take one vector", got="none")
+            raise values.refuse("gripper.in_command: true with servos, which take one vector", got="nothing")
         return self
 
     @field_validator("cameras", mode="before")

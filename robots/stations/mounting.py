@@ -108,7 +108,7 @@ class ToolForm:
     @model_validator(mode="after")
     def _check_mass(self) -> ToolForm:
         if self.centre is not None and self.mass == 0.0:
-            raise values.refuse("the key 'mass' with its centre", got="none")
+            raise values.refuse("the key 'mass' with its centre", got="nothing")
         return self
 
     def tool(self) -> Tool:

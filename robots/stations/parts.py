@@ -114,7 +114,7 @@ class ContactSensing(Topic):
         given = [name for name in ("max_torque", "max_force", "max_moment") if getattr(self, name) is not None]
         expected = ["max_torque"] if self.type == values.JOINT_STATE else ["max_force", "max_moment"]
         if given != expected:
-            raise values.refuse(" and ".join(expected), got=", ".join(given) or "none")
+            raise values.refuse(" and ".join(expected), got=", ".join(given) or "nothing")
         if self.gravity and self.type != values.JOINT_STATE:
             raise values.refuse(f"gravity with the type {values.JOINT_STATE}", got=self.type)
         effort = values.robot_of(info).effort
@@ -171,9 +171,9 @@ class Condition:
     @model_validator(mode="after")
     def _check_values(self) -> Condition:
         if bool(self.allowed) == math.isfinite(self.least):
-            raise values.refuse("either allowed or least", got="both" if self.allowed else "none")
+            raise values.refuse("either allowed or least", got="both" if self.allowed else "nothing")
         if not self.mend:
-            raise values.refuse("the key 'mend'", got="none")
+            raise values.refuse("the key 'mend'", got="nothing")
         return self
 
     def permits(self, value: float) -> bool:
@@ -256,11 +256,11 @@ class GripperForm:
     @model_validator(mode="after")
     def _check_type(self) -> GripperForm:
         if self.topic is not None and self.type is None:
-            raise values.refuse("the key 'type'", got="none")
+            raise values.refuse("the key 'type'", got="nothing")
         if self.in_command and (self.topic is not None or self.action is not None):
             raise values.refuse("either in_command or a topic of its own", got="both")
         if self.action is not None and self.type != values.FLOATS:
-            raise values.refuse(f"a topic of the type {values.FLOATS} for an action", got=self.type or "none")
+            raise values.refuse(f"a topic of the type {values.FLOATS} for an action", got=self.type or "nothing")
         return self
 
     def commanded(self) -> Gripper | None:

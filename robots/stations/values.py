@@ -82,7 +82,7 @@ def bad_input(error: ValidationError, file: str) -> BadInput:
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "missing":
         where, _, key = where.rpartition(".")
-        return BadInput(f"{file}: {where}" if where else file, got="none", expected=f"the key {key!r}")
+        return BadInput(f"{file}: {where}" if where else file, got="nothing", expected=f"the key {key!r}")
     words: dict[str, Any] = dict(first.get("ctx", {})) if first["type"] == _OURS else {}
     if words.get("what"):
         what = f"{file}: {words['what']}" + (f" in {where}" if where else "")

@@ -137,7 +137,7 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
           BadInput: these worlds have no expert.
         """
         if not self.demonstrates:
-            raise BadInput(f"expert of {self.task}", got="none", expected="a world that has one")
+            raise BadInput(f"expert of {self.task}", got="nothing", expected="a world that has one")
         live = np.ones(self.num_envs, bool) if active is None else np.asarray(active, bool)
         with self._whole():
             self._pool.block.active[:] = live

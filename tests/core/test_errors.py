@@ -12,10 +12,10 @@ from robolearn.core import BadInput
     [
         ({"got": "sac", "expected": "ppo"}, "--algo: got sac, expected ppo"),
         ({"got": "ppi", "available": ("sac", "ppo")}, "--algo: got ppi; available: sac, ppo (did you mean ppo?)"),
-        ({"got": "none", "expected": "a name"}, "--algo: missing; expected a name"),
+        ({"got": "nothing", "expected": "a name"}, "--algo: missing; expected a name"),
         ({"got": "nothing", "available": ("one", "sac")}, "--algo: missing; available: one, sac"),
-        ({"got": "none", "available": ("one",), "hint": "Say it"}, "--algo: missing; available: one. Say it"),
-        ({"got": "none of these"}, "--algo: got none of these"),
+        ({"got": "nothing", "available": ("one",), "hint": "Say it"}, "--algo: missing; available: one. Say it"),
+        ({"got": "none", "expected": "panda"}, "--algo: got none, expected panda"),  # a value that is called so
         ({"expected": "a name"}, "--algo: expected a name"),
         ({}, "--algo"),
     ],

@@ -75,7 +75,9 @@ def joint_scale(interface: Interface, unit: str, gripper: str, low: NDArray, hig
     spans = f"{low.min():.4g} … {high.max():.4g}"
     if unit not in UNITS:
         hint = "normalised: [-1, 1] over the limits of the joints, and from closed to open"
-        raise BadInput(f"--unit of joint positions, which span {spans}", got=unit or "none", available=UNITS, hint=hint)
+        raise BadInput(
+            f"--unit of joint positions, which span {spans}", got=unit or "nothing", available=UNITS, hint=hint
+        )
     if unit == "normalised":
         if low.min() < -1 - TOLERANCE or high.max() > 1 + TOLERANCE:
             hint = "LeRobot's −100 … 100 is by each motor's calibration, which no set states: record with use_degrees"
@@ -132,5 +134,5 @@ def _gripper(gripper: str, unit: str, robot: RobotSpec, spans: str) -> tuple[flo
         ends["jaw"] = (factor * robot.gripper.jaw_range[0], factor * robot.gripper.jaw_range[1])
     if gripper not in ends:
         hint = "percent and share: open is 100, or 1; jaw: its own angle, in the unit of the joints"
-        raise BadInput(f"--gripper-unit of {spans}", got=gripper or "none", available=ends, hint=hint)
+        raise BadInput(f"--gripper-unit of {spans}", got=gripper or "nothing", available=ends, hint=hint)
     return ends[gripper]

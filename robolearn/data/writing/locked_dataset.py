@@ -349,7 +349,7 @@ class LockedDataset:
         """Go on with the features that the set has; they must hold what this writer is given."""
         stamps = [stamp for name in stored if (stamp := stamp_name(name)) is not None]
         if sorted(stamps) != sorted(self.stamps):
-            raise BadInput(f"{what}: stamps", got=list(self.stamps) or "none", expected=stamps or "none")
+            raise BadInput(f"{what}: stamps", got=list(self.stamps) or "nothing", expected=stamps or "none")
         lacking = [name for name in self.features if name not in stored and name != INTERVENTION]
         if lacking:
             raise BadInput(f"{what}: features", got=f"no {lacking[0]!r}", expected="it", available=stored)

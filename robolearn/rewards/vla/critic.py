@@ -237,7 +237,7 @@ class VisionLanguageCritic(ABC):
         cameras = _cameras(interface)
         wanted = self.config.camera and f"images.{self.config.camera.removeprefix('images.')}"
         if not (wanted in cameras if wanted else len(cameras) == 1):
-            got = wanted or (f"{len(cameras)} of them, and none named" if cameras else "none")
+            got = wanted or (f"{len(cameras)} of them, and none named" if cameras else "nothing")
             raise BadInput(f"{self.what} camera", got=got, expected="one: option camera=", available=cameras)
         return wanted or cameras[0]
 

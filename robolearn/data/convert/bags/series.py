@@ -134,7 +134,7 @@ def check_topics(station: Contract, recording: Bag) -> None:
             hint = (
                 "--no-images leaves the cameras out, --cameras names those to take" if role.startswith(IMAGES) else ""
             )
-            raise BadInput(place, got="none", expected=channel.type, available=sorted(recording.topics), hint=hint)
+            raise BadInput(place, got="nothing", expected=channel.type, available=sorted(recording.topics), hint=hint)
         if recording.topics[channel.topic] != channel.type:
             raise BadInput(place, got=recording.topics[channel.topic], expected=channel.type)
 

@@ -39,7 +39,9 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
 
 def _contract(robot: str, cameras: Sequence[str] | None) -> Contract:
     if not robot:
-        raise BadInput("--robot", got="none", expected="a robot contract", available=(*contract_names(), "<path>.yaml"))
+        raise BadInput(
+            "--robot", got="nothing", expected="a robot contract", available=(*contract_names(), "<path>.yaml")
+        )
     contract = load_contract(robot)
     return contract if cameras is None else contract.with_cameras(cameras)
 
