@@ -33,7 +33,8 @@ class DatasetValidate(Command):
     """Longest time that a raw timestamp may stand still, or jump [s]."""
 
     def run(self) -> dict[str, Any]:
-        """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}]}``."""
+        """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}],
+        "notes": [sentence]}``; notes are no faults."""
         from robolearn.data.lerobot import layout
         from robolearn.data.validate import Tolerances, validate
         from robolearn.io.paths import no_such_folder
@@ -47,23 +48,27 @@ class DatasetValidate(Command):
         limits = Tolerances(decode=self.video, frozen_s=self.frozen_s, gap_s=self.gap_s)
         total = sum(1 for _ in self.data.glob("videos/*/*/*.mp4"))
         with Progress("checking", total=total, unit="videos", quiet=self.json or not total) as progress:
-            count = itertools.count(1)
-            findings = list(validate(self.data, limits, lambda name: progress(next(count), {})))
+            count, notes = itertools.count(1), list[str]()
+            findings = list(validate(self.data, limits, lambda name: progress(next(count), {}), notes))
         return {
             "dataset": str(self.data),
             "ok": not findings,
             "findings": [{"where": finding.where, **asdict(finding)} for finding in findings],
+            "notes": notes,
         }
 
     def exit_code(self, result: Mapping[str, Any]) -> int:
         return 0 if result["ok"] else 1
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from rich.markup import escape
+        from rich.table import Table
+
+        for note in result["notes"]:
+            console.print(f"[yellow]note[/yellow] {escape(note)}")
         if result["ok"]:
             console.print(f"[green]{result['dataset']}: nothing wrong[/green]")
             return
-        from rich.markup import escape
-        from rich.table import Table
 
         table = Table("check", "where", "what", box=None, pad_edge=False, padding=(0, 3, 0, 0))
         for finding in result["findings"]:

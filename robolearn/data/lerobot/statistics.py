@@ -41,20 +41,6 @@ def describe(frames: NDArray) -> Stats:
     return stats
 
 
-OUTLIER = 100.0  # times the range of the middle 98% that a frame may be away from it
-
-
-def outliers(frames: NDArray) -> list[tuple[int, int]]:
-    """(frame, component) of the worst frame of each component of `frames` (N, D) that is no motion: with the range of
-    all but the least and the greatest hundredth, low to high, one that is more than `OUTLIER` (high − low) beyond."""
-    values = np.asarray(frames, np.float64).reshape(len(frames), -1)
-    low = np.quantile(values, 0.01, axis=0, method="higher")
-    high = np.quantile(values, 0.99, axis=0, method="lower")
-    beyond = np.maximum(low - values, values - high)
-    worst = beyond.argmax(axis=0)
-    return [(int(row), c) for c, row in enumerate(worst) if 0 < OUTLIER * (high[c] - low[c]) < beyond[row, c]]
-
-
 def describe_many(frames: Mapping[str, NDArray]) -> dict[str, Stats]:
     """`describe` for several features (T, D) or (T,) of the same frames, in one pass over them together."""
     columns = {name: array.reshape(len(array), -1) for name, array in frames.items()}

@@ -14,9 +14,13 @@ CHECKS = (*tables.CHECKS, videos.videos)
 
 
 def validate(
-    root: str | Path, limits: Tolerances | None = None, seen: Callable[[str], None] | None = None
+    root: str | Path,
+    limits: Tolerances | None = None,
+    seen: Callable[[str], None] | None = None,
+    notes: list[str] | None = None,
 ) -> Iterator[Defect]:
-    """All faults of the data set in the folder `root`; `seen` is called with every video that has been checked.
+    """All faults of the data set in the folder `root`; `seen` is called with every video that has been checked, and
+    `notes` takes, at the end, what is no fault and good to know.
 
     Raises:
       BadInput: `root` is no data set.
@@ -25,3 +29,5 @@ def validate(
     yield from data.findings
     for check in CHECKS:
         yield from check(data, limits or Tolerances())
+    if notes is not None:
+        notes += tables.unchanging(data)

@@ -13,8 +13,9 @@ from robolearn.core import BadInput
 from robolearn.core.types import RATE_REFUSED, rate_fault
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.clock import clock_faults, runs
+from robolearn.data.lerobot.components import judged, outliers, still
 from robolearn.data.lerobot.features import FRAME, INTERFACE_KEY, NUMBERS, STAMP, key_of, stamp_column, stamp_name
-from robolearn.data.lerobot.statistics import describe, outliers
+from robolearn.data.lerobot.statistics import describe
 from robolearn.data.reading.loading import read_weights
 from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances, frames_text
 from robolearn.data.writing.steps import ACTION_TOLERANCE, unfinished_steps
@@ -168,23 +169,31 @@ def bounded(data: Opened, limits: Tolerances) -> Iterator[Defect]:
             yield Defect("action range", what, rows.file, rows.index, first)
 
 
+def _vectors(data: Opened) -> Iterator[tuple[str, list[Rows], list[NDArray]]]:
+    """(feature, the episodes that have it, its values there) of the vectors that can be judged."""
+    for name in data.info["features"]:
+        if name == "action" or name.startswith("observation."):
+            found = list(_column(data, name))
+            values = [values for _, values in found]
+            if judged(values):
+                yield name, [rows for rows, _ in found], values
+
+
 def outlying(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """No frame that alone sets the scale of what policies are normalised by."""
-    for name in data.info["features"]:
-        if name != "action" and not name.startswith("observation."):
-            continue
-        parts = [(rows, values.reshape(len(values), -1)) for rows, values in _column(data, name)]
-        if not parts or len({values.shape[1] for _, values in parts}) > 1:
-            continue
-        frames = np.concatenate([values for _, values in parts])
-        if frames.dtype.kind != "f" or not np.isfinite(frames).all():
-            continue
-        ends = np.cumsum([len(values) for _, values in parts])
-        for row, component in outliers(frames):
-            part = int(np.searchsorted(ends, row, side="right"))
-            frame = row - int(ends[part] - len(parts[part][1]))
-            what = f"{name}: component {component} is {frames[row, component]:.6g}, far beyond all others"
-            yield Defect("outlier", what, parts[part][0].file, parts[part][0].index, frame)
+    for name, episodes, values in _vectors(data):
+        for one in outliers(values):
+            rows = episodes[one.episode]
+            yield Defect("outlier", f"{name}: {one}", rows.file, rows.index, one.frame)
+
+
+def unchanging(data: Opened) -> Iterator[str]:
+    """Components that never or hardly change: no fault, but nothing that a policy learns from either."""
+    for name, _, values in _vectors(data):
+        names = data.info["features"][name].get("names")
+        named = isinstance(names, list) and len(names) == values[0].reshape(len(values[0]), -1).shape[1]
+        for line in still(values, [str(one) for one in names] if named else ()):
+            yield f"these components of {name} {line}"
 
 
 PERIODS = 3  # a stamp may stand still or jump by this many control periods, if that is more than `gap_s`

@@ -13,7 +13,7 @@ refused together (`robolearn.core.specs.check_compatible`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -28,7 +28,7 @@ from robolearn.data.convert.account import Account
 from robolearn.data.convert.joint_units import TOLERANCE, Scale, joint_scale
 from robolearn.data.convert.options import ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, drafts, interface_with_images
-from robolearn.data.lerobot.statistics import outliers
+from robolearn.data.lerobot.components import judged, outliers, still
 from robolearn.data.reading.reader import Dataset
 
 _FACTS = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "scale", "success")
@@ -203,13 +203,7 @@ def imported(found: ForeignSet, options: ReadOptions) -> EpisodeSource:
         return values
 
     taken = dict(sound(action, chosen, account.left_out, options))
-    lengths = [len(values) for values in taken.values()]
     actions = np.concatenate([*taken.values(), np.zeros((0, found.interface.action.size), np.float32)])
-    taken = dict.fromkeys(taken)
-    if len(actions) and (still := np.flatnonzero(np.ptp(actions, axis=0) == 0)).size:
-        names = found.interface.action.names
-        said = ", ".join(names[c] if names else str(c) for c in still)
-        account.changed.append(f"these components of the action never change: {said}")
     interface, scale = found.interface, _scale_for(actions, found.interface, options)
     if scale is not None:
         extra = {key: value for key, value in interface.extra.items() if key != FILE_UNIT}
@@ -220,21 +214,39 @@ def imported(found: ForeignSet, options: ReadOptions) -> EpisodeSource:
             "original units back"
         ]
 
-    ends = np.cumsum(lengths)
-    for row, component in outliers(actions) if len(actions) else ():
-        part = int(np.searchsorted(ends, row, side="right"))
-        where = f"{found.names[list(taken)[part]]}: action at frame {row - ends[part] + lengths[part]}"
-        sets = ": it sets the scale, by which --scale quantiles does not go" if scale and not scale.notes else ""
-        value = actions[row, component]
-        account.changed.append(f"{where}, component {component} is {value:.6g}, far beyond all others{sets}")
+    sets = "it sets the scale, by which --scale quantiles does not go" if scale and not scale.notes else ""
+    names = {number: found.names[number] for number in taken}
+    account.changed += _remarks("action", taken, names, interface.action.names, sets)
+    taken = dict.fromkeys(taken)
 
     def drafts() -> Iterator[EpisodeDraft]:
-        for _, draft in sound(found.draft, taken, account.left_out, options):
+        seen: dict[str, dict[int, NDArray]] = {}
+        for number, draft in sound(found.draft, taken, account.left_out, options):
             yield _with_action(draft, scale.apply(draft.episode.action)) if scale else draft
+            for key, values in draft.episode.observation.items():
+                if judged([values]):  # what is not is refused, or is no vector
+                    seen.setdefault(key, {})[number] = values
+        for key, episodes in seen.items():
+            account.changed += _remarks(key, episodes, names, interface.observation[key].names)
 
     return EpisodeSource(
         interface, drafts(), len(taken), tuple(found.stamps), account, found.outcomes, skips=options.skip_bad
     )
+
+
+def _remarks(
+    feature: str, episodes: Mapping[int, NDArray], names: Mapping[int, str], components: Sequence[str], sets: str = ""
+) -> list[str]:
+    """Remarks on the vectors of `feature`, number of an episode → (T, D), for the account."""
+    numbers, values = list(episodes), list(episodes.values())
+    if not judged(values):
+        return []
+    called = "the action" if feature == "action" else feature
+    said = [f"these components of {called} {line}" for line in still(values, components)]
+    for one in outliers(values):
+        where = f"{names[numbers[one.episode]]}: {feature} at frame {one.frame}"
+        said.append(f"{where}, {one}{f': {sets}' if sets else ''}")
+    return said
 
 
 def rewarded(rewards: Iterable[NDArray]) -> float | None:

@@ -1,0 +1,91 @@
+"""The one judge of the components of vectors: what validating, importing and ranking name, they name alike.
+
+Of a component x with the middle m = median x, low and high the ends of the middle 90% of all frames, so that a few wild
+frames move none of the three, and d the distance beyond them, a frame is an outlier where
+
+    d > `NEAR` · (high − low)    and d > `FAR` + 2 |m|        which is further than any unit or gripper goes, or
+    d > `OUTLIER` · max(high − low, `LEAST`)   for `BRIEF` frames at most, then back: no arm moves so
+
+A gripper that is open nearly always, and a joint that rests for most of the time and moves at last, are neither.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from robolearn.data.lerobot.clock import runs
+
+NEAR, FAR = 20.0, 1000.0
+OUTLIER, LEAST, BRIEF = 100.0, 0.01, 2
+STILL = 1e-5  # of its size, at least 1: a component that goes less far hardly changes
+WIDE = 256  # components; more are an array, such as a depth picture, whose values have no meaning each
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """The worst frame of a component in one episode, of `count` that are wild there."""
+
+    episode: int
+    frame: int
+    component: int
+    value: float
+    count: int
+
+    def __str__(self) -> str:
+        others = f" (as are {self.count - 1} more frames)" if self.count > 1 else ""
+        return f"component {self.component} is {self.value:.6g}, far beyond all others{others}"
+
+
+def judged(episodes: Sequence[NDArray]) -> bool:
+    """True where `episodes`, each (T, …), are vectors of finite numbers of one size, which can be judged."""
+    sizes = {values.shape[1:] for values in episodes}
+    return len(sizes) == 1 and math.prod(sizes.pop()) <= WIDE and all(np.isfinite(one).all() for one in episodes)
+
+
+def outliers(episodes: Sequence[NDArray]) -> list[Outlier]:
+    """The outliers of `episodes` (T, …), as `judged` lets through: one for each episode and component that has any."""
+    frames = np.concatenate([values.reshape(len(values), -1) for values in episodes])
+    if not len(frames) or frames.dtype.kind != "f":
+        return []
+    found: list[Outlier] = []
+    starts = np.cumsum([0, *(len(values) for values in episodes)])
+    for component, x in enumerate(frames.T.astype(np.float64)):
+        beyond, wild = _wild(x, starts[1:])
+        for episode in np.unique(np.searchsorted(starts, np.flatnonzero(wild), side="right") - 1).tolist():
+            mine = slice(starts[episode], starts[episode + 1])
+            frame = int(np.where(wild[mine], beyond[mine], 0.0).argmax())
+            value, count = float(x[mine][frame]), int(wild[mine].sum())
+            found.append(Outlier(episode, frame, component, value, count))
+    return found
+
+
+def _wild(x: NDArray[np.float64], ends: NDArray) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """(N,) distance of each frame beyond the middle 90%, and whether it is an outlier; episodes end at `ends`."""
+    low, high = np.quantile(x, 0.05, method="higher"), np.quantile(x, 0.95, method="lower")
+    beyond = np.maximum(low - x, x - high)
+    wild = beyond > np.maximum(NEAR * (high - low), FAR + 2 * abs(np.median(x)))
+    if high > low:
+        for first, last in runs(beyond > OUTLIER * max(high - low, LEAST)):
+            # A gripper may close in the last frames of an episode.
+            wild[first : last + 1] |= last - first < BRIEF and last + 1 not in ends
+    return beyond, wild
+
+
+def still(episodes: Sequence[NDArray], names: Sequence[str] = ()) -> list[str]:
+    """Components of `episodes` (T, …) that never change, and those that hardly do, in half a sentence each."""
+    frames = np.concatenate([values.reshape(len(values), -1) for values in episodes]).astype(np.float64)
+    if not len(frames):
+        return []
+    reach, size = np.ptp(frames, axis=0), np.abs(frames).max(axis=0)
+    said = []
+    for how, which in (("never", reach == 0), ("hardly", (reach > 0) & (reach <= STILL * np.maximum(size, 1.0)))):
+        if which.any():
+            far = f" (by {reach[which].max():.2g} at most)" if how == "hardly" else ""
+            called = ", ".join(names[c] if names else str(c) for c in np.flatnonzero(which))
+            said.append(f"{how} change: {called}{far}")
+    return said
