@@ -197,7 +197,9 @@ def summary(quality: QualityReport) -> str:
         return f"Keep all {len(quality.episodes)} episodes."
     parts = []
     if drops:
-        parts.append(f"Drop {_episodes(drops)} of {len(quality.episodes)}, failed or copies: {listed(drops)}.")
+        parts.append(
+            f"Drop {_episodes(drops)} of {len(quality.episodes)}, failed, copies or with wild frames: {listed(drops)}."
+        )
     if looks:
         parts.append(
             f"Keep {_episodes(looks)} at a lower weight: {listed(looks)}. Train with --weights; dropping them would "

@@ -62,7 +62,8 @@ def test_failed_and_noisy_episodes_rank_lower(
     assert set(result["drop"]) >= set(np.flatnonzero(~dataset.success).tolist())
     worst = result["ranking"][-1]
     assert worst["verdict"] == "drop" and "failed" in worst["reasons"] and worst["weight"] == 0.0
-    assert result["summary"].startswith(f"Drop {len(result['drop'])} episodes of 24, failed or copies: ")
+    count = len(result["drop"])
+    assert result["summary"].startswith(f"Drop {count} episodes of 24, failed, copies or with wild frames: ")
     assert result["drop"] == np.flatnonzero(~dataset.success).tolist(), "what succeeded is not dropped"
     # The command can be pasted.
     assert main(result["drop_command"].split()[1:]) == 0

@@ -29,6 +29,7 @@ from robolearn.data.quality.motion import (
     stale,
     trajectory_quality,
 )
+from robolearn.eval.quality_page import summary
 
 HZ = 20.0
 
@@ -268,6 +269,19 @@ class TestRanking:
         rng = np.random.default_rng(5)
         quality = assess(demonstrations(*[reach(rng) for _ in range(20)], success=np.ones(20, bool)))
         assert len(quality.of_kind("drop")) == 0 and len(quality.of_kind("keep")) >= 17
+
+    @pytest.mark.parametrize("where", ["state", "action"])
+    def test_an_episode_with_a_wild_frame_is_named_and_not_kept(self, where: str) -> None:
+        rng = np.random.default_rng(5)
+        d = demonstrations(*[reach(rng) for _ in range(6)], success=np.ones(6, bool))
+        getattr(d, where)[d.starts[3] + 4, 1] = -9999.0
+        quality = assess(d)
+        worst = quality.episodes[-1]
+        assert (worst.episode, worst.verdict) == (3, "drop") and worst.score <= 40
+        what = "an observed value" if where == "state" else "an action"
+        assert worst.reasons[0] == f"{what} is -9999 at frame 4, far beyond all others"
+        assert summary(quality).startswith("Drop 1 episode of 6, failed, copies or with wild frames: 3.")
+        assert quality.weights()[3] == 0 and len(quality.of_kind("drop")) == 1
 
     @pytest.mark.parametrize("count", [1, 2, 3])
     def test_small_sets(self, count: int) -> None:

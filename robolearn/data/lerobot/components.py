@@ -86,6 +86,6 @@ def still(episodes: Sequence[NDArray], names: Sequence[str] = ()) -> list[str]:
     for how, which in (("never", reach == 0), ("hardly", (reach > 0) & (reach <= STILL * np.maximum(size, 1.0)))):
         if which.any():
             far = f" (by {reach[which].max():.2g} at most)" if how == "hardly" else ""
-            called = ", ".join(names[c] if names else str(c) for c in np.flatnonzero(which))
+            called = ", ".join(names[c] if names else str(c) for c in np.flatnonzero(which).tolist())
             said.append(f"{how} change: {called}{far}")
     return said

@@ -1,4 +1,5 @@
-"""Measures of a single episode: jitter, idle time, near-limit joints, stale frames, trajectory quality, duration.
+"""Measures of a single episode: jitter, idle time, near-limit joints, stale and wild frames, trajectory quality,
+duration.
 
 **Jitter.** Balasubramanian, Melendez-Calderon, Roby-Brami, Burdet, "On the analysis of movement smoothness" (J.
 NeuroEngineering and Rehabilitation, 2015). The spectral arc length of a speed profile v(t),
@@ -25,6 +26,8 @@ and rests of at least 0.25 s are idle. Shorter ones belong to the motion.
 repeats its stamp now and then, as a 15 Hz camera under a 20 Hz policy, so a frame is stale when the stamp of a source
 has stood for more than `PATIENCE` times as long as it usually stands, and at least one frame longer.
 
+**Wild frames** are the outliers of `robolearn.data.lerobot.components`, in observations and actions.
+
 **Trajectory quality.** Schweighofer et al., "A Dataset Perspective on Offline Reinforcement Learning" (CoLLAs 2022):
 
     TQ(D) = (ḡ(D) − ḡ(D_min)) / (ḡ(D_expert) − ḡ(D_min)),        ḡ the mean undiscounted return.
@@ -38,6 +41,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.data.lerobot.components import outliers
 from robolearn.data.quality.demonstrations import Array, Demonstrations, runs
 
 AMPLITUDE = 0.05
@@ -147,6 +151,16 @@ def _stale_frames(stamp: Array, d: Demonstrations) -> NDArray[np.bool_]:
     begins = np.flatnonzero(fresh)
     usual = float(np.median(np.diff(np.concatenate([begins, [len(stamp)]])))) if len(begins) else 1.0
     return stood >= max(PATIENCE * usual, usual + 1.0)
+
+
+def wild(demonstrations: Demonstrations) -> tuple[Array, list[str]]:
+    """(E,) 1 where an episode has a wild frame, else 0, and (E) one of them in words."""
+    d = demonstrations
+    said = [""] * d.episodes
+    for what, values in (("an action", d.action), ("an observed value", d.state)):
+        for one in outliers([values[d.frames(e)] for e in range(d.episodes)]):
+            said[one.episode] = f"{what} is {one.value:.6g} at frame {one.frame}, far beyond all others"
+    return np.array([float(bool(words)) for words in said]), said
 
 
 def trajectory_quality(demonstrations: Demonstrations) -> Array:

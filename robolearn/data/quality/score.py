@@ -9,13 +9,14 @@ An episode begins with 100 points and loses, for each rule of `RULES`,
     relative   min(1, max(0, x − q₂₅) / (4 · max(q₂₅ − q₅, q₂₅ / 4)))
 
 so that a relative measure x costs nothing up to the 25th percentile q₂₅ of the set, and everything from twice as much
-on, unless the good quarter itself is spread wider. Percentiles are those of originals that did not fail. What could not
-be measured (NaN) costs nothing. Where success was not recorded, a low return takes the place of failure. The score is
-100 minus the points lost, at least 0.
+on, unless the good quarter itself is spread wider. Percentiles are those of originals that did not fail and have no
+wild frame. What could not be measured (NaN) costs nothing. Where success was not recorded, a low return takes the place
+of failure. The score is 100 minus the points lost, at least 0.
 
-`drop` marks hard faults alone: failed episodes (or, where success was not recorded, those that earned nothing) and
-copies. `look` marks scores below 75: such episodes deserve a look and less weight. Dropping them lost more than it
-gained where it was tried, for they cover what no other episode does.
+`drop` marks hard faults alone: failed episodes (or, where success was not recorded, those that earned nothing), copies,
+and those with a wild frame, which alone sets the scale of what policies are normalised by. `look` marks scores below
+75: such episodes deserve a look and less weight. Dropping them lost more than it gained where it was tried, for they
+cover what no other episode does.
 
 As sampling weight an episode to drop gets 0, any other its score / 100, at least `LEAST`.
 """
@@ -42,7 +43,7 @@ from robolearn.data.quality.comparison import (
     transition_diversity,
 )
 from robolearn.data.quality.demonstrations import Array, Demonstrations, scaled
-from robolearn.data.quality.motion import idle, jitter, near_limits, seconds, stale, trajectory_quality
+from robolearn.data.quality.motion import idle, jitter, near_limits, seconds, stale, trajectory_quality, wild
 
 LOOK = 75.0
 LEAST = 0.05  # weight of what is kept
@@ -66,6 +67,7 @@ class Rule:
 RULES: dict[str, Rule] = {
     "failed": Rule(60.0, "flag"),
     "duplicate": Rule(60.0, "flag"),
+    "wild": Rule(60.0, "flag"),
     "action_divergence": Rule(20.0, "relative"),
     "command_jerk": Rule(15.0, "relative"),
     "spectral_arc": Rule(5.0, "relative"),
@@ -181,10 +183,12 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> QualityReport:
     arc, jerk = jitter(d)
     limits, limit_joint = near_limits(d)
     staleness, stale_source = stale(d)
+    wildness, wild_frame = wild(d)
     failed = np.zeros(d.episodes, bool) if d.success is None else ~np.asarray(d.success, bool)
     measures: dict[str, Array] = {
         "failed": failed.astype(np.float64),
         "duplicate": (copy_of >= 0).astype(np.float64),
+        "wild": wildness,
         "action_divergence": action_divergence(d, near),
         "command_jerk": jerk,
         "spectral_arc": arc,
@@ -195,12 +199,12 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> QualityReport:
     }
     if d.success is None:
         measures["low_return"] = 1.0 - tq
-    sound = ~failed & (copy_of < 0)
+    sound = ~failed & (copy_of < 0) & (wildness == 0)
     rules = {name: rule for name, rule in RULES.items() if name in measures}
     lost = {name: rule.points * severity(rule, measures[name], sound) for name, rule in rules.items()}
     own = alone(d, near)
     rare = (own > 1 - SHARED) & (d.episodes > 1)
-    faulty = failed | (copy_of >= 0) | (measures.get("low_return", np.zeros(d.episodes)) >= 1.0)
+    faulty = ~sound | (measures.get("low_return", np.zeros(d.episodes)) >= 1.0)
     given = measures | {"alone": own, "transition_diversity": transition_diversity(d), "novelty": novelty, "tq": tq}
     total = sum(lost.values(), np.zeros(d.episodes))
     score = np.maximum(0.0, 100.0 - total)
@@ -214,6 +218,7 @@ def assess(d: Demonstrations, joints: tuple[str, ...] = ()) -> QualityReport:
             "copy_of": int(copy_of[e]),
             "joint": joints[limit_joint[e]] if 0 <= limit_joint[e] < len(joints) else f"joint {limit_joint[e] + 1}",
             "source": stale_source[e],
+            "frame": wild_frame[e],
         }
         reasons = [_in_words(name, float(measures[name][e]), good[name], facts)
                    for name, cost in costs.items() if cost >= REPORTED]  # fmt: skip
@@ -241,6 +246,7 @@ def _in_words(name: str, value: float, good: float, facts: dict[str, Any]) -> st
     words = {
         "failed": "failed",
         "duplicate": f"a copy of episode {facts['copy_of']}",
+        "wild": facts["frame"],
         "action_divergence": f"other actions than others in the same place {times}",
         "command_jerk": f"shaky commands {times}",
         "spectral_arc": f"motion in small strokes {times}",
