@@ -248,7 +248,8 @@ class DatasetImport(Command):
     outcome: Literal["unsaid", "success", "failure"] = "unsaid"
     """Outcome of the episodes, where no file says it in so many words, whatever their rewards are."""
     tolerance_s: float = 1e-4
-    """LeRobot's formats: how far from its frame a picture of a video may be shown [s]; the nearest one is taken."""
+    """How far from its frame a timestamp may be, and in LeRobot's formats a picture of a video [s]; the nearest one is
+    taken."""
 
     def run(self) -> dict[str, Any]:
         from robolearn.data.convert.formats import FORMATS, ReadOptions, guess, reader

@@ -25,7 +25,7 @@ class ReadOptions:
       filter: the key of a list of episodes in the file.
       cameras: the cameras to take; None takes all, an empty tuple none.
       success: whether episodes succeeded whose success is not recorded, whatever their rewards are.
-      tolerance_s: how far from its frame a picture of a video may be shown [s].
+      tolerance_s: how far from its frame a picture of a video may be shown, and a timestamp may be [s].
       scale: of actions beyond [-1, 1]: by their extremes, or by their quantiles q01 and q99, beyond which they are cut.
       robot: the robot contract that says what the topics of a bag mean, by name or as a file.
       episodes: number of episodes in the file → those to take; None takes all.

@@ -34,7 +34,7 @@ from robolearn.data.reading.reader import Dataset
 _FACTS = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "scale", "success")
 COMMON = (*_FACTS, "cameras", "episodes", "skip_bad")
 """The fields of `ReadOptions` that most formats have a use for."""
-ARRAYS = (*COMMON, "named", "robot")
+ARRAYS = (*COMMON, "named", "robot", "tolerance_s")
 """Those of formats of named arrays."""
 
 

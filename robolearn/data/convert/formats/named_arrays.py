@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Interface
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import Head, assigned
+from robolearn.data.convert.formats.clocks import check_clock, clocks
 from robolearn.data.convert.formats.config import ForeignSet, imported, outcome, rewarded, stored_episode
 from robolearn.data.convert.options import ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
@@ -64,8 +65,9 @@ def episodes_of(found: NamedArrays, options: ReadOptions, account: Account) -> E
       BadInput: no rate, no observation that is known, or an array of another length or shape; episode and array are
         named.
     """
-    numbers = {name: head for name, head in found.heads.items() if head.dtype.kind in "fiub"}
-    account.left_out += [f"{name} ({head})" for name, head in found.heads.items() if name not in numbers]
+    clock, heads = clocks(found.heads, options, account)
+    numbers = {name: head for name, head in heads.items() if head.dtype.kind in "fiub"}
+    account.left_out += [f"{name} ({head})" for name, head in heads.items() if name not in numbers]
     wide = [name for name, head in numbers.items() if head.dtype == np.float64]
     numbers |= {name: Head(numbers[name].shape, np.dtype(np.float32)) for name in wide}
     arrays = assigned(numbers, found.usual, found.action, options, account, found.components)
@@ -107,6 +109,8 @@ def episodes_of(found: NamedArrays, options: ReadOptions, account: Account) -> E
     def draft(number: int) -> EpisodeDraft:
         actions = action(number)
         length = len(actions)
+        for name in clock:
+            check_clock(found.read(number, name), hz, f"{found.episodes[number]}: {name}", options, account)
         vectors: dict[str, NDArray] = {}
         images: dict[str, Images] = {}
         for key, spec in interface.observation.items():

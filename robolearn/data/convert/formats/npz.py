@@ -10,6 +10,7 @@
     task                   text, or (T,)      default the name of the folder
     intervention           (T,) bool
     stamp.<name>           (T,) [s]           raw timestamps
+    timestamp, timestamps  (T,) [s]           judged against the rate, and left out
     control_hz             number             of all episodes; or ``--hz``
 
 ``interface.json`` is `Interface.to_json`; without it one is derived from the arrays of the first file, in kinds of
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Interface
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned
+from robolearn.data.convert.formats.clocks import check_clock, clocks
 from robolearn.data.convert.formats.config import (
     ARRAYS,
     ForeignSet,
@@ -75,12 +77,15 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     file = next(iter(heads), None)
     if file is None:
         raise BadInput(f"npz folder {path}", got="no .npz file that can be read", expected="one per episode")
-    interface, arrays = _interface(path, file, heads, options, account)
+    interface, arrays, clock = _interface(path, file, heads, options, account)
     stamps = tuple(sorted(key.removeprefix("stamp.") for key in heads[file] if key.startswith("stamp.")))
     solved = rewarded(values for one in heads for values in _load(one, ("reward",)).values())
 
     def draft(number: int) -> EpisodeDraft:
         data = _load(files[number])
+        for name in clock:
+            if name in data:
+                check_clock(data[name], interface.control_hz, f"npz file {files[number]}: {name}", options, account)
         return _draft(files[number], data, interface, arrays, stamps, solved, options)
 
     def action(number: int) -> NDArray[np.float32]:
@@ -168,8 +173,8 @@ def _action(file: Path, data: dict[str, NDArray], interface: Interface, arrays: 
 
 def _interface(
     path: Path, file: Path, heads: Mapping[Path, Mapping[str, Head]], options: ReadOptions, account: Account
-) -> tuple[Interface, ArrayMap]:
-    """The interface, and the arrays of its features, from those of `file`, the first."""
+) -> tuple[Interface, ArrayMap, tuple[str, ...]]:
+    """The interface, the arrays of its features, and those that are clocks, from those of `file`, the first."""
     first = heads[file]
     if (path / INTERFACE).exists():
         try:
@@ -179,7 +184,8 @@ def _interface(
         parts = {key: (key,) for key in (*interface.observation, "action")}
         for key in parts:
             account.became(key, parts[key])
-        return interface, ArrayMap(dict(interface.observation), parts)
+        others = {key: Head(head.shape[1:], head.dtype) for key, head in first.items() if key not in parts}
+        return interface, ArrayMap(dict(interface.observation), parts), clocks(others, options, account)[0]
     if "action" not in dict(options.named).values() and ("action" not in first or len(first["action"].shape) != 2):
         raise BadInput(f"npz file {file}", got="no array 'action' (T, Da)", expected="one", available=first)
     length = first[next((name for name, key in options.named if key == "action"), "action")].shape[:1]
@@ -194,6 +200,7 @@ def _interface(
         found[key] = Head(head.shape[1:], kind)
     extra = {key for keys in heads.values() for key in keys} - first.keys() - _PLAIN
     account.left_out += [f"{key}: not in {file.name}" for key in sorted(extra) if not key.startswith("stamp.")]
+    clock, found = clocks(found, options, account)
     usual = {key: _usual(key, head) for key, head in found.items() if key != "action"}
     arrays = assigned(found, usual, "action", options, account)
     hz = options.hz or (float(_load(file, ("control_hz",))["control_hz"]) if "control_hz" in first else None)
@@ -201,7 +208,7 @@ def _interface(
         raise BadInput(f"npz folder {path}", got="no control_hz", expected="it", hint="Say --hz")
     action = arrays.specs.pop("action")
     kind = options.action_kind or "native"
-    return Interface(arrays.specs, action, hz, options.embodiment or "none", kind), arrays
+    return Interface(arrays.specs, action, hz, options.embodiment or "none", kind), arrays, clock
 
 
 def _usual(key: str, head: Head) -> str:

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Interface, RobolearnError
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned
+from robolearn.data.convert.formats.clocks import check_clock, clocks
 from robolearn.data.convert.formats.config import (
     ARRAYS,
     ForeignSet,
@@ -80,7 +81,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         facts = facts_of(data.attrs, path)
         demo = file[names[0]]
         stored = data.attrs.get(_INTERFACE)
-        found = _arrays(demo)
+        clock, found = clocks(_arrays(demo), options, account)
         if stored is not None:
             interface = options.applied(Interface.from_json(json.loads(str(stored))))
             parts = {key: (_stored_name(key, found),) for key in interface.observation}
@@ -103,6 +104,10 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
 
     def draft(number: int) -> EpisodeDraft:
         with open_file(path) as file, damage(path, names[number]):
+            for name in clock:
+                if name in file[names[number]]:
+                    stamps, where = file[names[number]][name][()], f"HDF5 file {path}: {names[number]}, {name}"
+                    check_clock(stamps, interface.control_hz, where, options, account)
             reading = _Demo(path, names[number], layout, facts.upside_down)
             return reading.draft(file[names[number]], interface, arrays, task, solved, options)
 

@@ -4,6 +4,7 @@
     data/<name>                (N, …)       ``state`` and ``robot<i>_eef_pos`` … are ``proprio``; pictures (H, W, 3),
                                             also of whole floats from 0 to 255, are cameras; the others are left out
                                             unless they are mapped
+    data/timestamp             (N,) [s]     judged against the rate, and left out
     meta/episode_ends          (E,)         the frame behind the last of each episode
 
 A folder, or a .zip of one, of version 2 or 3. Codecs that are not listed here are refused before anything is decoded:
