@@ -29,6 +29,11 @@ class Head:
         """True for (H, W, 3) uint8."""
         return self.dtype == np.uint8 and len(self.shape) == 3 and self.shape[2] == 3
 
+    @property
+    def is_grey(self) -> bool:
+        """True for (H, W) and (H, W, 1) uint8, which may be a picture without colours."""
+        return self.dtype == np.uint8 and len(self.shape) > 1 and self.shape[2:] in ((), (1,)) and min(self.shape) > 0
+
     def __str__(self) -> str:
         return f"{'×'.join(map(str, self.shape)) or '1'} {self.dtype}"
 
@@ -44,6 +49,8 @@ class ArrayMap:
         """(T, …) of `feature`, whose arrays (T, …) `read` gives."""
         arrays = [read(name) for name in self.parts[feature]]
         shape = self.specs[feature].shape
+        if feature.startswith(IMAGES):
+            return coloured(arrays[0]).reshape(length, *shape)
         if len(arrays) == 1:
             return arrays[0].reshape(length, *shape)
         return np.concatenate([array.reshape(length, -1) for array in arrays], axis=1).reshape(length, *shape)
@@ -88,8 +95,12 @@ def assigned(
         heads = [found[name] for name in names]
         shape = heads[0].shape or (1,)
         if feature.startswith(IMAGES):
-            if len(heads) > 1 or not heads[0].is_picture:
-                raise BadInput(f"--map {names[0]}={feature}", got=str(heads[0]), expected="(T, H, W, 3) uint8")
+            if len(heads) > 1 or not (heads[0].is_picture or heads[0].is_grey):
+                expected = "(T, H, W, 3) uint8, or (T, H, W) where it is grey"
+                raise BadInput(f"--map {names[0]}={feature}", got=str(heads[0]), expected=expected)
+            if heads[0].is_grey:
+                shape = (*shape[:2], 3)
+                account.changed.append(f"{names[0]}, which is grey, is stored as three equal colours")
             specs[feature] = ArraySpec(shape, "uint8")
         else:
             alone = len(heads) == 1 and feature != "action"
@@ -101,6 +112,13 @@ def assigned(
             specs[feature] = ArraySpec(shape, usual_kind, tuple(components) if feature != "action" else ())
         account.became(feature, names, "×".join(map(str, specs[feature].shape)))
     return ArrayMap(specs, parts)
+
+
+def coloured(pictures: NDArray) -> NDArray:
+    """(T, H, W, 3) of `pictures`, which may be grey: (T, H, W) or (T, H, W, 1)."""
+    if pictures.ndim == 4 and pictures.shape[3] == 3:
+        return pictures
+    return np.repeat(pictures.reshape(*pictures.shape[:3], 1), 3, axis=3)
 
 
 def _wanted(feature: str, options: ReadOptions) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
 from robolearn.data.convert.account import Account
-from robolearn.data.convert.formats.arrays import Head, assigned
+from robolearn.data.convert.formats.arrays import Head, assigned, coloured
 from robolearn.data.convert.formats.clocks import check_clock, clocks
 from robolearn.data.convert.formats.config import ForeignSet, imported, outcome, rewarded, stored_episode
 from robolearn.data.convert.options import ReadOptions, sound
@@ -35,7 +35,7 @@ class NamedArrays:
       episodes: their names.
       heads: array → one frame of it; a picture as it is when decoded.
       read: (number of an episode, array) → (T, …).
-      pictures: (number of an episode, array) → its pictures (H, W, 3), RGB.
+      pictures: (number of an episode, array) → its pictures, (H, W, 3) RGB, or grey ones as `coloured` takes them.
       usual, action, components: as for `assigned`.
       task: number of an episode → words, empty where nothing says it.
       hz, embodiment: None or empty where nothing says it.
@@ -133,7 +133,8 @@ def episodes_of(found: NamedArrays, options: ReadOptions, account: Account) -> E
 
 def _counted(found: NamedArrays, number: int, name: str, length: int, shape: tuple[int, ...]) -> Pictures:
     count = 0
-    for count, picture in enumerate(found.pictures(number, name), 1):
+    for count, stored in enumerate(found.pictures(number, name), 1):
+        picture = coloured(stored[None])[0]
         if picture.shape != shape:
             where = f"{found.episodes[number]}: {name} at frame {count - 1}"
             raise BadInput(where, got=picture.shape, expected=shape)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface, RobolearnError
 from robolearn.data.convert.account import Account
-from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned
+from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned, coloured
 from robolearn.data.convert.formats.clocks import check_clock, clocks
 from robolearn.data.convert.formats.config import (
     ARRAYS,
@@ -343,6 +343,7 @@ class _Demo:
                 yield from self._upright(file[name][begin : min(begin + BLOCK, length)])
 
     def _upright(self, pictures: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        pictures = coloured(pictures)
         return np.ascontiguousarray(pictures[:, ::-1]) if self.upside_down else pictures
 
 
