@@ -14,6 +14,7 @@ HDF5, REPORTS, OUTLIERS = (
     ("tests/data/tools/test_outliers.py",),
 )
 ARRAYS = ("tests/data/tools/test_foreign_arrays.py",)
+NPZ = ("tests/data/tools/test_robomimic_and_npz.py",)
 GREY = ("tests/data/tools/test_grey_cameras.py",)
 CLOCKS = ("tests/data/tools/test_clocks_of_arrays.py",)
 BAG, BOTH_WAYS = ("tests/cli/test_bags.py",), ("tests/cli/test_bags_both_ways.py",)
@@ -102,6 +103,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "training-asks-no-clock": Mutant(f"{DATA}/reading/loading.py", 'if "timestamp" in frames else ()', "if False else ()", REPORTS),
     "import-asks-no-clock": Mutant(f"{FORMATS}/lerobot_v30.py", "in clock_faults(stamped, fps, options.tolerance_s):", "in ():", REPORTS),
+    "whole-numbers-are-rounded": Mutant(f"{FORMATS}/npz.py", '    if values.dtype.kind not in "iu":\n', "    if True:\n", NPZ),
     "grey-stays-without-colours": Mutant(f"{FORMATS}/arrays.py", "                shape = (*shape[:2], 3)\n", "", GREY),
     "arrays-ask-no-clock": Mutant(f"{FORMATS}/clocks.py", "in clock_faults(stamps, hz, options.tolerance_s):", "in ():", CLOCKS),
     "a-clock-is-an-observation": Mutant(f"{FORMATS}/clocks.py", "not alone or word not in CLOCKS", "True", CLOCKS),

@@ -109,3 +109,20 @@ def test_npz_files_that_do_not_fit_are_named(tmp_path: Path, damage: Callable[[P
     with pytest.raises(BadInput, match=rf"1\.npz.*{message}"):
         bring(folder, tmp_path / "out", hz=10.0)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("kind", "whole"), [("float64", 2**53), ("float32", 2**53), ("float32", -(2**53))])
+def test_npz_whole_numbers_are_not_rounded_by_the_floats_of_another_file(tmp_path: Path, kind: str, whole: int) -> None:
+    (folder := tmp_path / "set").mkdir()
+    moves = np.sin(np.arange(6.0))[:, None]
+    np.savez(folder / "0.npz", action=moves, count=np.arange(6, dtype=kind))
+    np.savez(folder / "1.npz", action=moves, count=whole + np.arange(0, 12, 2))
+    dataset = open_numbers(bring(folder, tmp_path / "even", hz=10.0))
+    assert dataset.episode(1).observation["count"].ravel().tolist() == [whole + n for n in range(0, 12, 2)]
+    odd = whole + (1 if whole > 0 else -1)
+    np.savez(folder / "1.npz", action=moves, count=np.where(np.arange(6) == 4, odd, whole))
+    with pytest.raises(BadInput, match=rf"1\.npz: count at frame 4: got {odd}, expected a number that float64 holds"):
+        bring(folder, tmp_path / "odd", hz=10.0)
+    np.savez(folder / "0.npz", action=moves, count=np.arange(6))
+    dataset = open_numbers(bring(folder, tmp_path / "whole", hz=10.0))
+    assert dataset.episode(1).observation["count"].ravel()[4] == odd

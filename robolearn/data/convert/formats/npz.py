@@ -23,6 +23,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -229,11 +230,12 @@ def _draft(
     action = _action(file, data, interface, arrays)
     length = len(action)
 
-    def rows(key: str) -> NDArray:
+    def rows(kind: str, key: str) -> NDArray:
         if key not in data:
             raise BadInput(f"npz file {file}", got=f"no array {key!r}", expected="it", available=data)
         if data[key].shape[:1] != (length,):
             raise BadInput(f"npz file {file}: {key}", got=data[key].shape, expected=f"{length} rows")
+        _check_whole(f"npz file {file}: {key}", data[key], kind)
         return data[key]
 
     vectors: dict[str, NDArray] = {}
@@ -241,7 +243,7 @@ def _draft(
     for key, spec in interface.observation.items():
         names = arrays.parts[key]
         try:
-            values = arrays.vector(key, rows, length)
+            values = arrays.vector(key, partial(rows, spec.dtype), length)
         except ValueError:
             expected = (length, *spec.shape)
             raise BadInput(f"npz file {file}: {names[0]}", got=data[names[0]].shape, expected=expected) from None
@@ -262,6 +264,18 @@ def _draft(
     task = options.task or file.parent.name
     episode = stored_episode(vectors, action, reward, *ends, words or (task,), helped, times)
     return EpisodeDraft(episode, images, file.name)
+
+
+def _check_whole(what: str, values: NDArray, kind: str) -> None:
+    """Raise `BadInput` where whole numbers are rounded when `kind` of number stores them."""
+    if values.dtype.kind not in "iu":
+        return
+    with np.errstate(invalid="ignore"):
+        wrong = np.argwhere(values.astype(kind).astype(values.dtype) != values)
+    if len(wrong):
+        hint = "Floats in another file, or in the interface, make floats of whole numbers"
+        where = f"{what} at frame {wrong[0][0]}"
+        raise BadInput(where, got=values[tuple(wrong[0])], expected=f"a number that {kind} holds", hint=hint)
 
 
 FORMAT = FormatConfig("npz", "a folder with one .npz per episode", here, read, write, options=ARRAYS)
