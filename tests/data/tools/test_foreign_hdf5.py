@@ -198,12 +198,10 @@ def test_what_rewards_say_of_success(
 
 
 def test_an_option_without_a_use_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    libero(path := tmp_path / "libero.hdf5")
-    said = bring(path, tmp_path / "set", capsys, "--tolerance-s", "0.1", code=2)
-    assert (
-        "--tolerance-s with robomimic: got 0.1, expected none; available: --task, --hz, --embodiment, --action-kind"
-        in said
-    )
+    (path := tmp_path / "npz").mkdir()
+    np.savez(path / "0.npz", action=steps(2) / 10, proprio=steps(3))
+    said = bring(path, tmp_path / "set", capsys, "--hz", "10", "--filter", "train", code=2)
+    assert "--filter with npz: got train, expected none; available: --task, --hz, --embodiment, --action-kind" in said
 
 
 def test_bad_episodes_are_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
