@@ -23,6 +23,7 @@ Statistics = Mapping[str, Mapping[str, ArrayLike]]
 
 PROPRIO = "proprio"
 CLIP = 10.0  # standard deviations
+QUANTILES = 2 * 2.326  # standard deviations between the quantiles q01 and q99 of a normal distribution
 STD_FLOOR = 1e-3  # a component that never moved must not turn rounding into a signal; 1 mm is still seen
 RESOLUTION = 3.1e-3  # [rad], [m]: two steps of an encoder of 12 bits; a robot's component within it never moved
 CONSTANT = 0.1  # of such a component: half a degree beside it, as after another calibration, is no other world
@@ -34,7 +35,8 @@ class Normalizer(nn.Module):
     """Statistics as buffers, so that they travel inside ``model.safetensors``.
 
     Observation vectors: z = clip((x − mean) / max(std, floor), ±10), goals by the statistics of what they are of.
-    Of the robot's own vector the floor is larger for what never moved.
+    Of the robot's own vector the floor is larger for what never moved. By quantiles, which wild frames do not move,
+    mean and std are (q01 + q99) / 2 and (q99 − q01) / 4.652, of a component that moves in more than a hundredth.
     The vector of a sentence, of length 1: z = √D v, whatever the sentences of the demonstrations were.
     Images: uint8 HWC → floats CHW in [0, 1].
     Actions: z = (a − centre) / half, with [centre − half, centre + half] within [-1, 1].
@@ -56,9 +58,9 @@ class Normalizer(nn.Module):
         self.register_buffer("action_half", torch.ones(interface.action.shape, device="cpu"))
 
     @staticmethod
-    def from_statistics(interface: Interface, statistics: Statistics) -> Normalizer:
-        """The normaliser of a dataset. Raises `BadInput`: a feature without statistics, of another size, or with
-        numbers that are not finite."""
+    def from_statistics(interface: Interface, statistics: Statistics, *, quantiles: bool = False) -> Normalizer:
+        """The normaliser of a dataset, of its vectors by their quantiles if asked. Raises `BadInput`: a feature without
+        statistics, of another size, or with numbers that are not finite."""
         self = Normalizer(interface)
         for key in self.vectors:
             shape = interface.observation[key].shape
@@ -67,6 +69,10 @@ class Normalizer(nn.Module):
                 continue
             # A goal is what the feature shall be: the same numbers mean the same.
             mean, std = (_statistic(statistics, of_goal(key), name, shape) for name in ("mean", "std"))
+            if quantiles:
+                low, high = (_statistic(statistics, of_goal(key), name, shape) for name in ("q01", "q99"))
+                mean = torch.where(high > low, (low + high) / 2, mean)
+                std = torch.where(high > low, (high - low) / QUANTILES, std)
             self.get_buffer(_buffer(key, "mean")).copy_(mean)
             deviation = std.clamp_min(STD_FLOOR)
             if of_goal(key) == PROPRIO and "min" in statistics[PROPRIO] and "max" in statistics[PROPRIO]:

@@ -75,7 +75,8 @@ class ImitationTrainer:
         config = config.of_size(pictures=any(is_image(spec) for spec in interface.observation.values()))
         self.config, self.interface = config, interface
         self.device = torch.device(device)
-        self.normalizer = Normalizer.from_statistics(interface, statistics).to(self.device)
+        by_quantiles = config.normalise == "quantiles"
+        self.normalizer = Normalizer.from_statistics(interface, statistics, quantiles=by_quantiles).to(self.device)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             self.net: Any = fresh_net(config.policy, interface).to(self.device)

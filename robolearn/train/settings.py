@@ -13,6 +13,7 @@ from robolearn.core import BadInput
 from robolearn.core.switches import check_choice, check_least, check_positive, check_range, switch
 
 Precision = Literal["float32", "bfloat16"]
+Normalise = Literal["deviation", "quantiles"]
 VECTORS_BATCH, PICTURES_BATCH = 256, 64  # windows of a gradient step, unless somebody says how many
 
 
@@ -58,6 +59,10 @@ class ImitationConfig:
     """What a window's goal is, with --goal: the last observation of its episode, or any later one, drawn anew in every
     epoch."""
 
+    normalise: Normalise = "deviation"
+    """What observed vectors are scaled by: mean and standard deviation, or the quantiles q01 and q99, which a few wild
+    frames do not move."""
+
     def __post_init__(self) -> None:
         check_least(self, 1, "steps", "steps_per_iteration", "batch", "threads", "accumulate")
         if self.batch is not None and self.accumulate > self.batch:
@@ -65,6 +70,7 @@ class ImitationConfig:
         if self.hindsight not in ("end", "later"):
             raise BadInput("--hindsight", got=self.hindsight, available=("end", "later"))
         check_choice("imitation: precision", self.precision, Precision)
+        check_choice("--normalise", self.normalise, Normalise)
         for name in ("ema", "validation"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise BadInput(f"--{name}", got=getattr(self, name), expected="a share from 0 to less than 1")

@@ -9,6 +9,7 @@ import torch
 from policies.familiar import unfamiliar
 from policies.normalize import Normalizer, action_range
 from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.data.lerobot.statistics import describe
 
 INTERFACE = Interface(
     {"proprio": ArraySpec((2,)), "images.front": ArraySpec((4, 6, 3), "uint8")}, ArraySpec((3,)), control_hz=20.0
@@ -55,6 +56,23 @@ def test_a_joint_that_never_moved_and_is_half_a_degree_off_is_no_signal():
     norm = by_extremes([1.0, -2.0], [0.5, 0.0004], [0.0, -2.0], [2.0, -1.996])
     seen = norm.observation({"proprio": torch.tensor([[1.5, -1.999]]), "images.front": image})["proprio"]
     torch.testing.assert_close(seen, torch.tensor([[1.0, 1.0]]), atol=1e-3, rtol=0)
+
+
+def test_quantiles_are_not_moved_by_wild_frames():
+    """Of 0 … 1 evenly: q01 = 0.01, q99 = 0.99; of a component that rests but for a frame they are one number."""
+    rest = np.where(np.arange(1001) == 7, 0.5, 0.0)
+    frames = np.stack([np.linspace(0, 1, 1001), rest], 1)
+    wild = np.append(frames[:-5], np.full((5, 2), [-9999.0, 0.0]), 0)
+    image = torch.zeros(1, 4, 6, 3, dtype=torch.uint8)
+
+    def seen(of: np.ndarray) -> list[float]:
+        norm = Normalizer.from_statistics(INTERFACE, statistics() | {"proprio": describe(of)}, quantiles=True)
+        return norm.observation({"proprio": torch.tensor([[0.99, 0.5]]), "images.front": image})["proprio"][0].tolist()
+
+    assert seen(frames) == pytest.approx([2.326, 10.0], rel=1e-4), "0.5 / 0.0158 is beyond 10"
+    assert seen(wild)[0] == pytest.approx(2.326, abs=0.03)
+    with pytest.raises(BadInput, match="no 'q01'"):
+        Normalizer.from_statistics(INTERFACE, statistics(), quantiles=True)
 
 
 @pytest.mark.parametrize(

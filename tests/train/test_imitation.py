@@ -200,6 +200,20 @@ def test_split_by_episodes():
     assert split_episodes(1, config(validation=0.9)) == ([0], [])
 
 
+def test_vectors_are_normalised_by_what_was_asked_for():
+    with pytest.raises(BadInput, match="no 'q01'"):
+        trainer(config(normalise="quantiles"))
+    found = STATISTICS["proprio"] | {"q01": [-1.0, -1.0, 2.0], "q99": [1.0, 3.0, 2.0]}
+    statistics = STATISTICS | {"proprio": found}
+    normal = ImitationTrainer(config(normalise="quantiles"), Toy(9), INTERFACE, statistics).normalizer
+    seen = normal.observation({"proprio": torch.tensor([[1.0, 1.0, 2.0]])})["proprio"]
+    torch.testing.assert_close(seen, torch.tensor([[2.326, 0.0, 2.0]]))
+    normal = ImitationTrainer(config(), Toy(9), INTERFACE, statistics).normalizer
+    torch.testing.assert_close(normal.observation({"proprio": torch.ones(1, 3)})["proprio"], torch.ones(1, 3))
+    with pytest.raises(BadInput, match="deviation, quantiles"):
+        config(normalise="median")
+
+
 def test_what_cannot_be_trained():
     with pytest.raises(BadInput, match="windows"):
         trainer(config(), n=0)
