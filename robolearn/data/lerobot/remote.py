@@ -5,6 +5,10 @@ Files are read in blocks of 1 MiB by range requests, and the blocks kept in ``<f
 belongs to one state of a file, by what the server says of it (ETag, time, size), so a file that has changed is read
 anew. The frame cache holds the pictures that are decoded from these files as it does those of a local set.
 
+Of an answer its range, its state, its encoding and its length are checked, and it must come within a time that grows
+with its size. Its bits are checked by nothing but the transport (TCP's checksums, TLS on https): a LeRobotDataset
+stores no hashes of its files.
+
 A server has no listing of its files: those of ``meta/episodes`` are asked for by their numbers.
 """
 
@@ -110,6 +114,7 @@ BLOCK = 1 << 20  # bytes
 ATTEMPTS, PAUSE_S = 3, 1.0  # of a read that fails, and between two of them
 AT_ONCE = 16  # requests
 CONNECT_S, SILENCE_S = 10, 30  # until a server counts as gone
+SLOWEST = 16_000  # bytes per second of a block, beyond the time of a silence
 
 
 def is_remote(path: object) -> bool:
@@ -140,13 +145,39 @@ def first_missing(root: Path | RemotePath, names: Sequence[str]) -> str | None:
         return next((name for name, found in zip(names, there, strict=True) if not found), None)
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """One state of a file: its bytes, and what tells it from another, by the header that says so, if any does."""
+
+    size: int
+    state: str
+    header: str
+
+
 @dataclass
 class _Server:
     """The connection that all paths of a set share, and what is known of its files."""
 
     files: Any  # fsspec's file system
     blocks: BoundedFolder
-    known: dict[str, tuple[int, str]] = field(default_factory=dict)  # address → bytes, state
+    known: dict[str, _Facts] = field(default_factory=dict)  # by address
+
+    async def part(self, address: str, facts: _Facts, start: int, end: int) -> bytes:
+        """Bytes `start` to `end` of the file, checked but for being too few."""
+        from aiohttp import ClientTimeout
+
+        session, url = await self.files.set_session(), self.files.encode_url(address)
+        waits = ClientTimeout(SILENCE_S + (end - start) / SLOWEST, sock_connect=CONNECT_S, sock_read=SILENCE_S)
+        content = bytearray()
+        async with session.get(url, headers={"Range": f"bytes={start}-{end - 1}"}, timeout=waits) as answer:
+            if answer.status != 416:  # which a file has that became shorter: it has another state
+                answer.raise_for_status()
+            _check_answer(answer, address, facts, start, end)
+            async for piece in answer.content.iter_any():
+                content += piece
+                if len(content) > end - start:
+                    raise BadInput(address, got=f"more than {end - start} bytes", expected="what was asked for")
+        return bytes(content)
 
 
 @dataclass(frozen=True)
@@ -188,38 +219,59 @@ class RemotePath:
 
     def identity(self) -> str:
         """The same for as long as the file stays as it is; raises `FileNotFoundError`."""
-        return sha256("\n".join([self.address, *map(str, self._facts())]))
+        facts = self._facts()
+        return sha256("\n".join([self.address, str(facts.size), facts.state]))
 
     def read_bytes(self) -> bytes:
         with self.open() as file:
-            return file.read(self._facts()[0])
+            return file.read(self._facts().size)
 
     def open(self) -> BinaryIO:
         """The file, to be read in any order."""
-        size, _ = self._facts()
-        if not size:
+        from fsspec.spec import AbstractBufferedFile
+
+        facts = self._facts()
+        if not facts.size:
             return io.BytesIO()
-        options = {"address": self.address, "identity": self.identity(), "blocks": self.server.blocks}
-        cached = {"cache_type": _cache_type(), "cache_options": options}
-        return cast(BinaryIO, self.server.files.open(self.address, block_size=BLOCK, size=size, **cached))
+        cached = {"path": self, "facts": facts, "identity": self.identity()}
+        options: dict[str, Any] = {"block_size": BLOCK, "cache_type": _cache_type(), "cache_options": cached}
+        return cast(BinaryIO, AbstractBufferedFile(self.server.files, self.address, size=facts.size, **options))
 
     def check_ranges(self, name: str) -> None:
         """Raise `BadInput` where the server of this folder gives no part of its file `name`, of two bytes or more."""
         path = self / name
-        size, _ = path._facts()
-        file = self.server.files.open(path.address, block_size=BLOCK, size=size, cache_type="none")
-        _fetched(file._fetch_range, path.address, size - 1, size)
+        facts = path._facts()
+        path.fetched(facts, facts.size - 1, facts.size)
         blocks = self.server.blocks
         log.info("%s: what is read is kept in %s, %.0f MB at most", self, blocks.path, blocks.most / 1e6)
 
-    def _facts(self) -> tuple[int, str]:
-        """(bytes, what else tells one state of the file from another)."""
+    def fetched(self, facts: _Facts, start: int, end: int) -> bytes:
+        """Bytes `start` to `end` of the file in the state of `facts`, with a few attempts."""
+        from aiohttp import ClientError
+        from fsspec.asyn import sync
+
+        server = self.server
+        for attempt in range(ATTEMPTS):
+            try:
+                content = cast(bytes, sync(server.files.loop, server.part, self.address, facts, start, end))
+                if len(content) == end - start:
+                    return content
+                said = f"{len(content)} of {end - start} bytes"
+            except TimeoutError:
+                said = f"{end - start} bytes took too long"
+            except (ClientError, OSError) as error:
+                said = _said(error)
+            if attempt + 1 < ATTEMPTS:
+                time.sleep(PAUSE_S)
+        raise RobolearnError(f"{self.address}: reading failed {ATTEMPTS} times ({said})")
+
+    def _facts(self) -> _Facts:
         found = self.server.known.get(self.address)
         if found is None:
             found = self.server.known[self.address] = self._asked()
         return found
 
-    def _asked(self) -> tuple[int, str]:
+    def _asked(self) -> _Facts:
         from aiohttp import ClientResponseError
 
         try:
@@ -235,31 +287,28 @@ class RemotePath:
             raise FileNotFoundError(self.address) from None
         if info["size"] is None:
             raise BadInput(self.address, got="a file of unknown size", expected="a server that says Content-Length")
-        state = info.get("ETag") or info.get("Last-Modified")
-        return int(info["size"]), state or f"unknown {os.getpid()} {time.time_ns()}"
+        header = next((name for name in ("ETag", "Last-Modified") if info.get(name)), "")
+        state = info.get(header) or f"unknown {os.getpid()} {time.time_ns()}"
+        return _Facts(int(info["size"]), state, header)
 
 
-def _fetched(fetch: Any, address: str, start: int, end: int) -> bytes:
-    """Bytes `start` to `end`, which `fetch` gets, with a few attempts."""
-    from aiohttp import ClientError
-
-    for attempt in range(ATTEMPTS):
-        try:
-            content = fetch(start, end)
-            if len(content) == end - start:
-                return content
-            said = f"{len(content)} of {end - start} bytes"
-        except ValueError as error:
-            if "range requests" not in str(error):
-                raise
-            hint = "nginx, Caddy and Apache have them, `python -m http.server` does not"
-            got = "a server without range requests"
-            raise BadInput(address, got=got, expected="one with them", hint=hint) from None
-        except (ClientError, OSError, TimeoutError) as error:
-            said = _said(error)
-        if attempt + 1 < ATTEMPTS:
-            time.sleep(PAUSE_S)
-    raise RobolearnError(f"{address}: reading failed {ATTEMPTS} times ({said})")
+def _check_answer(answer: Any, address: str, facts: _Facts, start: int, end: int) -> None:
+    """Raise an error unless `answer` brings bytes `start` to `end`, as they are, of the file in the state `facts`."""
+    headers = answer.headers
+    encoding = headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise BadInput(address, got=f"Content-Encoding {encoding}", expected="bytes as they are (identity)")
+    now = headers.get(facts.header, "none") if facts.header else facts.state
+    # A proxy may weaken a tag.
+    if answer.status == 416 or now.removeprefix("W/") != facts.state.removeprefix("W/"):
+        said = "it is shorter" if answer.status == 416 else f"{facts.header} {now}, {facts.state} before"
+        raise RobolearnError(f"{address}: the file has changed while it was read ({said}). Run the command again")
+    if answer.status != 206 and (start, end) != (0, facts.size):
+        hint = "nginx, Caddy and Apache have them, `python -m http.server` does not"
+        raise BadInput(address, got="a server without range requests", expected="one with them", hint=hint)
+    wanted, got = f"bytes {start}-{end - 1}/{facts.size}", headers.get("Content-Range", "none")
+    if answer.status == 206 and got not in (wanted, f"bytes {start}-{end - 1}/*"):
+        raise BadInput(address, got=f"Content-Range {got}", expected=wanted)
 
 
 def _said(error: BaseException) -> str:
@@ -273,8 +322,8 @@ def _file_system() -> Any:
     except ImportError:
         hint = install_command("http")
         raise BadInput("data set on a server", got="no fsspec or no aiohttp", expected="both", hint=hint) from None
-    waits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
-    client = {"timeout": waits, "headers": {"Accept-Encoding": "identity"}}
+    waits = aiohttp.ClientTimeout(CONNECT_S + SILENCE_S, sock_connect=CONNECT_S, sock_read=SILENCE_S)
+    client = {"timeout": waits, "headers": {"Accept-Encoding": "identity"}, "auto_decompress": False}
     return HTTPFileSystem(client_kwargs=client, use_listings_cache=False, skip_instance_cache=True)
 
 
@@ -290,19 +339,20 @@ def _cache_type() -> str:
         """Blocks in memory, a few, and in a folder."""
 
         def __init__(
-            self, blocksize: int, fetcher: Any, size: int, address: str, identity: str, blocks: BoundedFolder
+            self, blocksize: int, fetcher: Any, size: int, path: RemotePath, facts: _Facts, identity: str
         ) -> None:
             super().__init__(blocksize, fetcher, size, maxblocks=4)
-            self._address, self._identity, self._blocks = address, identity, blocks
+            self._path, self._facts, self._identity = path, facts, identity
 
         def _fetch_block(self, block_number: int) -> bytes:
             start = block_number * self.blocksize
             end = min(start + self.blocksize, self.size)
             own = sha256(f"{self._identity} {block_number} {self.blocksize}")
-            content = self._blocks.get(own)
+            blocks = self._path.server.blocks
+            content = blocks.get(own)
             if content is None or len(content) != end - start:
-                content = _fetched(self.fetcher, self._address, start, end)
-                self._blocks.put(own, content)
+                content = self._path.fetched(self._facts, start, end)
+                blocks.put(own, content)
             return content
 
     Blocks.name = name
