@@ -1,4 +1,4 @@
-"""SHA-256, to know the same content again wherever it lies."""
+"""SHA-256, to know the same content again wherever it lies; SHA-1 where git has named it."""
 
 from __future__ import annotations
 
@@ -32,6 +32,11 @@ def sha256_file(path: Path) -> str:
     """
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def git_blob(content: bytes) -> str:
+    """The name, in hexadecimal, that git gives the content of a file."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def sha256_folder(folder: Path) -> str:

@@ -119,7 +119,10 @@ class Hub:
         place = self.place(request)
         lies = place / "lies.json"  # what it announces wrongly: path → fields
         wrong = json.loads(lies.read_text()) if lies.exists() else {}
-        files = {f["path"]: {"size": f["size"]} | ({"lfs": f["lfs"]} if "lfs" in f else {}) for f in _files(tree)}
+        files = {
+            f["path"]: {"size": f["size"], "blobId": f["oid"]} | ({"lfs": f["lfs"]} if "lfs" in f else {})
+            for f in _files(tree)
+        }
         announced = [{"rfilename": name} | files.get(name, {}) | wrong.get(name, {}) for name in files | wrong]
         return web.json_response(
             {"id": f"{place.parent.name}/{place.name}", "sha": commit, "tags": [], "downloads": 0, "likes": 0,
@@ -180,7 +183,7 @@ def _files(tree: Path) -> list[dict]:
     for file in found:
         data = file.read_bytes()
         name = {"type": "file", "path": file.relative_to(tree).as_posix(), "size": len(data)}
-        files.append(name | {"oid": hashlib.sha1(data).hexdigest()})
+        files.append(name | {"oid": hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()})
         if file.name.endswith(LARGE):
             sha = hashlib.sha256(data).hexdigest()
             files[-1]["lfs"] = {"oid": sha, "sha256": sha, "size": len(data), "pointerSize": 130}

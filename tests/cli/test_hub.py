@@ -18,7 +18,8 @@ import yaml
 from huggingface_hub import constants
 
 from robolearn.cli.main import main
-from robolearn.data import Dataset
+from robolearn.core import ArraySpec, Interface
+from robolearn.data import Dataset, EpisodeWriter
 
 pytestmark = pytest.mark.long
 
@@ -139,6 +140,7 @@ def test_a_set_goes_there_and_back_and_leaves_nothing_of_an_older_one(hub: Hub, 
         ({"..\\outside.json": {}}, "expected names within its folder"),
         ({"config.json": {"size": 3}}, "config.json: got"),
         ({"config.json": {"size": 10**18}}, "has room for"),
+        ({"config.json": {"blobId": "0" * 40}}, "config.json is not what the hub announced (its git hash differs)"),
         ({"model.safetensors": {"lfs": {"sha256": "0" * 64, "size": 3, "pointerSize": 130}}}, "its sha256 differs"),
     ],
 )
@@ -151,6 +153,36 @@ def test_a_hub_that_announces_otherwise_is_not_believed(
     done = hub("pull", "me/lift", "--out", tmp_path / "there" / "lift")
     assert done.returncode in (1, 2) and says in done.stderr, done.stderr
     assert set(tmp_path.rglob("*")) - before <= {tmp_path / "there", hub.folder / "log"}
+
+
+def test_a_set_with_a_damaged_video_gets_no_name(hub: Hub, tmp_path: Path) -> None:
+    interface = Interface({"images.front": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((1,)), 10.0)
+    for name, length in (("set", 5), ("short", 3)):
+        with EpisodeWriter(tmp_path / name, interface) as writer:
+            for t in range(length):
+                writer.add({"images.front": np.full((64, 64, 3), 40 * t, np.uint8)}, [0.0])
+            writer.end(success=True, task="look")
+    video = "videos/observation.images.front/chunk-000/file-000.mp4"
+    hub.result("push", tmp_path / "set", "me/look")
+    hub.result("pull", "me/look", "--out", tmp_path / "whole")
+    short = (tmp_path / "short" / video).read_bytes()
+    for content, says in ((short, "3 frames, shorter than its table of 5"), (b"no mp4", "it does not open")):
+        (hub.there("dataset", "me/look") / video).write_bytes(content)
+        refused = hub("pull", "me/look", "--out", tmp_path / "back")
+        assert refused.returncode == 2 and says in refused.stderr.replace("\n", " "), refused.stderr
+        assert not (tmp_path / "back").exists() and not list(tmp_path.glob(".back*"))
+
+
+def test_more_than_is_wanted_is_not_brought(hub: Hub, bc: Path, tmp_path: Path) -> None:
+    hub.result("push", bc, "me/lift", "--episodes", 0)
+    (hub.folder / "model/me/lift/lies.json").write_text(json.dumps({"config.json": {"size": 3 * 10**7}}))
+    for flag, says in (
+        ("0.02", "GB, expected at most 0.02 (--max-gb)"),
+        ("0", "--max-gb: got 0"),
+    ):
+        done = hub("pull", "me/lift", "--out", tmp_path / "lift", "--max-gb", flag)
+        assert done.returncode == 2 and says in done.stderr.replace("\n", " "), done.stderr
+    assert "/resolve/" not in (hub.folder / "log").read_text()
 
 
 def test_nothing_that_is_unpickled_is_brought(hub: Hub, bc: Path, tmp_path: Path) -> None:

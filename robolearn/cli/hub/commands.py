@@ -111,7 +111,8 @@ def _task_of(path: Path) -> str:
 class HubPull(Command):
     """Bring a policy or a data set of ours from a hub into a folder, where every other command takes it.
 
-    Nothing that is unpickled when it is read is brought. What comes is opened once before the folder gets its name.
+    Nothing that is unpickled when it is read is brought. What comes is opened once before the folder gets its name: the
+    weights of a policy, the tables of a data set, and its videos, whose frames are counted against the episodes.
 
     Example: robolearn hub pull me/lift-panda --out policies/lift-panda
     """
@@ -124,12 +125,16 @@ class HubPull(Command):
     """Kind to take if a policy and a data set have the same name."""
     revision: str = ""
     """A branch, tag or commit; by default the newest."""
+    max_gb: float = 200.0
+    """Bring no more than this [GB]."""
 
     def run(self) -> dict[str, Any]:
         """``{"repo", "kind", "out", "files", "bytes"}``."""
         from robolearn.cli.hub.remote import PULLED, check_name, content_of, kind_of, open_hub, pull
 
         check_name(self.repo)
+        if not self.max_gb > 0:
+            raise BadInput("--max-gb", got=self.max_gb, expected="more than 0")
         if self.out.exists():
             raise BadInput(f"--out {self.out}", got="something that is there already", expected="a new folder")
         hub = open_hub(write=False)
@@ -137,7 +142,7 @@ class HubPull(Command):
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self.out.parent, prefix=f".{self.out.name}.") as place:
             folder = Path(place) / "pulled"
-            pull(hub, self.repo, kind, PULLED, self.revision, folder)
+            pull(hub, self.repo, kind, PULLED, self.revision, folder, self.max_gb)
             shutil.rmtree(folder / ".cache", ignore_errors=True)  # of the library's, not of the repository
             try:
                 content = content_of(folder)

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from robolearn.core import BadInput, RobolearnError
-from robolearn.io.hashes import sha256_file
+from robolearn.io.hashes import git_blob, sha256_file
 
 CARD = "README.md"
 PULLED = ("*.json", "*.jsonl", "*.safetensors", "*.parquet", "*.mp4", CARD)  # suffixes that are taken from a hub
@@ -52,12 +52,14 @@ def content_of(path: Path) -> Content:
     """The content of `path`: a run folder, a checkpoint folder, or a data set.
 
     Raises:
-      BadInput: none of them, or a damaged one.
+      BadInput: none of them, or a damaged one: a policy that does not load, a table that does not open, a video that
+        is not as long as its episodes.
     """
     if (path / "meta" / "info.json").is_file():
         from robolearn.data.convert.source import open_numbers
 
         open_numbers(path)
+        _check_videos(path)
         found = sorted(
             file for room in _ROOMS for file in (path / room).rglob("*")
             if file.is_file() and not file.is_symlink() and file.suffix in _SUFFIXES and not file.name.startswith(".")
@@ -71,6 +73,15 @@ def content_of(path: Path) -> Content:
     folder = policy_folder(path)
     load_policy(folder)
     return Content("model", {name: folder / name for name in (CONFIG, WEIGHTS)})
+
+
+def _check_videos(root: Path) -> None:
+    """Raise `BadInput` for the first fault of a video that shows without decoding it."""
+    from robolearn.data.validate.opened import Tolerances, opened
+    from robolearn.data.validate.videos import videos
+
+    for defect in videos(opened(root), Tolerances(decode=False)):
+        raise BadInput(f"data set {root}, {defect.where}: {defect.what}")
 
 
 HOME = "https://huggingface.co"
@@ -174,11 +185,13 @@ def kind_of(hub: Any, repo: str) -> str:
     return found[0]
 
 
-def pull(hub: Any, repo: str, kind: str, patterns: tuple[str, ...], revision: str, folder: Path) -> None:
+def pull(
+    hub: Any, repo: str, kind: str, patterns: tuple[str, ...], revision: str, folder: Path, most_gb: float
+) -> None:
     """Bring those files of `repo` that match `patterns` to `folder`, each as it was announced.
 
     Raises:
-      BadInput: a file that would lie outside `folder`.
+      BadInput: a file that would lie outside `folder`, or more than `most_gb` in all.
       RobolearnError: no room for them, or one that is not what was announced.
     """
     with spoken(hub, repo):
@@ -189,6 +202,8 @@ def pull(hub: Any, repo: str, kind: str, patterns: tuple[str, ...], revision: st
         size, free = sum(file.size or 0 for file in files), shutil.disk_usage(folder.parent).free
         if size > free:
             raise RobolearnError(f"{repo} has {size / 1e6:.0f} MB, {folder.parent} has room for {free / 1e6:.0f} MB")
+        if size > most_gb * 1e9:
+            raise BadInput(f"hub: {repo}", got=f"{size / 1e9:.3g} GB", expected=f"at most {most_gb:g} (--max-gb)")
 
         def bring(file: Any) -> None:
             place = Path(hub.hf_hub_download(
@@ -197,8 +212,12 @@ def pull(hub: Any, repo: str, kind: str, patterns: tuple[str, ...], revision: st
             got, wanted = place.stat().st_size, file.size
             if wanted is not None and got != wanted:
                 raise RobolearnError(f"{repo}: {file.rfilename}: got {got} bytes, expected {wanted}")
-            if file.lfs is not None and sha256_file(place) != file.lfs.sha256:
-                raise RobolearnError(f"{repo}: {file.rfilename} is not what the hub announced (its sha256 differs)")
+            if file.lfs is not None:
+                differs = "sha256" if sha256_file(place) != file.lfs.sha256 else ""
+            else:
+                differs = "git hash" if file.blob_id and git_blob(place.read_bytes()) != file.blob_id else ""
+            if differs:
+                raise RobolearnError(f"{repo}: {file.rfilename} is not what the hub announced (its {differs} differs)")
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(bring, files))
