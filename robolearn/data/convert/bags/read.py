@@ -34,6 +34,8 @@ from robots.spec import proprio
 from robots.stations import POSE, Contract, Topic
 from robots.stations.pictures import picture
 
+COMMANDED = ("command", "gripper")  # roles of what is said to the arm; the others are measured
+
 
 def read_bag(path: str | Path, station: Contract, options: ReadOptions = ReadOptions()) -> EpisodeSource:  # noqa: B008
     """The episodes of the bag at `path`.
@@ -69,7 +71,14 @@ def read_bag(path: str | Path, station: Contract, options: ReadOptions = ReadOpt
         kind = station.interface.action_kind
         account.changed.append(f"{share} of the commands go where no {kind} action leads; the nearest is stored")
     for role, channel in station.topics.items():
-        account.became(role, [channel.topic], alignment(topics.series[role].stamps, parts, role))
+        stamps = topics.series[role].stamps
+        age, said = alignment(stamps, parts, role), f"{len(stamps)} messages"
+        if age:
+            account.age_s[role] = age
+            p50, p99, worst = (f"{1e3 * age[name]:.0f} ms" for name in ("p50", "p99", "worst"))
+            end = "the end of " * (role in COMMANDED)
+            said += f", age at {end}a frame: p50 {p50}, p99 {p99}, at most {worst}"
+        account.became(role, [channel.topic], said)
     stamps = (FRAME, *topics.sources)
     drafts = (_draft(part, action, topics, options.task, success) for part, action in zip(parts, actions, strict=True))
     return EpisodeSource(station.interface, drafts, len(parts), stamps, account, outcomes, skips=options.skip_bad)
@@ -77,11 +86,12 @@ def read_bag(path: str | Path, station: Contract, options: ReadOptions = ReadOpt
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """One episode: its T frames, and which message each role has in each of them (−1: none yet)."""
+    """One episode: begins and ends of its T frames [ns], and each role's message in each of them (−1: none yet)."""
 
     number: int
     span: Span
     times: Times
+    ends: Times
     chosen: dict[str, NDArray[np.int64]]
 
 
@@ -101,7 +111,7 @@ def _spans(topics: TopicData, account: Account) -> list[Span]:
 
 def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
     station, recording, hz = topics.station, topics.recording, topics.station.interface.control_hz
-    seen = {role: series for role, series in topics.series.items() if role not in ("command", "gripper")}
+    seen = {role: series for role, series in topics.series.items() if role not in COMMANDED}
     begin = span.begin_ns
     # A recording that begins with the episode, or without events, waits until everything has been heard once.
     first = max(int(series.stamps[0]) for series in seen.values())
@@ -126,7 +136,7 @@ def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
                 hint = "--skip-bad leaves such episodes out"
                 got = f"a clock that steps back by {by:.3f} s, to {at:.3f} s into the bag"
                 raise BadInput(where, got=got, expected="one that goes forwards", hint=hint)
-        if role in seen:
+        if role not in COMMANDED:
             chosen[role] = newest(series.stamps, times)
             check_age(series.stamps, chosen[role], times, channel.max_age_s, where, recording.begin_ns)
         else:
@@ -134,17 +144,22 @@ def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
             if role == "command":  # a gripper keeps its last command; drivers repeat it rarely or never
                 longest = max(channel.max_age_s, 1.0 / hz)
                 check_age(series.stamps, chosen[role], after, longest, where, recording.begin_ns)
-    return _Part(number, span, times, chosen)
+    return _Part(number, span, times, after, chosen)
 
 
-def alignment(stamps: Times, parts: list[_Part], role: str) -> str:
-    """Age of the message of `role`, which has these `stamps` (n,) [ns], in the frames of all `parts`, in words."""
-    ages = [(part.times - stamps[np.maximum(part.chosen[role], 0)])[part.chosen[role] >= 0] for part in parts]
-    age = 1e-6 * np.concatenate(ages)
-    if not len(age) or role in ("command", "gripper"):
-        return f"{len(stamps)} messages"
+def alignment(stamps: Times, parts: list[_Part], role: str) -> dict[str, float]:
+    """Age [s] of the message of `role`, which has these `stamps` (n,) [ns], in the frames of all `parts`; empty where
+    no frame has one. A measurement is as old as it is when its frame begins, a command when it ends."""
+    ages = []
+    for part in parts:
+        given = part.chosen[role] >= 0
+        at = part.ends if role in COMMANDED else part.times
+        ages.append((at - stamps[np.maximum(part.chosen[role], 0)])[given])
+    age = 1e-9 * np.concatenate(ages)
+    if not len(age):
+        return {}
     p50, p99 = np.percentile(age, (50, 99))
-    return f"{len(stamps)} messages, age at a frame: p50 {p50:.0f} ms, p99 {p99:.0f} ms, at most {age.max():.0f} ms"
+    return {"p50": float(p50), "p99": float(p99), "worst": float(age.max())}
 
 
 def _actions(parts: list[_Part], topics: TopicData) -> tuple[list[NDArray[np.float32]], NDArray[np.bool_]]:

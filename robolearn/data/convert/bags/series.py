@@ -87,6 +87,7 @@ class TopicSeries:
       stamps: (n,) [ns], rising.
       logged: (n,) when they were recorded [ns].
       back: (earliest, latest) [ns] of stamps that came twice over, because the clock stepped back between messages.
+      steps_back: (K,) by how much a message is stamped before the one that was recorded before it [ns].
       values: (n, D): joint positions [rad] and opening [m] (NaN where the gripper is measured on a topic of its own),
         set-points, an opening, objects; (n, 0) of cameras.
     """
@@ -94,7 +95,8 @@ class TopicSeries:
     stamps: Times
     logged: Times
     values: Array
-    back: tuple[tuple[int, int], ...] = ()
+    back: tuple[tuple[int, int], ...]
+    steps_back: Times
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +180,10 @@ def read_topics(station: Contract, recording: Bag, account: Account) -> TopicDat
     series = {
         role: _series(grown, f"bag {recording.path}: {station.topics[role].topic}") for role, grown in growing.items()
     }
+    for role, one in series.items():
+        if len(one.steps_back):
+            by = f"{len(one.steps_back)} times, by {1e-9 * one.steps_back.max():.3g} s at most"
+            account.changed.append(f"{station.topics[role].topic}: its stamps step back {by}; they are sorted")
     others = sorted(set(recording.topics) - set(roles) - {EPISODE_EVENTS})
     account.left_out += [f"{topic} ({recording.topics[topic]})" for topic in others]
     account.left_out += [f"{topic}: {why}" for topic, why in sorted(recording.unreadable.items())]
@@ -198,7 +204,8 @@ def _series(grown: _Growing, where: str) -> TopicSeries:
     back = tuple((int(stamps[at + 1]), int(max(last[at], logged[at + 1]))) for at in steps)
     # A repeated stamp is a repeated measurement: of equal ones the first stays.
     unique, first = np.unique(stamps, return_index=True)
-    return TopicSeries(unique, logged[first], np.array(grown.values, np.float64)[first], back)
+    falls = -np.diff(stamps)
+    return TopicSeries(unique, logged[first], np.array(grown.values, np.float64)[first], back, falls[falls > 0])
 
 
 def _value(role: str, message: Message, station: Contract, fingers: dict[str, float], where: str) -> Any:
