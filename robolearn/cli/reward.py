@@ -69,15 +69,19 @@ class RewardTrain(Command):
                 self.settings, datasets, cameras=list(pictures), device=resolve_device(self.device),
                 progress=lambda done, _: encoding(done),
             )  # fmt: skip
+        digests = [dataset.frames_content() for dataset in datasets]
         stored = {
             "command": "reward train",
             "data": list(self.data),
-            "sha256": [dataset.content() for dataset in datasets],
+            "sha256": digests,
+            "content": [dataset.content(own) for dataset, own in zip(datasets, digests, strict=True)],
             "cameras": list(pictures),
             "critic": plain(self.settings),
             **({} if self.kind == "critic" else {"kind": self.kind, "labels": self._labels(datasets)}),
         }
-        making = Run.create(self.out, stored, resume=self.resume, may_differ=("data",), longer="critic.steps")
+        making = Run.create(
+            self.out, stored, resume=self.resume, may_differ=("data",), added=("content",), longer="critic.steps"
+        )
         with making as run:
             write_flags(self, "reward train", run.path)
             with Progress(self.settings.title, total=self.settings.steps, unit="gradient steps", show=("loss",),

@@ -117,14 +117,15 @@ class Train(Command):
         if privileged := datasets[0].interface.privileged:
             log.info("the policy sees %s, which only a simulated world has", ", ".join(privileged))
         self._build_cache(datasets)
-        content = [dataset.content() for dataset in datasets]
+        frames = [dataset.frames_content() for dataset in datasets]
+        content = [dataset.content(own) for dataset, own in zip(datasets, frames, strict=True)]
         trainer = self.trainer(device, datasets, weights, shares)
         config = trainer.config  # with the number of windows of a batch, which may depend on what is seen
         if self.processes > 1 and not trainer.net.loss_has_parts:
             raise BadInput("--processes", got=f"{self.processes} for a policy of kind {self.policy}", expected="1")
-        drawn: dict[str, Any] = {"data": self.data[0], "sha256": content[0]}
+        drawn: dict[str, Any] = {"data": self.data[0], "sha256": frames[0], "content": content[0]}
         if len(datasets) > 1:
-            drawn = {"data": list(self.data), "sha256": content, "mix": shares}
+            drawn = {"data": list(self.data), "sha256": frames, "content": content, "mix": shares}
         begun = self._begin(trainer, device)
         stored = {
             "command": "train",
@@ -137,7 +138,9 @@ class Train(Command):
         may = ("data", "from.policy")
         with (
             closing(evaluator),
-            Run.create(self.out, stored, resume=self.resume, may_differ=may, longer="imitation.steps") as run,
+            Run.create(
+                self.out, stored, resume=self.resume, may_differ=may, added=("content",), longer="imitation.steps"
+            ) as run,
         ):
             write_flags(replace(self, settings=config), "train", run.path)
             run.track(self.log)

@@ -40,6 +40,7 @@ from robolearn.runs.run import CONFIG
 log = logging.getLogger(__name__)
 
 MAY_DIFFER = ("policy", "demos.path", "env_steps", "episodes")  # between a run and its resumption
+ADDED = ("demos.content",)  # that a run of an earlier version has not
 SHOWN = ("success", "intervention_rate", "updates")  # beside the progress bar
 
 
@@ -78,8 +79,8 @@ def run_learner(
             f"--demos {own.demos}", got="an episode without words", expected=f"the task, for {config.reward}"
         )
     resume = own.resume or (go_on and (own.out / CONFIG).exists())
-    stored = _stored(own, base, demos)
-    making = Run.create(own.out, stored, resume=resume, may_differ=MAY_DIFFER, beside=BESIDE)
+    stored = stored_config(own, base, demos)
+    making = Run.create(own.out, stored, resume=resume, may_differ=MAY_DIFFER, added=ADDED, beside=BESIDE)
     with making as run, stopping() as stop, contextlib.ExitStack() as stack:
         schema = RecordSchema(base.interface)
         receiver = TransitionReceiver(own.out / "log", schema, single=config.pace == "lockstep")
@@ -125,7 +126,7 @@ def _shown(demos: Dataset, scoring: EpisodeScoring | None, threshold: float) -> 
       BadInput: all are.
     """
     left_out: list[str] = []
-    content = "" if scoring is None else demos.content()
+    content = "" if scoring is None else demos.frames_content()
     if scoring is not None:
         log.info("the reward model scores %d demonstrations, where their scores are not stored yet", demos.episodes)
     for i in range(demos.episodes):
@@ -143,13 +144,18 @@ def _shown(demos: Dataset, scoring: EpisodeScoring | None, threshold: float) -> 
         log.warning("%d of %d demonstrations are left out: their reward is withheld", len(left_out), demos.episodes)
 
 
-def _stored(own: LearnerRun, base: Any, demos: Dataset | None) -> dict[str, Any]:
+def stored_config(own: LearnerRun, base: Any, demos: Dataset | None) -> dict[str, Any]:
+    """The configuration of a run from the policy `base`, by which a resumption is known to be of the same."""
+    shown = None
+    if demos is not None:
+        frames = demos.frames_content()
+        shown = {"path": str(own.demos), "sha256": frames, "content": demos.content(frames)}
     return {
         "command": "hil",
         "policy": str(own.policy),
         "sha256": sha256_weights(base),
         "interface": base.interface.to_json(),
-        "demos": None if demos is None else {"path": str(own.demos), "sha256": demos.content()},
+        "demos": shown,
         **{key: plain(value) for key, value in vars(own.shared).items()},
         "env_steps": own.env_steps,
         "episodes": own.episodes,

@@ -43,7 +43,7 @@ def write_scores(dataset: Dataset, scores: Sequence[Score], model: str) -> Path:
                 for name, kind in SCORE_TYPES.items()
             },
         }
-    ).replace_schema_metadata({_MODEL: model.encode(), _CONTENT: dataset.content().encode()})
+    ).replace_schema_metadata({_MODEL: model.encode(), _CONTENT: dataset.frames_content().encode()})
     with layout.lock(root):
         commit = layout.commit(root)
         commit.stage(layout.SCORES_PATH, layout.parquet_bytes(table))
@@ -60,7 +60,7 @@ def read_scores(dataset: Dataset, model: str = "") -> list[Score] | None:
     facts = table.schema.metadata or {}
     if model and facts.get(_MODEL) != model.encode():
         return None
-    if facts.get(_CONTENT) != dataset.content().encode():
+    if facts.get(_CONTENT) != dataset.frames_content().encode():
         return None
     columns = {name: table[name].to_numpy().astype(kind) for name, kind in SCORE_TYPES.items()}
     ends = np.cumsum(dataset.lengths)[:-1]

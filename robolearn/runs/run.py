@@ -61,6 +61,7 @@ class Run:
         *,
         resume: bool = False,
         may_differ: Iterable[str] = (),
+        added: Iterable[str] = (),
         beside: Iterable[str] = (),
         longer: str = "",
     ) -> Run:
@@ -72,6 +73,7 @@ class Run:
           resume: go on with an existing run of the same configuration.
           may_differ: dotted names, e.g. ``"total"`` or ``"env"`` (with all below it), that a resumed run may
             change. Their new values are stored.
+          added: dotted names that runs of earlier versions have not; a resumed one gets them.
           longer: dotted name of the setting that says how long the run is: a finished one may be resumed with more.
           beside: names in the folder that others write, and that do not count as content.
 
@@ -90,7 +92,8 @@ class Run:
             if resume:
                 stored = read_json(path / CONFIG, what=f"run {path}")
                 more = bool(longer) and _is_longer(path, stored, wanted, longer)
-                check_same(stored, wanted, f"run {path}", (*may_differ, *([longer] if more else ())))
+                may = (*may_differ, *([longer] if more else ()), *(set(added) - flatten(stored).keys()))
+                check_same(stored, wanted, f"run {path}", may)
             if not resume or stored != wanted:
                 write_json(path / CONFIG, wanted)
             if resume and more:

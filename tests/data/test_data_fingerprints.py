@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +105,32 @@ def test_a_set_with_one_byte_of_a_long_video_changed_is_another(root: Path, tmp_
         file.seek(path.stat().st_size // 2 + 12345)
         file.write(b"x")
     assert Dataset.open(root, cache=tmp_path / "cache").content() != content
+
+
+@pytest.mark.long
+def test_all_that_is_learned_from_counts(tmp_path: Path) -> None:
+    interface = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
+    rows = np.linspace(0, 1, 4, dtype=np.float32)[:, None]
+    plain = Episode({"proprio": rows}, rows, rows[:, 0], True, True, False, "open", np.zeros(4, bool))
+    kinds = {
+        "same": plain,
+        "reward": replace(plain, reward=-plain.reward),
+        "success": replace(plain, success=False),
+        "terminated": replace(plain, terminated=False),
+        "truncated": replace(plain, truncated=True),
+        "task": replace(plain, task="shut"),
+        "task of a frame": replace(plain, frame_tasks=("open", "open", "open", "shut")),
+        "intervention": replace(plain, intervention=np.arange(4) == 2),
+        "final": replace(plain, final={"proprio": np.full(1, 2.0, np.float32)}),
+        "action": replace(plain, action=-rows),
+    }
+    contents = {}
+    for name, episode in {"plain": plain, **kinds}.items():
+        with EpisodeWriter(tmp_path / name, interface) as writer:
+            writer.write(episode)
+        contents[name] = Dataset.open(tmp_path / name).content()
+    assert contents["plain"] == contents.pop("same")
+    assert len(set(contents.values())) == len(contents), contents
 
 
 def test_damage_that_a_decoder_hides_is_refused(root: Path, tmp_path: Path) -> None:

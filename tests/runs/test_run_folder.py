@@ -90,6 +90,13 @@ def test_named_settings_may_differ_and_are_stored_anew(tmp_path: Path) -> None:
         assert json.loads((tmp_path / "config.json").read_text()) == new
 
 
+def test_settings_that_were_added_are_compared_once_they_are_stored(tmp_path: Path) -> None:
+    Run.create(tmp_path, CONFIG).close()
+    Run.create(tmp_path, {**CONFIG, "sha": "a"}, resume=True, added=("sha",)).close()
+    with pytest.raises(BadInput, match=r"'sha': got \"b\", expected \"a\""):
+        Run.create(tmp_path, {**CONFIG, "sha": "b"}, resume=True, added=("sha",))
+
+
 def test_an_unreadable_configuration_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{")
     with pytest.raises(BadInput, match=r"unreadable .*config\.json"):

@@ -45,6 +45,12 @@ def has_final(root: object, index: int) -> bool:
     return isinstance(root, Path) and (root / layout.numbered(FINAL_PATH, index)).is_file()
 
 
+def final_content(root: object, index: int) -> bytes:
+    """The file of the final observation of episode `index`; empty where `has_final` is false."""
+    path = root / layout.numbered(FINAL_PATH, index) if isinstance(root, Path) else None
+    return path.read_bytes() if path is not None and path.is_file() else b""
+
+
 def read_final(root: Path, index: int, length: int, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, NDArray]:
     """Features of the observation after the last of the `length` steps of episode `index`.
 

@@ -30,7 +30,7 @@ from robolearn.data.lerobot.features import (
     names_of,
     stamp_name,
 )
-from robolearn.data.lerobot.finals import has_final, read_final
+from robolearn.data.lerobot.finals import final_content, has_final, read_final
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.lerobot.statistics import Stats, describe_many
@@ -286,8 +286,22 @@ class Dataset:
 
             self.images(key, report)
 
-    def content(self) -> str:
-        """A digest of all vectors, where episodes begin and end, and what images are decoded from."""
+    def content(self, frames: str = "") -> str:
+        """A digest of all that is learned from: `frames`, rewards, outcomes and ends, tasks in words, interventions,
+        and the observations after the last actions.
+
+        Args:
+          frames: `frames_content`, where it is known.
+        """
+        words = (text.encode() + b"\0" for text in (*self.tasks, *self.failure))
+        ends = (self.success, self.terminated, self.truncated)
+        finals = (final_content(self.path, e) for e in range(self.episodes))
+        rest = (self.reward, *ends, self.task_index, self.intervention, *words, *finals)
+        return sha256(frames or self.frames_content(), *rest)
+
+    def frames_content(self) -> str:
+        """A digest of all vectors, where episodes begin and end, and what images are decoded from: that by which stored
+        scores belong to a set. Runs of earlier versions have no other."""
         vectors = (self.observation[key] for key in sorted(self.observation))
         images = (self.readers[key].identity(e) for key in sorted(self.readers) for e in range(self.episodes))
         return sha256(self.action, self.lengths, *vectors, *images)
