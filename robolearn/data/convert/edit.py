@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Episode, Interface
+from robolearn.core import BadInput, Episode, Interface, check_compatible
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, source_of
 from robolearn.data.reading.reader import Dataset
@@ -222,8 +222,9 @@ def _with(draft: EpisodeDraft, **changes: object) -> EpisodeDraft:
 
 
 def _same(a: Interface, b: Interface, what: str) -> None:
+    check_compatible(replace(a, observation={}), b, what=what)  # arm and actions, as training judges them
     one, other = a.to_json(), b.to_json()
-    for key in sorted(one, key=lambda key: key != "embodiment"):  # another arm explains all the rest
+    for key in one:
         features = {key: (one[key], other[key])}
         if key == "observation":
             features = {name: (one[key].get(name), other[key].get(name)) for name in [*one[key], *other[key]]}
