@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Episode, Interface, check_compatible
 from robolearn.data.convert.account import Account
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, source_of
+from robolearn.data.lerobot.features import image_keys
 from robolearn.data.reading.reader import Dataset
 
 ACTIONS = ("auto", "first", "last", "mean", "sum")
@@ -80,6 +81,11 @@ def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
         for name in dict.fromkeys(name for source in sources for name in source.stamps)
         if name not in stamps
     ]
+    if image_keys(first.interface):
+        made = "q01 and q10 the least, q90 and q99 the greatest, q50 the mean of theirs"
+        account.changed.append(
+            f"quantiles of pictures are made of the episodes': {made}; all other statistics are exact"
+        )
     drafts, count = (draft for source in sources for draft in source.drafts), sum(source.count for source in sources)
     failures = any(source.failures for source in sources)
     return EpisodeSource(first.interface, drafts, count, stamps, account, first.outcomes, failures)

@@ -61,7 +61,7 @@ class Dataset:
       tasks: the tasks in words, by task index.
       stats: ``meta/stats.json``, or computed where that is missing or was not brought up to date by a writer
         that was killed: feature → statistic → (D,). Quantiles of pictures, and of a set whose writer was killed, are
-        bounds (`lerobot.statistics.aggregate`); `statistics` has the exact ones.
+        bounds and q50 is a mean (`lerobot.statistics.aggregate`); `statistics` has the exact ones, of vectors.
       lengths: (E,) steps per episode; `starts` (E,) their first frames.
       observation: feature → (N, …) as it is stored, float32 or a kind that has more digits, vectors only; for
         pictures see `images`.

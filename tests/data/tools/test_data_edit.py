@@ -12,6 +12,7 @@ import pytest
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError, check_compatible
 from robolearn.data.convert import edit
 from robolearn.data.convert.source import EpisodeSource, drafts, new_folder, open_numbers, write_dataset
+from robolearn.data.lerobot.features import column
 from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
 
@@ -67,6 +68,31 @@ def test_split_and_merge_give_back_the_same_episodes(filmed: Path, tmp_path: Pat
     for a, b in zip(merged, episodes(filmed), strict=True):
         same(a, b)
     assert mp4s(tmp_path / "all") == mp4s(filmed)
+
+
+@pytest.mark.long
+def test_a_merge_names_the_statistics_that_are_not_exact(plain: Path, filmed: Path, tmp_path: Path) -> None:
+    assert edit.merge([open_numbers(plain), open_numbers(plain)]).account.changed == []
+    for episode in (0, 2):
+        write_dataset(edit.keep(open_numbers(filmed), [episode]), tmp_path / f"{episode}")
+    merged = edit.merge([open_numbers(tmp_path / "0"), open_numbers(tmp_path / "2")])
+    (said,) = merged.account.changed
+    assert "q01 and q10 the least, q90 and q99 the greatest, q50 the mean of theirs; all other" in said
+    write_dataset(merged, tmp_path / "both")
+    both, *parts = (open_numbers(tmp_path / name) for name in ("both", "0", "2"))
+    for key, exact in both.statistics().items():
+        stored = both.stats[key if key == "action" else column(key)]
+        for name in ("mean", "std", "q01", "q50", "q99"):
+            np.testing.assert_allclose(np.ravel(stored[name]), np.ravel(exact[name]), atol=1e-6)
+    one, other = (part.stats[column(CAMERA)] for part in parts)
+    share = float(one["count"][0] / (one["count"][0] + other["count"][0]))
+    made = {
+        "q01": np.minimum(one["q01"], other["q01"]),
+        "q50": share * one["q50"] + (1 - share) * other["q50"],
+        "q99": np.maximum(one["q99"], other["q99"]),
+    }
+    for name, value in made.items():
+        np.testing.assert_allclose(both.stats[column(CAMERA)][name], value)
 
 
 def test_split_deals_every_episode_once(plain: Path) -> None:
