@@ -27,6 +27,7 @@ from rclpy.signals import SignalHandlerOptions
 
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.machine import make_ordinary, searched_before, threads
+from robolearn.io.log_lines import LogLines
 
 if TYPE_CHECKING:
     from hardware.ros2.runtime import Node
@@ -42,7 +43,7 @@ ACKNOWLEDGE_S = 0.5  # a node that has done its work waits at most so long until
 def spin(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
     """Run one node as `host` does, and print errors; the exit code of the process. Returns 0 ended by a signal or done,
     1 failed, 2 bad input."""
-    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
+    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", handlers=[LogLines()])
     # MuJoCo brings PyOpenGL along, which says of every process that it lacks a module that is not needed here.
     logging.getLogger("OpenGL").setLevel(logging.WARNING)
     try:

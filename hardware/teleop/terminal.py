@@ -28,6 +28,7 @@ from typing import Any, TextIO
 
 from hardware.teleop.device import Clock, EpisodeEvent, Status
 from robolearn.core.errors import BadInput
+from robolearn.io.log_lines import DRAWN
 
 log = logging.getLogger(__name__)
 
@@ -213,30 +214,34 @@ class StatusLine:
         self._out = out if out is not None else sys.stderr
         self._clock = clock
         self._shown = ("", -REFRESH_S - 1.0)
-        self._open = False
+        self._line = ""  # that is on the screen
 
     def print(self, line: str) -> None:
-        """A line that stays."""
+        """A line that stays, above the one that is overwritten."""
         if self._out.isatty():
-            self._write(f"\r\x1b[K{line}\n")
+            self._write(f"\r\x1b[K{line}\n{self._line}")
 
     def show(self, status: Status) -> None:
         """The state of the recording, at most every `REFRESH_S`; a change of state at once."""
         state, at = self._shown
         if not self._out.isatty() or (state == status.state and self._clock() - at < REFRESH_S):
             return
-        self._shown, self._open = (status.state, self._clock()), True
+        self._shown = status.state, self._clock()
         many = f" of {status.episodes}" if status.episodes else ""
         line = f"{status.state} · episode {status.episode + 1}{many} · {status.seconds:.1f} s"
         line += f" · {status.message}" if status.message else ""
         width = os.get_terminal_size(self._out.fileno()).columns or 80
-        self._write(f"\r\x1b[K{fitted(line, width - 1)}")
+        if not self._line:
+            DRAWN.append(self.print)
+        self._line = fitted(line, width - 1)
+        self._write(f"\r\x1b[K{self._line}")
 
     def close(self) -> None:
         """Leave the line."""
-        if self._open:
+        if self._line:
+            DRAWN.remove(self.print)
             self._write("\n")
-            self._open = False
+            self._line = ""
 
     def _write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # that the terminal is gone is seen by `Keys`

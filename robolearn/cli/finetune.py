@@ -154,7 +154,8 @@ class Finetune(Command):
                 write_flags(self, "finetune", run.path)
                 run.track(self.log)
                 unit = " and ".join(["updates"] * bool(updates) + ["control steps"] * bool(self.env_steps))
-                with Progress(f"fine-tuning {world.task}", total=updates + self.env_steps, unit=unit,
+                label = f"{world.task} with exploration noise" if self.env_steps else f"fine-tuning {world.task}"
+                with Progress(label, total=updates + self.env_steps, unit=unit,
                               show=("success", "episode_return", "kl"), quiet=self.json) as progress:  # fmt: skip
 
                     def report(i: int, row: Mapping[str, float]) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from robolearn import __version__
 from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry, find
 from robolearn.core import BadInput, RobolearnError
+from robolearn.io.log_lines import LogLines
 from robolearn.io.paths import spoken
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
     except RobolearnError as error:
         return _complain(error, command, error.exit_code)
     except KeyboardInterrupt:
-        again = [*args, *(["--resume"] if "--resume" not in args else [])]
-        more = f" Go on: {shlex.join(['robolearn', *again])}" if hasattr(command, "resume") else ""
+        more = f" Go on: {shlex.join(['robolearn', *_resumed(args)])}" if hasattr(command, "resume") else ""
         print(f"\nrobolearn: stopped. What was finished is on disk.{more}", file=sys.stderr)
         return 130
     except (ImportError, AttributeError, RuntimeError) as error:
@@ -111,6 +111,13 @@ def _complete(args: list[str], entries: tuple[Entry, ...]) -> int:
         path, rest = install_completion(args[1] if len(args) > 1 else os.environ.get("SHELL", ""), Path.home())
         print(f"wrote {path}\nnext: {rest}")
     return 0
+
+
+def _resumed(args: list[str]) -> list[str]:
+    """`args` with --resume; what stands behind two dashes are the flags of another command."""
+    end = args.index("--") if "--" in args else len(args)
+    own = args[:end]
+    return [*own, *([] if "--resume" in own else ["--resume"]), *args[end:]]
 
 
 def parse(entry: Entry, args: list[str]) -> Command:
@@ -163,9 +170,8 @@ def show(command: Command, result: dict[str, Any]) -> None:
 
 def set_up_logging(verbose: bool) -> None:
     """Log to stderr: stdout belongs to the result."""
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.WARNING, format="%(asctime)s %(message)s", datefmt="%H:%M:%S"
-    )
+    level = logging.DEBUG if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", handlers=[LogLines()])
     for room in ("robolearn", "robots", "sim", "policies", "hardware"):
         logging.getLogger(room).setLevel(logging.DEBUG if verbose else logging.INFO)
 

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -170,15 +169,20 @@ def test_every_registered_command_loads_light_and_has_a_docstring() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 
 
-@pytest.mark.realtime
-def test_help_answers_within_a_second() -> None:
-    times = []
-    for _ in range(3):
-        began = time.monotonic()
-        done = subprocess.run([*PROGRAM, "--help"], capture_output=True, text=True, check=True, timeout=60)
-        times.append(time.monotonic() - began)
-        assert "robolearn COMMAND" in done.stdout
-    assert min(times) < 1.0
+@pytest.mark.long
+def test_the_overview_loads_next_to_nothing() -> None:
+    """It has to answer at once: of others' packages it needs rich, and NumPy by the shared words; no room but these."""
+    listed = "import sys; print(*sys.modules)"
+    whole = f"from robolearn.cli.main import main; main(['--help']); {listed}"
+    at_start, loaded = (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60)
+        .stdout.splitlines()[-1]
+        .split()
+        for script in (listed, whole)
+    )
+    new = set(loaded) - set(at_start)
+    assert {name.partition(".")[0] for name in new} - sys.stdlib_module_names == {"robolearn", "rich", "numpy"}
+    assert {name.split(".")[1] for name in new if name.startswith("robolearn.")} == {"cli", "core", "io"}
 
 
 def test_a_reader_that_leaves_early_causes_no_traceback(tmp_path: Path) -> None:

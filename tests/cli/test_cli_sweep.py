@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import yaml
 from robolearn.cli.config_file import flags_of
 from robolearn.cli.main import main, parse
 from robolearn.cli.registry import ENTRIES
+from robolearn.cli.sweep import Sweep
 from robolearn.presets import NAMED, PRESETS
 
 WEIGHTS = Path("policy") / "model.safetensors"
@@ -114,6 +117,22 @@ def test_every_preset_is_listed_with_a_line_and_parses(capsys: pytest.CaptureFix
 
 
 # --- sweep -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+def test_the_line_that_goes_on_with_a_stopped_sweep_is_one(
+    resume: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def stopped(self: Sweep) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Sweep, "run", stopped)
+    args = ["sweep", "--vary", "lr=0.001,0.01", *resume, "--", "train", "--data", "x y", "--steps", "20000"]
+    assert run(*args) == 130
+    program, name, *words = shlex.split(capsys.readouterr().err.partition("Go on: ")[2])
+    begun, again = parse(entry(name), args[1:]), parse(entry(name), words)
+    assert program == "robolearn" and again == replace(begun, resume=True) and words.count("--resume") == 1
+    list(again.plan())
 
 
 @pytest.mark.long

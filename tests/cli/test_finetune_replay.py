@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
 
 from robolearn.cli.main import main
-from robolearn.runs import read_metrics
+from robolearn.runs import Progress, read_metrics
 
 pytestmark = pytest.mark.long
 
@@ -57,7 +58,16 @@ def test_a_data_set_alone_is_learned_from_and_then_the_worlds(
     result = json.loads(capsys.readouterr().out)
     assert result["env_steps"] == 0 and result["updates_offline"] == 60 and result["training_success"] is None
     assert "8 episodes as they were recorded" in caplog.text
+    labels = []
+
+    class Noted(Progress):
+        def __init__(self, label: str, *rest: Any, **more: Any) -> None:
+            labels.append(label)
+            super().__init__(label, *rest, **more)
+
+    monkeypatch.setattr("robolearn.runs.Progress", Noted)
     assert run(*args, "--env-steps", 600, "--resume") == 0
+    assert labels == ["lift with exploration noise"]
     result, rows = json.loads(capsys.readouterr().out), list(read_metrics(out))
     assert [row["updates"] for row in rows[:1]] == [60] and rows[-1]["env_steps"] == result["env_steps"] >= 512
     assert rows[-1]["updates"] > 60
