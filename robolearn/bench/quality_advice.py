@@ -22,7 +22,7 @@ def check_task(task: str, dataset: Any) -> None:
     from sim.registry import WorldConfig
 
     with closing(WorldConfig(task).matching(dataset.interface).build(1)) as env:
-        check_compatible(dataset.interface, env.interface, what=f"--prove {task}")
+        check_compatible(dataset.interface, env.interface, what=f"--prove {task}", subject="the data set")
 
 
 def prove(

@@ -297,7 +297,7 @@ def opened(paths: Sequence[Path], policy: Any, flag: str) -> list[Any]:
 
     sets = [Dataset.open(path) for path in paths]
     for path, found in zip(paths, sets, strict=True):
-        check_compatible(policy.interface, found.interface, what=f"{flag} {path}")
+        check_compatible(policy.interface, found.interface, what=f"{flag} {path}", subject="the policy")
         check_actions(found)
     return sets
 

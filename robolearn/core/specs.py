@@ -169,14 +169,15 @@ class Interface:
         )
 
 
-def check_compatible(needed: Interface, offered: Interface, *, what: str) -> None:
+def check_compatible(needed: Interface, offered: Interface, *, what: str, subject: str = "it") -> None:
     """Raise `BadInput` unless a policy that needs `needed` can live in a world that offers `offered`.
 
-    The world may offer more observations than the policy needs; actions must agree in shape and meaning.
+    The world may offer more observations than the policy needs; actions must agree in shape and meaning. `subject`: the
+    policy in words, where `what` is the name of what is offered.
     """
     if needed.embodiment != offered.embodiment:
-        hint = f"It was made for {needed.embodiment}, this is {offered.embodiment}: one arm, one policy"
-        raise BadInput(f"{what}: embodiment", got=offered.embodiment, expected=needed.embodiment, hint=hint)
+        arms = f"{subject} was made for {needed.embodiment}, this is {offered.embodiment}"
+        raise BadInput(f"{what}: {arms}: one arm, one policy")
     if needed.action_kind != offered.action_kind:
         unsaid = "native" in (needed.action_kind, offered.action_kind)
         hint = "`robolearn dataset import` writes a set that says what its actions mean (--action-kind, --robot)"

@@ -50,7 +50,7 @@ def check_alike(datasets: Sequence[Dataset]) -> None:
         check_actions(dataset)
     for other in datasets[1:]:
         what = f"data set {other.path} (beside {datasets[0].path})"
-        check_compatible(datasets[0].interface, other.interface, what=what)
+        check_compatible(datasets[0].interface, other.interface, what=what, subject="the other one")
 
 
 def check_actions(dataset: Dataset) -> None:

@@ -70,7 +70,7 @@ def run_learner(
     model = make_reward(config.reward, base.interface, resolve_device(own.device))
     demos = Dataset.open(own.demos) if own.demos else None
     if demos is not None:
-        check_compatible(needed_by(own.policy), demos.interface, what=f"--demos {own.demos}")
+        check_compatible(needed_by(own.policy), demos.interface, what=f"--demos {own.demos}", subject="the policy")
         check_actions(demos)
     asks = reward_config(config.reward).needs_prompt or getattr(model, "needs_prompt", False)  # the latter if served
     needs_words, tasks = bool(asks), [] if demos is None else _tasks(demos)

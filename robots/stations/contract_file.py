@@ -106,9 +106,9 @@ class LimitsForm:
     velocity: values.PerJoint | None = None
     acceleration: values.PerJoint | None = None
     jerk: values.PerJoint | None = None
-    velocity_share: values.Share | None = None
-    acceleration_share: values.Share | None = None
-    jerk_share: values.Share | None = None
+    velocity_share: values.LimitShare | None = None
+    acceleration_share: values.LimitShare | None = None
+    jerk_share: values.LimitShare | None = None
     workspace: BoxForm | None = None
     obstacles: dict[str, ObstacleForm] | None = None
     held: BoxForm | None = None

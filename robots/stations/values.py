@@ -174,6 +174,7 @@ TopicName = Annotated[
 Finite = Annotated[StrictFloat, Field(allow_inf_nan=False)]
 Age = Annotated[StrictFloat, within(*MAX_AGE_S)]
 Share = Annotated[Finite, must(lambda value: value > 0, "more than 0")]
+LimitShare = Annotated[Share, must(lambda value: value <= 1, "at most 1")]
 GripperPosition = Annotated[StrictFloat, within(*GRIPPER_JOINT)]
 Edge = Annotated[int, BeforeValidator(edge)]
 PerJoint = Annotated[tuple[Finite, ...], BeforeValidator(per_joint)]

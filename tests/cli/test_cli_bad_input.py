@@ -172,7 +172,7 @@ def test_a_policy_of_another_robot(
 def test_a_policy_in_worlds_that_it_was_not_made_for(refused: Refusal, bc: Path, tmp_path: Path, command: str):
     out = tmp_path / "out"
     args = [command, "--policy", bc, "--out", out]
-    refused(*args, "--task", "gym:gymnasium:Pendulum-v1", says=("expected panda",))
+    refused(*args, "--task", "gym:gymnasium:Pendulum-v1", says=("it was made for panda, this is none",))
     refused(
         *args,
         "--task",

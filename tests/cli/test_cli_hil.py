@@ -141,7 +141,7 @@ def test_demonstrations_by_another_arm_are_refused(
     more = ["--task", "lift", "--operator", "scripted"] if half == "run" else ["--token", "x" * 20]
     assert run("hil", half, "--policy", bc, "--demos", other, "--out", out, *more) == 2
     (error,) = capsys.readouterr().err.strip().splitlines()
-    assert f"--demos {other}: embodiment: got fr3, expected panda" in error and not out.exists()
+    assert f"--demos {other}: the policy was made for panda, this is fr3" in error and not out.exists()
 
 
 @pytest.mark.parametrize("more", [(), pytest.param(("--scored",), marks=pytest.mark.long)])

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
-ONE_ARM = "It was made for panda, this is {}: one arm, one policy"
+ONE_ARM = "it was made for panda, this is {}: one arm, one policy"
 OTHERS = "robosuite:<Name>, gym:<module>:<Id-v0>, metaworld:<task>, ogbench:<task>, pusht:state"
 TASKS = f"lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back, {OTHERS}"
 OTHER_TASK = (
@@ -94,21 +94,21 @@ SAYS: dict[str, str] = {
         "by EpisodeWriter: robolearn/examples/catch.py",
     "collect --out n --task peg_insert --robot so101": "robot of peg_insert: got so101, expected an arm that can do it; "
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright, and the ways back are laid out for longer arms",
-    "evaluate --policy runs/bc --robot so101": f"policy runs/bc in lift: embodiment: got so101, expected panda. {ONE_ARM.format('so101')}",
+    "evaluate --policy runs/bc --robot so101": f"policy runs/bc in lift: {ONE_ARM.format('so101')}",
     # --- arms
     "hil run --policy runs/so101 --out n --task peg_insert": "robot of peg_insert: got so101, expected an arm that can do it; "
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright, and the ways back are laid out for longer arms",
     "hil run --policy runs/bc --out n --robot fr3 --teleop keyboard":
-        f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM.format('fr3')}",
+        f"policy runs/bc on fr3: {ONE_ARM.format('fr3')}",
     "hil run --policy runs/bc --out n --robot sim --task lift --teleop gamepad --delay-steps 5":
         "--delay-steps: got 5 beside --robot, expected 0: an arm has a delay of its own",
     "hil run --policy runs/bc --out n --task lift --teleop keyboard": "keyboard: got a standard input that is no terminal, "
         "expected a terminal. Start the program in a terminal, or choose another device",
-    "deploy --policy runs/bc --robot fr3": f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM.format('fr3')}",
+    "deploy --policy runs/bc --robot fr3": f"policy runs/bc on fr3: {ONE_ARM.format('fr3')}",
     "deploy --policy nope --robot fr3": f"policy nope: there is no such folder. {A_POLICY}",
     "deploy --policy runs/fr3 --robot fr3": "fr3 is a real arm, and there is no terminal to ask on before it moves. Start "
         "this in a terminal, or with --yes where somebody holds the emergency stop",
-    "record --policy runs/bc --robot fr3 --task lift --out n": f"policy runs/bc on fr3: embodiment: got fr3, expected panda. {ONE_ARM.format('fr3')}",
+    "record --policy runs/bc --robot fr3 --task lift --out n": f"policy runs/bc on fr3: {ONE_ARM.format('fr3')}",
     "record --policy nope --robot fr3 --out n": f"policy nope: there is no such folder. {A_POLICY}",
     "record --policy runs/fr3 --robot fr3 --task lift --out n": "keyboard: got a standard input that is no terminal, "
         "expected a terminal. Start the program in a terminal, or choose another device",

@@ -335,8 +335,8 @@ def test_no_name_of_a_file_makes_an_arm_a_simulated_one(
 
 def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: Path, blind: Path) -> None:
     for one in (policy, blind):  # with leave to move, and where nobody could give it: no terminal would help
-        assert "got fr3, expected panda" in refused(capsys, "--policy", one, "--robot", "fr3", "--yes")
-        assert "got fr3, expected panda" in refused(capsys, "--policy", one, "--robot", "fr3")
+        assert "it was made for panda, this is fr3" in refused(capsys, "--policy", one, "--robot", "fr3", "--yes")
+        assert "it was made for panda, this is fr3" in refused(capsys, "--policy", one, "--robot", "fr3")
     assert "did you mean lift" in refused(capsys, "--policy", policy, "--task", "lifd")
     assert "/nowhere" in refused(capsys, "--policy", "/nowhere")
     assert "did you mean fr3" in refused(capsys, "--policy", policy, "--robot", "fr33")

@@ -50,4 +50,4 @@ def test_one_for_another_arm_is_refused_before_the_terminal_that_is_missing(
     loads: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["record", "--policy", "lerobot:ur5e", "--out", str(tmp_path / "set")]) == 2
-    assert "embodiment: got panda, expected ur5e" in capsys.readouterr().err and loads == ["ur5e"]
+    assert "it was made for ur5e, this is panda" in capsys.readouterr().err and loads == ["ur5e"]

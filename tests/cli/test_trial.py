@@ -157,7 +157,7 @@ def test_what_has_changed_is_refused(spoiled: str, command: str, trial: Path, ca
         (("--policies", "a={bc}", "b=nowhere"), "no such folder"),
         (("--policies", "a={bc}", "b={bc}", "--task", "nothing"), "task"),
         (("--policies", "a={bc}", "b={bc}", "--outcome", "person"), "available: task"),
-        (("--policies", "a={bc}", "b={bc}", "--arm", "fr3"), "embodiment: got fr3, expected panda"),
+        (("--policies", "a={bc}", "b={bc}", "--arm", "fr3"), "it was made for panda, this is fr3"),
         (("--policies", "a={bc}", "b={bc}", "--rehearse"), "--arm"),
         (("--policies", "a={bc}", "b={bc}", "--detect", "0.5", "0.5"), "rates to detect"),
         (("--policies", "a={bc}", "b={bc}", "--blocks", "0"), "--blocks"),

@@ -131,7 +131,7 @@ def test_sets_that_do_not_fit_are_refused(sets):
     check_alike([a, replace(b, interface=replace(b.interface, observation=more))])
     for change, says in (
         ({"control_hz": 50.0}, "control rate: got 50.0 Hz, expected 20.0 Hz"),
-        ({"embodiment": "ur5e"}, "embodiment: got ur5e, expected panda"),
+        ({"embodiment": "ur5e"}, "the other one was made for panda, this is ur5e"),
         ({"action_kind": "joint_position"}, "action kind: got joint_position"),
         ({"observation": {"proprio": ArraySpec((3,))}}, "no 'objects', expected objects; available: proprio"),
         ({"observation": {**more, "proprio": ArraySpec((4,))}}, "observation 'proprio'"),

@@ -102,9 +102,9 @@ def test_cameras_are_offered_as_the_simulator_offers_them(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("fr3", "policy: embodiment: got fr3, expected panda"),
-        ("ur5e", "policy: embodiment: got ur5e, expected panda"),
-        ("so101", "policy: embodiment: got so101, expected panda"),
+        ("fr3", "policy: it was made for panda, this is fr3: one arm, one policy$"),
+        ("ur5e", "policy: it was made for panda, this is ur5e: one arm, one policy$"),
+        ("so101", "policy: it was made for panda, this is so101: one arm, one policy$"),
         ("sim", "policy: observation: got no 'objects', expected objects"),
     ],
 )
@@ -219,7 +219,10 @@ def test_contact_is_a_feature(tmp_path: Path, felt: dict, feature: str, names: t
             "cameras.front.size.1: got 9.5, expected a whole number",
         ),
         ("cameras.front", {"topic": "/c", "type": "sensor_msgs/msg/PointCloud2"}, "cameras.front.type"),
-        ("limits", {"velocity_share": 1.1}, "limits: limit velocity of joint 1: got 2.39.*at most 2.175"),
+        ("limits", {"velocity_share": 1.1}, "limits.velocity_share: got 1.1, expected at most 1$"),
+        ("limits", {"acceleration_share": 2.0}, "limits.acceleration_share: got 2.0, expected at most 1$"),
+        ("limits", {"jerk_share": 3}, "limits.jerk_share: got 3, expected at most 1$"),
+        ("limits", {"velocity": [2.2] * 7}, "limits: limit velocity of joint 1: got 2.2, expected at most 2.175"),
         ("limits", {"velocity_share": 0}, "limits.velocity_share: got 0, expected more than 0"),
         ("limits", {"velocity_share": 0.5, "velocity": [1.0] * 7}, "either velocity or velocity_share"),
         ("limits", {"velocity": [1.0] * 6}, "limits.velocity: got 6, expected 7 entries"),

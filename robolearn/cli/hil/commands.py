@@ -64,7 +64,7 @@ class HilRun(LearnerArguments, WorldArguments):
         needed = needed_by(self.policy)
         if self.demos:  # what is no data set, or of another arm or task, is refused before anything is started
             demos = Dataset.open(self.demos)
-            check_compatible(needed, demos.interface, what=f"--demos {self.demos}")
+            check_compatible(needed, demos.interface, what=f"--demos {self.demos}", subject="the policy")
             check_actions(demos)
         check_policy_fits(self, self.policy)
         if self.reset == "policy":

@@ -50,9 +50,8 @@ def write_bag(dataset: Dataset, station: Contract, out: str | Path, progress: Pr
       BadInput: `out` is there already, the set is of another station, or stamps of an episode do not rise.
     """
     out = Path(out)
-    check_compatible(
-        station.interface, interface_with_images(dataset), what=f"data set {dataset.path} for contract {station.name}"
-    )
+    what = f"data set {dataset.path} for contract {station.name}"
+    check_compatible(station.interface, interface_with_images(dataset), what=what, subject="the contract")
     with _bag(out) as bag:
         messages = _EpisodeMessages(bag, station, dataset.outcomes)
         if lost := [name for name in dataset.stamps if name not in (FRAME, *messages.sources)]:
