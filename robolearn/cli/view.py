@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import threading
 import time
@@ -30,10 +31,11 @@ WorkView = Annotated[View, tyro.conf.arg(help=_WORK)]
 
 
 def chosen(view: TeleopView, teleop: str) -> View:
-    """``auto`` resolved: a page where the operator sits at a terminal with a device that has none."""
+    """``auto`` resolved: a page where the operator sits at a terminal with a device that has none, if viser is here."""
     if view != "auto":
         return view
-    return "browser" if shows_in_terminal(teleop) and sys.stderr.isatty() else "none"
+    shown = shows_in_terminal(teleop) and sys.stderr.isatty() and importlib.util.find_spec("viser") is not None
+    return "browser" if shown else "none"
 
 
 def check_view(view: str) -> None:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop import make_device
 from hardware.teleop.browser import Place
+from hardware.teleop.browser.viewer import open_window
 from hardware.teleop.device import RECORDING, WAITING, Device, EpisodeEvent, Sample, Status
 from hardware.teleop.mapping import RobotState, joint_action, resting_opening
 from hardware.teleop.supervised import TakeOver
@@ -246,8 +247,10 @@ def opened_page(
     ending: Callable[[], bool],
     *,
     holds: bool = True,
+    window: bool = False,
 ) -> Iterator[Any]:
-    """The console's page at `port`, or None without one; see `PageConsole`."""
+    """The console's page at `port`, opened in a `window` where that is asked for, or None without one; see
+    `PageConsole`."""
     if port is None:
         yield None
         return
@@ -255,6 +258,10 @@ def opened_page(
     if robot is None:
         raise BadInput("--console", got=f"a world with {interface.embodiment}", available=ROBOTS)
     with WebConsole(robot, place=Place(port=port)) as console, _noted(folder / CONSOLE, console.url, "the console"):
+        if sys.stderr.isatty():  # not for logs: it has the token
+            print(console.notice, file=sys.stderr, flush=True)
+        if window:
+            open_window(console.invitation())
         yield PageConsole(console, interface, robot.joints, scene, ending, holds)
 
 

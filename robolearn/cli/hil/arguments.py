@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hardware.teleop import people
 from robolearn.cli.choices import OffPolicyAlgorithm, PersonTeleop, Station
 from robolearn.cli.teleop_flags import device_options, shows_in_terminal, teleop_values, with_teleop_flags
+from robolearn.cli.view import TeleopView, check_view, chosen
 from robolearn.core import BadInput, Interface
 from robolearn.hil.settings import CurriculumConfig, LearnerConfig, LearnerRun
 from robolearn.rewards.choice import check_reward, reward_config
@@ -20,6 +21,7 @@ from robolearn.runs.command import Command, at_least, check_seed, peek
 
 if TYPE_CHECKING:
     from hardware.teleop.reset_policy import PolicyReset
+    from robolearn.core.scene import Scene
     from robolearn.rewards.online import OnlineDone
     from robots.stations import Contract
 
@@ -95,9 +97,12 @@ class WorldArguments(Command):
     """The task of --reset-policy in a sentence, for --reset-reward."""
     seconds: float = 30.0
     """With --teleop: longest episode [s] of an arm and of our tasks; people take longer than scripts."""
+    view: TeleopView = "auto"
+    """The console, a page of loopback with the scene, the curves, take over, labels, stop: browser prints its address,
+    window opens it, none; auto: browser for devices without a page of their own at a terminal, else none."""
     console: int | None = None
-    """Show a page at this port of loopback: the scene, the curves, take over, labels, stop. 0 takes a free port. The
-    address, with its token, is written into the file console beside the outbox."""
+    """Show that page at this port whatever --view says; 0, as without this, takes a free port. The address, with its
+    token, is written into the file console beside the outbox."""
     host: str = "127.0.0.1"
     """Address on which the page of --teleop browser listens; 0.0.0.0: for phones on this network too, with TLS and a
     token."""
@@ -120,8 +125,14 @@ class WorldArguments(Command):
         """True where the device shows the state in the terminal itself."""
         return shows_in_terminal(self.teleop)
 
+    @property
+    def console_port(self) -> int | None:
+        """Port of the console, 0 for a free one; None without a console."""
+        return 0 if self.console is None and chosen(self.view, self.teleop) != "none" else self.console
+
     def check_world(self) -> None:
         """Raise `BadInput` for contradictory arguments."""
+        check_view(self.view)
         if self.teleop and self.teleop not in people():
             raise BadInput("--teleop", got=self.teleop, available=people())
         if self.teleop and self.operator != "none":
@@ -219,6 +230,15 @@ class ActorArguments(WorldArguments):
             [model for model in models if model is not None], interface.control_hz, config.done_hz or DONE_HZ,
             frames=config.done_frames, threshold=config.done_threshold, waits=config.pace == "lockstep",
         )  # fmt: skip
+
+    def opened_page(
+        self, interface: Interface, scene: Callable[[], Scene] | None, ending: Callable[[], bool], *, holds: bool = True
+    ) -> Any:
+        """See `robolearn.hil.device_operator.opened_page`."""
+        from robolearn.hil.device_operator import opened_page
+
+        port, window = self.console_port, self.view == "window"
+        return opened_page(port, self.out, interface, scene, ending, holds=holds, window=window)
 
     def opened_device(self, interface: Interface, robot: Any) -> Any:
         """See `robolearn.hil.device_operator.opened_device`."""

@@ -93,9 +93,8 @@ def words_on_arm(world: WorldArguments, contract: Contract) -> str:
 def people(actor: ActorArguments, contract: Contract, needed: Interface) -> Iterator[tuple[Any, Any]]:
     """(the person's device, the console or None), open."""
     from robolearn.hil.arm import observed
-    from robolearn.hil.device_operator import opened_page
 
-    page = opened_page(actor.console, actor.out, observed(contract, needed), None, lambda: False, holds=False)
+    page = actor.opened_page(observed(contract, needed), None, lambda: False, holds=False)
     with actor.opened_device(contract.interface, contract.robot) as device, page as console:
         yield device, console
 

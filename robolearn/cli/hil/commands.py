@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,7 @@ class HilRun(LearnerArguments, WorldArguments):
             raise BadInput("--pace", got=self.pace, expected="realtime beside a person or an arm")
         if self.robot and (delay := getattr(self.settings, "delay_steps", 0)):
             raise BadInput("--delay-steps", got=f"{delay} beside --robot", expected="0: an arm has a delay of its own")
-        if self.reward == KEY and not self.teleop and self.console is None:
+        if self.reward == KEY and not self.teleop and self.console_port is None:
             raise BadInput("--reward", got=KEY, expected="an operator who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
         needed = needed_by(self.policy)
@@ -104,8 +104,9 @@ class HilRun(LearnerArguments, WorldArguments):
 
     def _actor(self, address: str) -> list[str]:
         own = {f.name for f in fields(WorldArguments)} - {f.name for f in fields(Command)}
+        seen = replace(self, console=self.console_port)  # the actor's own output goes to a file
         return [
-            *words_of(self, own), "--policy", str(self.policy), "--out", str(self.out / "spool"),
+            *words_of(seen, own), "--policy", str(self.policy), "--out", str(self.out / "spool"),
             "--learner", address, "--json", *(["--reward", self.reward] if self.ends_online else []),
         ]  # fmt: skip
 
@@ -191,10 +192,10 @@ class HilActor(ActorArguments):
     @contextlib.contextmanager
     def _people(self, env: Any, stop: Callable[[], bool]) -> Iterator[tuple[Any, Any]]:
         """(console, person with a device), each or None."""
-        from robolearn.hil.device_operator import DeviceOperator, opened_page
+        from robolearn.hil.device_operator import DeviceOperator
         from robots import ROBOTS
 
-        with opened_page(self.console, self.out, env.interface, getattr(env, "scene", None), stop) as page:
+        with self.opened_page(env.interface, getattr(env, "scene", None), stop) as page:
             if not self.teleop:
                 yield page, None
                 return
