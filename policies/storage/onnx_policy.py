@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from policies.storage.config_file import check_config, interface_of
 from robolearn.core import BadInput, Interface
+from robolearn.core.installation import install_command
 
 if TYPE_CHECKING:
     from policies.policy import TorchPolicy
@@ -110,4 +111,5 @@ def need_onnx(*modules: str) -> None:
         try:
             importlib.import_module(name)
         except ImportError:
-            raise BadInput("ONNX", got=f"no {name}", expected="it installed: pip install '.[onnx]'") from None
+            hint = install_command("onnx")
+            raise BadInput("ONNX", got=f"no {name}", expected="it installed", hint=hint) from None

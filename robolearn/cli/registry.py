@@ -142,6 +142,10 @@ EXAMPLES: tuple[tuple[str, str], ...] = (
 )
 
 
+#: What others have a command for and we do with another one.
+ELSEWHERE = {"replay": "A recorded episode is replayed by robolearn deploy --policy episode:DATA#N --robot sim"}
+
+
 def find(argv: list[str], entries: tuple[Entry, ...] = ENTRIES) -> tuple[Entry, list[str]]:
     """The entry that `argv` begins with, and the arguments that are left.
 
@@ -159,5 +163,6 @@ def find(argv: list[str], entries: tuple[Entry, ...] = ENTRIES) -> tuple[Entry, 
         if below and len(argv) >= words:
             rest = " ".join(argv[: words + 1])
             raise BadInput(f"command {begun!r}", got=rest, expected="one word more", available=below)
-    meant = nearest(argv[0], [*by_name, *(name.split()[0] for name in by_name)])
-    raise BadInput("command", got=f"{argv[0]}{meant}", expected="one that robolearn --help lists")
+    hint = ELSEWHERE.get(argv[0], "")
+    meant = "" if hint else nearest(argv[0], [*by_name, *(name.split()[0] for name in by_name)])
+    raise BadInput("command", got=f"{argv[0]}{meant}", expected="one that robolearn --help lists", hint=hint)

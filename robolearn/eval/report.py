@@ -34,6 +34,13 @@ _TEMPLATES = Environment(
 )  # fmt: skip
 
 
+# What a setting that is not given stands for, by its docstring: `None` for what the program chooses, but for these.
+NONE = {"dual_clip": "none", "demos": "none"}
+ZERO = {
+    "sigma_max": "automatic", "sigma_min": "automatic", "resize": "as they are", "random_crop": "all", "within": "any",
+}  # fmt: skip
+
+
 def render_page(template: str, **values: Any) -> str:
     """The HTML of `template`, e.g. ``"report.html"``; everything but `Markup` among the values shows as text."""
     return _TEMPLATES.get_template(template).render(values)
@@ -224,7 +231,8 @@ def _flat(group: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", _value(value)
+            spoken = NONE.get(name, "automatic") if value is None else "" if value else ZERO.get(name, "")
+            yield f"{prefix}{name}", spoken or _value(value)
 
 
 def _value(value: Any) -> str:

@@ -63,13 +63,32 @@ def _keypoints(policy: Policy, observation: Observation, world: int) -> dict[str
 
 
 def _enlarged(picture: NDArray[np.uint8], edge: int, keypoints: NDArray[np.float32] | None) -> NDArray[np.uint8]:
-    large = cv2.resize(picture, (edge, edge), interpolation=cv2.INTER_NEAREST)
+    large = np.asarray(cv2.resize(picture, (edge, edge), interpolation=cv2.INTER_NEAREST), np.uint8)
     points = np.zeros((0, 2), np.float32) if keypoints is None else keypoints
-    for i, (y, x) in enumerate(points):
-        colour = [round(255 * c) for c in colorsys.hsv_to_rgb(0.33 * i / len(points), 1.0, 1.0)]
+    colours = [
+        [round(255 * c) for c in colorsys.hsv_to_rgb(0.33 * i / len(points), 1.0, 1.0)] for i in range(len(points))
+    ]
+    for (y, x), colour in zip(points, colours, strict=True):
         centre = round(0.5 * (float(x) + 1) * (edge - 1)), round(0.5 * (float(y) + 1) * (edge - 1))
         cv2.circle(large, centre, max(edge // 60, 1), colour, -1, cv2.LINE_AA)
-    return np.asarray(large, np.uint8)
+    if colours:
+        _name_keypoints(large, colours)
+    return large
+
+
+def _name_keypoints(picture: NDArray[np.uint8], colours: Sequence[Sequence[int]]) -> None:
+    """The number of each keypoint in its colour along the lower edge; of many those that there is room for."""
+    edge, scale = len(picture), len(picture) / 600
+    font, word, last = cv2.FONT_HERSHEY_SIMPLEX, "keypoint ", str(len(colours) - 1)
+    (begin, _), _ = cv2.getTextSize(word, font, scale, 1)
+    (width, height), below = cv2.getTextSize(f"{last} ", font, scale, 1)
+    every = -(-len(colours) * width // (edge - begin))
+    cv2.rectangle(picture, (0, edge - height - below), (edge, edge), (40, 40, 40), cv2.FILLED)
+    for text, x, colour in (
+        (word, 0, (255, 255, 255)),
+        *((str(i), begin + i // every * width, colours[i]) for i in range(0, len(colours), every)),
+    ):
+        cv2.putText(picture, text, (x, edge - below), font, scale, colour, 1, cv2.LINE_AA)
 
 
 log = logging.getLogger(__name__)

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.core.installation import install_command
 
 Batch = tuple[dict[str, Tensor], Tensor, Tensor]
 """Normalised observation and action, and which actions are padding."""
@@ -152,8 +153,8 @@ def need_accelerate() -> None:
     try:
         import accelerate  # noqa: F401
     except ImportError:
-        expected = "it installed: pip install '.[processes]'"
-        raise BadInput("--processes", got="no accelerate", expected=expected) from None
+        hint = install_command("processes")
+        raise BadInput("--processes", got="no accelerate", expected="it installed", hint=hint) from None
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ import robolearn.cli.registry
 import robolearn.runs.command
 from robolearn.core import BadInput, RobolearnError
 
-main = robolearn.cli.main.main
+main, parse = robolearn.cli.main.main, robolearn.cli.main.parse
 Entry = robolearn.cli.registry.Entry
 PROGRAM = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
 
@@ -128,6 +128,14 @@ def test_an_unknown_command_suggests_the_nearest(entries: tuple[Entry, ...], cap
     assert main(["tyr"], entries) == 2
     err = capsys.readouterr().err
     assert "got tyr" in err and "did you mean try?" in err and err.count("\n") == 1
+
+
+def test_an_episode_is_replayed_by_a_command_that_is_said_in_whole(capsys: pytest.CaptureFixture) -> None:
+    assert main(["replay", "data/lift"]) == 2
+    command = "robolearn deploy --policy episode:DATA#N --robot sim"
+    err = capsys.readouterr().err
+    assert err.endswith(f"A recorded episode is replayed by {command}\n") and "did you mean" not in err
+    parse(next(entry for entry in robolearn.cli.registry.ENTRIES if entry.name == "deploy"), command.split()[2:])
 
 
 def test_the_help_names_every_command_by_group(entries: tuple[Entry, ...], capsys: pytest.CaptureFixture) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,13 +12,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from policies.networks.encoder_settings import EncoderConfig
 from robolearn.core import BadInput
 from robolearn.eval.comparison import Gain, compare_unpaired
 from robolearn.eval.intervals import Estimate, Success
 from robolearn.eval.plots import Curve, Series, draw, draw_solved_within, success_series, to_png, to_svg
-from robolearn.eval.report import render, write_report
+from robolearn.eval.report import NONE, ZERO, _flat, render, write_report
 from robolearn.eval.report_data import Outcome, ReportData
 from robolearn.eval.video import Video, write_video
+from robolearn.hil.settings import LearnerRun
+from robolearn.rl.settings import GrpoConfig, NoiseConfig
 
 STEPS = np.arange(10) * 5000.0
 CURVE = Curve("Success", "environment steps", "success [%]", [Series("rollouts", STEPS, STEPS / 5e4)], percent=True)
@@ -100,6 +104,27 @@ def test_a_report_holds_what_it_must(data: ReportData, tmp_path: Path) -> None:
     assert "10.0%" in page and "60.0%" not in page.split("Fine-tuning</h3>")[0].split("wall time went")[1]
     assert "80.0%" in page.split("Fine-tuning</h3>")[1]  # simulation, of the fine-tuning
     assert [p.name for p in path.parent.iterdir()] == ["report.html"]
+
+
+def test_a_setting_that_is_chosen_by_the_program_says_so() -> None:
+    """By the classes of the settings: what is listed is a setting there, and is None or 0 by default."""
+    noise = {"initial": None, "sigma_max": 0.0, "sigma_min": 0.02, "within": 0.0}
+    settings = {
+        "minibatch": None,
+        "seed": 0,
+        "noise": noise,
+        "encoder": {"resize": 0},
+        "dual_clip": None,
+        "mask": False,
+    }
+    assert dict(_flat(settings)) == {
+        "minibatch": "automatic", "seed": "0", "noise.initial": "automatic", "noise.sigma_max": "automatic",
+        "noise.sigma_min": "0.02", "noise.within": "any", "encoder.resize": "as they are", "dual_clip": "none",
+        "mask": "False",
+    }  # fmt: skip
+    kinds = (NoiseConfig, EncoderConfig, GrpoConfig, LearnerRun)
+    defaults = {field.name: field.default for kind in kinds for field in fields(kind)}
+    assert {defaults[name] for name in NONE} == {None} and {defaults[name] for name in ZERO} == {0}
 
 
 def test_a_report_loads_nothing(data: ReportData) -> None:

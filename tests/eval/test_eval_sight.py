@@ -11,7 +11,7 @@ from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import ArraySpec, Interface
-from robolearn.eval.video import sight_of
+from robolearn.eval.video import _enlarged, sight_of
 
 PICTURE = ArraySpec((20, 20, 3), "uint8")
 INTERFACE = Interface(
@@ -59,6 +59,20 @@ def test_cameras_stand_beside_the_scene_with_what_was_looked_at() -> None:
     assert (near <= 4).sum() >= 9  # the enlarged pixel and the dot
     middle = wrist[27:33, 27:33]  # of a black picture every channel is everywhere: its mean is the middle
     assert middle.any() and not wrist[:20].any()
+
+
+def test_the_keypoints_are_named_in_their_colours_along_the_lower_edge() -> None:
+    for many in (4, 64):
+        points = np.zeros((many, 2), np.float32)  # all in the middle
+        shown = _enlarged(np.zeros((20, 20, 3), np.uint8), 240, points).astype(int)
+        strip = shown[-14:]
+        assert not shown[20:100].any() and not shown[140:-20].any()
+        red, green = strip[..., 0] - strip[..., 1], strip[..., 1] - strip[..., 0]
+        assert (red > 150).any() and np.argmax((red > 150).any(0)) > 40, "the first is red, behind the word"
+        assert (strip.min(-1) > 180).any(), "the word is white"
+        if many == 64:
+            assert (green > 90).any() and np.argmax((green > 90).any(0)) > np.argmax((red > 150).any(0))
+    assert not _enlarged(np.zeros((20, 20, 3), np.uint8), 240, None).any()
 
 
 def test_who_looks_through_no_camera_has_nothing_beside_the_scene() -> None:

@@ -144,3 +144,18 @@ def test_docstrings_are_noun_phrases() -> None:
                     if re.match(r"(What|Whether|How|Who)\b(?!.*\?)", first):
                         found.append(f"{path}: {first}")
     assert found == []
+
+
+def test_an_extra_is_added_to_the_installation_that_is_there() -> None:
+    """No index has this robolearn, and an installation that is not editable loses the checkout: pages say `-e`, and
+    messages the command of `install_command`."""
+    kinds, rooms = ("*.md", "*.py", "*.yaml", "*.ipynb"), (*ROOMS, "launch")
+    texts = [path for room in rooms for kind in kinds for path in (ROOT / room).rglob(kind)]
+    wrong = re.compile(r"""pip install\s+['"]?(robolearn\[|\.)""")
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in (*texts, *ROOT.glob("*.md"))
+        if path.name != "CHANGELOG.md"
+        for match in wrong.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
