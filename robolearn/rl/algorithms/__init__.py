@@ -17,10 +17,10 @@ from robolearn.rl.off_policy_settings import (
     OgpoConfig,
     ProposalsConfig,
     ReBracConfig,
-    ReplayConfig,
     RiqlConfig,
     RlpdConfig,
 )
+from robolearn.rl.replay_settings import ReplayConfig
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig, SrpoConfig
 
 _SHIPPED: dict[str, type[AlgorithmConfig]] = {
