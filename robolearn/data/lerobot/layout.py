@@ -16,7 +16,8 @@ import json
 import math
 import re
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -157,13 +158,25 @@ def read_parquet(root: Path | RemotePath, name: str, columns: list[str] | None =
 
     Raises `BadInput` where the file is missing or damaged.
     """
+    with parquet_file(root, name) as file:
+        if columns is not None:
+            columns = [column for column in columns if column in file.schema_arrow.names]
+        return file.read(columns=columns, use_threads=False)
+
+
+@contextmanager
+def parquet_file(root: Path | RemotePath, name: str, buffer: int = 0) -> Iterator[pq.ParquetFile]:
+    """File `name`, opened; raises `BadInput` where it is missing, or turns out to be damaged while it is read.
+
+    Args:
+      buffer: bytes that are read ahead; 0 reads all columns that are wanted at once.
+    """
     try:
         path = root / name
         source = path.open() if isinstance(path, RemotePath) else path
-        with pq.ParquetFile(source, page_checksum_verification=True) as file:
-            if columns is not None:
-                columns = [column for column in columns if column in file.schema_arrow.names]
-            return file.read(columns=columns, use_threads=False)
+        ahead = {"buffer_size": buffer, "pre_buffer": not buffer}
+        with pq.ParquetFile(source, page_checksum_verification=True, **ahead) as file:
+            yield file
     except FileNotFoundError:
         raise BadInput(f"data set {root}", got=f"no {name}", expected="that file") from None
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.cells import content_of
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.video.container import TOLERANCE_S
 from robolearn.data.video.packing import pack, rgb
@@ -162,8 +163,7 @@ def picture_in(cell: Any) -> NDArray[np.uint8] | None:
     they are stored, which is what LeRobot shows a policy: a camera's note on how it was held (EXIF) turns nothing."""
     import cv2
 
-    content = cell.get("bytes") if isinstance(cell, dict) else cell
-    if not isinstance(content, bytes) or not content:
+    if not (content := content_of(cell)):
         return None
     picture = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
     return None if picture is None else picture[..., ::-1].astype(np.uint8, copy=False)  # of blue, green, red

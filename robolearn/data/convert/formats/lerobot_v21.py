@@ -10,7 +10,7 @@ Columns are those of v3.0. Videos are taken over as they are.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from robolearn.data.convert.formats.config import (
     FormatConfig,
     exported,
 )
-from robolearn.data.convert.formats.lerobot_v30 import OPTIONS, plan, version
+from robolearn.data.convert.formats.lerobot_v30 import OPTIONS, EpisodeRows, plan, version
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import (
     EpisodeSource,
@@ -33,6 +33,7 @@ from robolearn.data.convert.source import (
     write_video,
 )
 from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.cells import PictureCells
 from robolearn.data.lerobot.features import (
     INDEX,
     INTERFACE_KEY,
@@ -88,7 +89,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     def name_of(pattern: str, index: int, **more: str) -> str:
         return pattern.format(episode_chunk=index // size, episode_index=index, **more)
 
-    def table(index: int, columns: list[str] | None) -> tuple[str, Any]:
+    def table(index: int, columns: list[str]) -> EpisodeRows:
         name = name_of(str(info.get("data_path") or DATA), index)
         if index not in lengths:
             raise BadInput(f"{what}: episode {index}", got="no line in meta/episodes.jsonl", expected="one")
@@ -96,7 +97,11 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         if rows.num_rows != lengths[index]:
             expected = f"{lengths[index]} by meta/episodes.jsonl"
             raise BadInput(f"{what}: {name}", got=f"{rows.num_rows} frames", expected=expected)
-        return f"{what}: episode {index} ({name})", rows
+
+        def pictures(column: str) -> Iterator[bytes]:
+            return PictureCells(path, name, column).at(range(rows.num_rows))
+
+        return EpisodeRows(f"{what}: episode {index} ({name})", rows, pictures)
 
     def video(index: int, key: str, feature: str, length: int) -> VideoSegment:
         file = path / name_of(str(info.get("video_path") or VIDEO), index, video_key=feature)

@@ -29,13 +29,42 @@ from robolearn.data.convert.formats.config import (
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, segments_of
 from robolearn.data.lerobot import layout
+from robolearn.data.lerobot.cells import PictureCells
 from robolearn.data.lerobot.clock import GRID_S, clock_faults
-from robolearn.data.lerobot.features import SUCCESS, interface_of, observed, stamp_name
+from robolearn.data.lerobot.features import INDEX, INTERVENTION, OUTCOME, SUCCESS, interface_of, observed, stamp_name
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import array_of, tasks_of
 from robolearn.data.reading.loading import episode_files
 from robolearn.data.video.readers import picture_in
 from robolearn.data.video.segments import Images, PictureStream, VideoSegment
+
+
+@dataclass(frozen=True)
+class EpisodeRows:
+    """The frames of one episode in a file of a set.
+
+    Attributes:
+      what: names file and episode in messages.
+      table: their rows, pictures apart.
+      pictures: column → its encoded pictures in these rows, in their order.
+    """
+
+    what: str
+    table: pa.Table
+    pictures: Callable[[str], Iterator[bytes]]
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def array(self, name: str, shape: tuple[int, ...] = (), dtype: str = "float32") -> NDArray:
+        """(T, *shape) column `name`; raises `BadInput` where there is none, or as `array_of`."""
+        if name not in self.table.column_names:
+            raise BadInput(self.what, got=f"no column {name!r}", expected="it", available=self.table.column_names)
+        return array_of(self.table[name], shape, dtype, what=f"{self.what}, {name}")
+
+    def plain(self, name: str, dtype: str) -> NDArray | None:
+        """(T,) column `name`, or None where there is none."""
+        return self.array(name, (), dtype) if name in self.table.column_names else None
 
 
 @dataclass(frozen=True)
@@ -57,11 +86,16 @@ class ColumnMap:
     stamps: Mapping[str, str]
     account: Account
 
+    @property
+    def columns(self) -> list[str]:
+        """All columns that an episode is read from, pictures apart."""
+        return [*INDEX, *OUTCOME, INTERVENTION, "action", *self.vectors.values(), *self.stamps.values()]
+
     def source(
         self,
         info: Mapping[str, Any],
         names: Sequence[str],
-        table: Callable[[int, list[str] | None], tuple[str, pa.Table]],
+        table: Callable[[int, list[str]], EpisodeRows],
         video: Callable[[int, str, str, int], VideoSegment],
         tasks: Mapping[int, str],
         options: ReadOptions,
@@ -70,22 +104,20 @@ class ColumnMap:
 
         Args:
           names: of all episodes.
-          table: (number, columns or all) → its place in words, and its rows.
+          table: (number, columns) → its rows, with those of the columns that there are.
           video: (number, our feature, column, length) → its pictures.
           tasks: task index → the task in words.
         """
 
         def action(index: int) -> NDArray:
-            where, rows = table(index, ["action", "episode_index"])
-            if "action" not in rows.column_names:
-                raise BadInput(where, got="no column 'action'", expected="it", available=rows.column_names)
-            return array_of(rows["action"], self.interface.action.shape, "float32", what=where)
+            rows = table(index, ["action", "episode_index"])
+            return rows.array("action", self.interface.action.shape, "float32")
 
         def episode(index: int) -> EpisodeDraft:
-            where, rows = table(index, None)
-            videos = {key: replace(video(index, key, feature, rows.num_rows), tolerance_s=options.tolerance_s)
+            rows = table(index, self.columns)
+            videos = {key: replace(video(index, key, feature, len(rows)), tolerance_s=options.tolerance_s)
                       for key, feature in self.videos.items()}  # fmt: skip
-            return draft(self, float(info["fps"]), rows, tasks, videos, options, where)
+            return draft(self, float(info["fps"]), rows, tasks, videos, options)
 
         # The set, or else the user, names the episodes that succeeded.
         outcomes = SUCCESS in info["features"] or options.success is not None
@@ -126,32 +158,21 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
 def draft(
     plan: ColumnMap,
     fps: float,
-    table: pa.Table,
+    rows: EpisodeRows,
     tasks: Mapping[int, str],
     videos: Mapping[str, Images],
     options: ReadOptions,
-    what: str,
 ) -> EpisodeDraft:
-    """The episode whose frames are the rows of `table`, in their order.
+    """The episode whose frames are `rows`, in their order.
 
     Args:
       fps: of the set [Hz].
       tasks: task index → the task in words.
       videos: ``images.<camera>`` → its images, for the features of `plan.videos`.
-      what: names file and episode in messages.
     """
-    length = table.num_rows
+    what, length, column, plain = rows.what, len(rows), rows.array, rows.plain
     if not length:
         raise BadInput(what, got="no frames", expected="at least one")
-
-    def column(name: str, shape: tuple[int, ...] = (), dtype: str = "float32") -> NDArray:
-        if name not in table.column_names:
-            raise BadInput(what, got=f"no column {name!r}", expected="it", available=table.column_names)
-        return array_of(table[name], shape, dtype, what=f"{what}, {name}")
-
-    def plain(name: str, dtype: str) -> NDArray | None:
-        return column(name, (), dtype) if name in table.column_names else None
-
     frame = plain("frame_index", "int64")
     if frame is not None and not np.array_equal(frame, np.arange(length)):
         at = int(np.flatnonzero(frame != np.arange(length))[0])
@@ -168,9 +189,7 @@ def draft(
     numbers = {key: column(name, specs[key].shape, specs[key].dtype) for key, name in plan.vectors.items()}
     images: dict[str, Images] = dict(videos)
     for key, name in plan.pictures.items():
-        if name not in table.column_names:
-            raise BadInput(what, got=f"no column {name!r}", expected="it", available=table.column_names)
-        images[key] = PictureStream(length, partial(_decoded, table[name], f"{what}, {name}"))
+        images[key] = PictureStream(length, partial(_decoded, rows, name))
 
     def flag(name: str) -> bool | None:
         return None if (values := plain(name, "bool")) is None else bool(values.any())
@@ -197,12 +216,12 @@ def _task(tasks: Mapping[int, str], index: int, what: str) -> str:
     return tasks[index]
 
 
-def _decoded(cells: pa.ChunkedArray, what: str) -> Iterator[NDArray[np.uint8]]:
-    """The pictures in a column, one at a time in memory."""
-    for t, cell in enumerate(cells):
-        if (picture := picture_in(cell.as_py())) is None:
+def _decoded(rows: EpisodeRows, name: str) -> Iterator[NDArray[np.uint8]]:
+    """The pictures in column `name`, one at a time in memory."""
+    for t, content in enumerate(rows.pictures(name)):
+        if (picture := picture_in(content)) is None:
             got = "no image in the table that decodes"
-            raise BadInput(f"{what} at frame {t}", got=got, expected="an encoded image")
+            raise BadInput(f"{rows.what}, {name} at frame {t}", got=got, expected="an encoded image")
         yield picture
 
 
@@ -228,17 +247,27 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     numbered = [int(index) for index in layout.read_parquet(path, layout.TASKS_PATH)["task_index"].to_pylist()]
     chosen, rows = plan(info, what, options), _rows(path, info)
     segments = segments_of(path, info) if chosen.videos else {}
-    newest: dict[tuple[str, bool], pa.Table] = {}
+    newest: dict[tuple[str, ...], pa.Table] = {}
+    cells: dict[tuple[str, str], PictureCells] = {}
 
-    def table(index: int, columns: list[str] | None) -> tuple[str, pa.Table]:
+    def table(index: int, columns: list[str]) -> EpisodeRows:
         name = layout.file_of(info, rows[index])
-        if (place := (name, columns is None)) not in newest:
+        if (place := (name, *columns)) not in newest:
             newest.clear()  # one file at a time in memory
+            cells.clear()
             newest[place] = layout.read_parquet(path, name, columns)
-        mine, where = layout.rows_of(newest[place], "equal", index), f"{what}: episode {index} ({name})"
-        if mine.num_rows != rows[index]["length"]:
-            raise BadInput(where, got=f"{mine.num_rows} frames", expected=f"{rows[index]['length']} by meta/episodes")
-        return where, mine
+        where = f"{what}: episode {index} ({name})"
+        numbers = layout.whole_numbers(newest[place], ["episode_index"], where)["episode_index"].to_numpy()
+        mine = np.flatnonzero(numbers == index)
+        if len(mine) != rows[index]["length"]:
+            raise BadInput(where, got=f"{len(mine)} frames", expected=f"{rows[index]['length']} by meta/episodes")
+
+        def pictures(column: str) -> Iterator[bytes]:
+            if (name, column) not in cells:
+                cells[name, column] = PictureCells(path, name, column)
+            return cells[name, column].at(mine.tolist())
+
+        return EpisodeRows(where, newest[place].take(mine), pictures)
 
     def video(index: int, key: str, feature: str, length: int) -> VideoSegment:
         return segments[feature][index]
