@@ -134,14 +134,24 @@ def tasks_table(tasks: Sequence[str]) -> pa.Table:
     return table.replace_schema_metadata({"pandas": json.dumps(pandas)})
 
 
-def tasks_of(table: pa.Table, *, what: str) -> list[str]:
-    """The inverse of `tasks_table`, whatever the index column is called."""
+MOST_TASKS = 1_000_000  # what numbers them may leave some out
+
+
+def numbered_tasks(table: pa.Table, *, what: str) -> dict[int, str]:
+    """Task index → the task in words: the inverse of `tasks_table`, whatever the index column is called."""
     words = [f.name for f in table.schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
     if "task_index" not in table.column_names or not words:
         raise BadInput(what, got=f"columns {table.column_names}", expected="task_index and the task in words")
-    order = np.argsort(whole_numbers(table, ["task_index"], what)["task_index"].to_numpy())
-    names = table[words[0]].to_pylist()
-    return [str(names[i]) for i in order]
+    numbers = whole_numbers(table, ["task_index"], what)["task_index"].to_pylist()
+    if strange := [number for number in numbers if not 0 <= number < MOST_TASKS]:
+        raise BadInput(f"{what}: task_index", got=strange[0], expected=f"0 to {MOST_TASKS - 1}")
+    return {number: str(task) for number, task in zip(numbers, table[words[0]].to_pylist(), strict=True)}
+
+
+def tasks_of(table: pa.Table, *, what: str) -> list[str]:
+    """The tasks in words, by their index; an index that none has is empty."""
+    tasks = numbered_tasks(table, what=what)
+    return [tasks.get(index, "") for index in range(max(tasks, default=-1) + 1)]
 
 
 def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, what: str) -> NDArray:
@@ -162,7 +172,7 @@ def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, wha
     with np.errstate(invalid="ignore"):
         # A copy: Arrow's own memory is read-only, which torch refuses to share.
         values = np.array(given, dtype=dtype)
-    if values.dtype.kind in "iub" and given.dtype.kind == "f" and (changed := values != given).any():
+    if values.dtype.kind in "iub" and given.dtype.kind in "iuf" and (changed := values != given).any():
         raise BadInput(what, got=given[changed.argmax()], expected=f"numbers that are {dtype}")
     return values.reshape(length, *shape)
 

@@ -34,7 +34,7 @@ from robolearn.data.lerobot.finals import final_content, has_final, read_final
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.lerobot.statistics import Stats, describe_many
-from robolearn.data.lerobot.tables import tasks_of
+from robolearn.data.lerobot.tables import numbered_tasks, tasks_of
 from robolearn.data.reading.cache import LazyObservation, OnDemand, Progress, cache_folder, cached_frames, place_of
 from robolearn.data.reading.loading import (
     check_frames,
@@ -131,10 +131,12 @@ class Dataset:
         names = names_of(info)
         numbers = [*(names[key] for key in vectors(interface)), "action"]
         check_frames(root, frames, lengths, starts, numbers, float(info["fps"]))
-        tasks = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
+        spoken, words = layout.read_parquet(root, layout.TASKS_PATH), f"{what}: {layout.TASKS_PATH}"
+        tasks, known = tasks_of(spoken, what=words), numbered_tasks(spoken, what=words)
         task_index = frames["task_index"]
-        if task_index.min() < 0 or task_index.max() >= len(tasks):
-            raise BadInput(f"{what}: task_index", got=int(task_index.max()), expected=f"0 to {len(tasks) - 1}")
+        if unknown := [index for index in np.unique(task_index).tolist() if index not in known]:
+            hint = "`robolearn dataset import --task WORDS` gives all episodes one"
+            raise BadInput(f"{what}: task_index", got=unknown[0], available=known, hint=hint)
 
         def flagged(name: str, otherwise: NDArray[np.bool_]) -> NDArray[np.bool_]:
             return np.logical_or.reduceat(frames[name], starts) if name in frames else otherwise

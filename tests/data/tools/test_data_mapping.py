@@ -236,3 +236,15 @@ def test_a_version_that_is_too_new_is_said_to_be(plain: Path, copy: Any, tmp_pat
             open_it(root)
     assert main(["dataset", "import", str(root), "--out", str(tmp_path / "out")]) == 2
     assert version in capsys.readouterr().err
+
+
+def test_whole_numbers_that_are_no_flags_are_refused(theirs: Path) -> None:
+    table = pq.read_table(theirs / DATA)
+    at = table.column_names.index("observation.ready")
+    numbers = pa.array(np.array([7, 2, -1, *[0, 1] * 5, 1]))
+    pq.write_table(table.set_column(at, "observation.ready", numbers), theirs / DATA)
+    with pytest.raises(BadInput, match=r"observation\.ready: got 7, expected numbers that are bool"):
+        Dataset.open(theirs)
+    zeros_and_ones = pa.array(np.arange(14) % 2)
+    pq.write_table(table.set_column(at, "observation.ready", zeros_and_ones), theirs / DATA)
+    assert Dataset.open(theirs).observation["ready"].ravel().tolist() == [False, True] * 7
