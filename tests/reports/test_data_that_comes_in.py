@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from robolearn.core import ArraySpec, Interface
+from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.convert.formats import writer
 from robolearn.data.convert.source import open_numbers
@@ -198,3 +198,74 @@ def test_lerobot_630_an_episode_taken_out_by_hand_is_left_out(make: Make, run: R
     assert code == 0 and said["episodes"] == 2 and Dataset.open(tmp_path / "in").observation["proprio"][-1, 0] == 2.0
     code, said = run("dataset", "import", tmp_path / "v21", "--episodes", "2", "--out", tmp_path / "third")
     assert code == 0 and said["frames"] == 7
+
+
+def test_lerobot_630_the_same_of_a_set_of_v3(make: Make, run: Run, tmp_path: Path) -> None:
+    root, rows = make(lengths=(5, 6, 7, 8)), "meta/episodes/chunk-000/file-000.parquet"
+    pq.write_table(pq.read_table(root / rows).take([0, 1, 3]), root / rows)
+    code, said = run("dataset", "import", root, "--out", tmp_path / "in")
+    assert code == 2 and "episode 2: got no row in meta/episodes" in said and "--skip-bad" in said
+    code, said = run("dataset", "import", root, "--skip-bad", "--out", tmp_path / "in")
+    assert code == 0 and said["frames"] == 19 and any("episode 2: got no row" in line for line in said["left_out"])
+    code, said = run("dataset", "import", root, "--episodes", "1,3", "--out", tmp_path / "two")
+    assert code == 0 and said["frames"] == 14 and Dataset.open(tmp_path / "two").observation["proprio"][-1, 0] == 3.0
+
+
+def test_a_line_that_does_not_read_costs_its_episode_only(make: Make, run: Run, tmp_path: Path) -> None:
+    writer("lerobot-v2.1")(open_numbers(make()), tmp_path / "v21", None)
+    file = tmp_path / "v21/meta/episodes.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([lines[0], lines[1][:20] + "\n", lines[2]]))
+    code, said = run("dataset", "import", tmp_path / "v21", "--out", tmp_path / "in")
+    assert code == 2 and "episode 1" in said and "episodes.jsonl, line 2" in said and "--skip-bad" in said
+    code, said = run("dataset", "import", tmp_path / "v21", "--skip-bad", "--out", tmp_path / "in")
+    assert code == 0 and said["episodes"] == 2 and any("jsonl, line 2" in line for line in said["left_out"])
+
+
+@pytest.mark.parametrize("version", ["v2.1", "v3.0"])
+def test_without_its_tasks_a_set_comes_in_with_those_of_the_user(
+    make: Make, run: Run, tmp_path: Path, version: str
+) -> None:
+    root = make()
+    if version == "v2.1":
+        writer("lerobot-v2.1")(open_numbers(root), tmp_path / "v21", None)
+        root = tmp_path / "v21"
+    next(root.glob("meta/tasks.*")).unlink()
+    code, said = run("dataset", "import", root, "--out", tmp_path / "in")
+    assert code == 2 and "With --task WORDS" in said
+    code, said = run("dataset", "import", root, "--task", "lift it", "--out", tmp_path / "in")
+    assert code == 0 and Dataset.open(tmp_path / "in").tasks == ["lift it"]
+
+
+def test_refusals_of_one_episode_name_the_flag_that_leaves_it_out(make: Make, run: Run, tmp_path: Path) -> None:
+    root = make()
+    table = pq.read_table(root / DATA)
+    state = np.stack(table["observation.state"].to_pylist())
+    state[8] = np.nan
+    kind = table.schema.field("observation.state").type
+    table = table.set_column(
+        table.column_names.index("observation.state"), "observation.state", pa.array([*state], kind)
+    )
+    pq.write_table(table, root / DATA)
+    code, said = run("dataset", "import", root, "--out", tmp_path / "in")
+    assert code == 2 and "with --skip-bad" in said
+    (root / DATA).unlink()
+    code, said = run("dataset", "import", root, "--out", tmp_path / "in")
+    assert code == 2 and f"no {DATA}" in said and "with --skip-bad" in said
+
+
+def test_numbers_of_tasks_with_a_hole_stay(make: Make, run: Run, tmp_path: Path) -> None:
+    root = make()
+    tasks = pa.table({"task_index": [2, 0], "task": ["push it", "lift it"]})
+    pq.write_table(tasks, root / "meta/tasks.parquet")
+    info = json.loads((root / "meta/info.json").read_text())
+    (root / "meta/info.json").write_text(json.dumps(info | {"total_tasks": 2}))
+    change(root, "task_index", lambda index: np.where(np.arange(len(index)) < 8, 0, 2))
+    opened = Dataset.open(root)
+    assert opened.episode(0).task == "lift it" and opened.episode(2).task == "push it"
+    assert "tasks" not in {one["check"] for one in run("dataset", "validate", root)[1]["findings"]}
+    code, _ = run("dataset", "import", root, "--out", tmp_path / "in")
+    assert code == 0 and Dataset.open(tmp_path / "in").episode(2).task == "push it"
+    change(root, "task_index", lambda index: np.where(np.arange(len(index)) < 8, 0, 1))
+    with pytest.raises(BadInput, match=r"task_index: got 1; available: .*--task WORDS"):
+        Dataset.open(root)

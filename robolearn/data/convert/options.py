@@ -73,6 +73,8 @@ class ReadOptions:
         )
 
 
+SKIP_HINT = "`robolearn dataset import` leaves such episodes out with --skip-bad"
+
 Key = TypeVar("Key")
 Read = TypeVar("Read")
 
@@ -86,7 +88,7 @@ def sound(
             result = read(one)
         except BadInput as error:
             if not options.skip_bad:
-                raise
+                raise error if error.hint else BadInput(str(error), hint=SKIP_HINT) from None
             left_out.append(str(error))
             continue
         yield one, result

@@ -24,6 +24,7 @@ import pyarrow as pa
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.core.machine import available_cpus
 from robolearn.data.convert.account import Account
+from robolearn.data.convert.options import SKIP_HINT
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import image_keys, interface_of, key_of, names_of, observed
 from robolearn.data.lerobot.remote import RemotePath
@@ -145,7 +146,7 @@ def _fill(part: Path, source: EpisodeSource, progress: Progress | None) -> Writt
                 _write(writer, draft, source.stamps, part.parent, config)
             except BadInput as error:
                 if not source.skips:
-                    raise BadInput(f"{name}: {error}") from None
+                    raise BadInput(f"{name}: {error}", hint="" if error.hint else SKIP_HINT) from None
                 source.account.left_out.append(f"{name}: {error}")
                 continue
             successes += draft.episode.success
@@ -320,8 +321,8 @@ def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[
         yield EpisodeDraft(replace(episode, observation=numbers), images, f"episode {index} of {dataset.path}")
 
 
-def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, list[VideoSegment]]:
-    """Video feature → where each episode's images lie, by the rows of ``meta/episodes``."""
+def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, dict[int, VideoSegment]]:
+    """Video feature → number of an episode → where its images lie, by the rows of ``meta/episodes``."""
     cameras = [name for name, feature in info["features"].items() if feature.get("dtype") == "video"]
     if not cameras:
         return {}
@@ -344,7 +345,7 @@ def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, l
         words = f"episode {row['episode_index']}, {key_of(name)}"
         return VideoSegment(path, row["length"], float(info["fps"]), begin, stats=_stats(row, name), name=words)
 
-    return {name: [segment(row, name) for row in rows] for name in cameras}
+    return {name: {row["episode_index"]: segment(row, name) for row in rows} for name in cameras}
 
 
 def _stats(row: Mapping[str, Any], feature: str) -> Stats | None:

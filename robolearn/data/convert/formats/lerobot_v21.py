@@ -22,7 +22,7 @@ from robolearn.data.convert.formats.config import (
     FormatConfig,
     exported,
 )
-from robolearn.data.convert.formats.lerobot_v30 import OPTIONS, EpisodeRows, plan, version
+from robolearn.data.convert.formats.lerobot_v30 import OPTIONS, TASK_HINT, EpisodeRows, plan, version
 from robolearn.data.convert.options import ReadOptions
 from robolearn.data.convert.source import (
     EpisodeSource,
@@ -77,10 +77,13 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     if not count:
         raise BadInput(what, got="no episodes", expected="at least one")
     chosen = plan(info, what, options)
-    tasks = {int(row["task_index"]): str(row["task"]) for row in _lines(path, "meta/tasks.jsonl", "task_index", "task")}
+    broken: list[str] = []
     lengths = {
-        row["episode_index"]: row["length"] for row in _lines(path, "meta/episodes.jsonl", "episode_index", "length")
+        row["episode_index"]: row["length"]
+        for row in _lines(path, "meta/episodes.jsonl", "episode_index", "length", broken=broken)
     }
+    words = [] if options.task else _lines(path, "meta/tasks.jsonl", "task_index", "task")
+    tasks = {int(row["task_index"]): str(row["task"]) for row in words}
     if strange := [index for index in lengths if index not in range(count)]:
         expected = f"episodes 0 to {count - 1}"
         raise BadInput(f"{what}: meta/episodes.jsonl", got=f"episode {strange[0]!r}", expected=expected)
@@ -92,7 +95,8 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     def table(index: int, columns: list[str]) -> EpisodeRows:
         name = name_of(str(info.get("data_path") or DATA), index)
         if index not in lengths:
-            raise BadInput(f"{what}: episode {index}", got="no line in meta/episodes.jsonl", expected="one")
+            got = "no line in meta/episodes.jsonl" + (f" that can be read ({'; '.join(broken)})" if broken else "")
+            raise BadInput(f"{what}: episode {index}", got=got, expected="one")
         rows = layout.read_parquet(path, name, columns)
         if rows.num_rows != lengths[index]:
             expected = f"{lengths[index]} by meta/episodes.jsonl"
@@ -202,12 +206,13 @@ def _image_stats(segment: VideoSegment) -> dict[str, Any]:
     return {**shaped, "count": stats["count"].tolist()}
 
 
-def _lines(path: Path, name: str, *keys: str) -> list[dict[str, Any]]:
-    what = f"data set {path}: {name}"
+def _lines(path: Path, name: str, *keys: str, broken: list[str] | None = None) -> list[dict[str, Any]]:
+    """`keys` of every line of a file; a line that has them not is refused, or else noted in `broken`."""
+    what, hint = f"data set {path}: {name}", TASK_HINT if "task" in keys else ""
     try:
         text = (path / name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(what, got=f"unreadable ({error})", expected="JSON lines") from None
+        raise BadInput(what, got=f"unreadable ({error})", expected="JSON lines", hint=hint) from None
     rows = []
     for number, line in enumerate(text.split("\n"), 1):  # no other end of a line: JSON may hold them
         if not line.strip():
@@ -216,7 +221,10 @@ def _lines(path: Path, name: str, *keys: str) -> list[dict[str, Any]]:
             row = json.loads(line)
             rows.append({key: row[key] for key in keys})
         except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(f"{what}, line {number}", got=f"{error!r}", expected=" and ".join(keys)) from None
+            wrong = BadInput(f"{what}, line {number}", got=f"{error!r}", expected=" and ".join(keys))
+            if broken is None:
+                raise wrong from None
+            broken.append(str(wrong))
     return rows
 
 

@@ -33,10 +33,12 @@ from robolearn.data.lerobot.cells import PictureCells
 from robolearn.data.lerobot.clock import GRID_S, clock_faults
 from robolearn.data.lerobot.features import INDEX, INTERVENTION, OUTCOME, SUCCESS, interface_of, observed, stamp_name
 from robolearn.data.lerobot.layout import check_version
-from robolearn.data.lerobot.tables import array_of, tasks_of
+from robolearn.data.lerobot.tables import array_of, numbered_tasks
 from robolearn.data.reading.loading import episode_files
 from robolearn.data.video.readers import picture_in
 from robolearn.data.video.segments import Images, PictureStream, VideoSegment
+
+TASK_HINT = "With --task WORDS, which are those of all episodes, that file is not needed"
 
 
 @dataclass(frozen=True)
@@ -243,14 +245,15 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     check_version(info, what)
     if not info["total_episodes"]:
         raise BadInput(what, got="no episodes", expected="at least one")
-    words = tasks_of(layout.read_parquet(path, layout.TASKS_PATH), what=f"{what}: {layout.TASKS_PATH}")
-    numbered = [int(index) for index in layout.read_parquet(path, layout.TASKS_PATH)["task_index"].to_pylist()]
+    tasks = {} if options.task else _tasks(path)
     chosen, rows = plan(info, what, options), _rows(path, info)
     segments = segments_of(path, info) if chosen.videos else {}
     newest: dict[tuple[str, ...], pa.Table] = {}
     cells: dict[tuple[str, str], PictureCells] = {}
 
     def table(index: int, columns: list[str]) -> EpisodeRows:
+        if index not in rows:
+            raise BadInput(f"{what}: episode {index}", got="no row in meta/episodes", expected="one")
         name = layout.file_of(info, rows[index])
         if (place := (name, *columns)) not in newest:
             newest.clear()  # one file at a time in memory
@@ -272,24 +275,32 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     def video(index: int, key: str, feature: str, length: int) -> VideoSegment:
         return segments[feature][index]
 
-    names = [f"{what}: episode {index}" for index in range(len(rows))]
-    return chosen.source(info, names, table, video, dict(zip(sorted(numbered), words, strict=True)), options)
+    names = [f"{what}: episode {index}" for index in range(info["total_episodes"])]
+    return chosen.source(info, names, table, video, tasks, options)
 
 
-def _rows(path: Path, info: dict[str, Any]) -> list[dict[str, Any]]:
-    """The committed rows of ``meta/episodes``."""
+def _tasks(path: Path) -> dict[int, str]:
+    try:
+        return numbered_tasks(
+            layout.read_parquet(path, layout.TASKS_PATH), what=f"data set {path}: {layout.TASKS_PATH}"
+        )
+    except BadInput as error:
+        raise BadInput(str(error), hint=TASK_HINT) from None
+
+
+def _rows(path: Path, info: dict[str, Any]) -> dict[int, dict[str, Any]]:
+    """Number of an episode → its row of ``meta/episodes``, for the committed ones."""
     wanted = ["episode_index", "length", "data/chunk_index", "data/file_index"]
-    rows: list[dict[str, Any]] = []
+    rows: dict[int, dict[str, Any]] = {}
     for name, table in episode_files(path, info, wanted):
         if lacking := [key for key in wanted if key not in table.column_names]:
             raise BadInput(f"data set {path}: {name}", got=f"no column {lacking[0]!r}", expected="it")
-        rows += layout.whole_numbers(table, wanted, f"data set {path}: {name}").to_pylist()
-    rows = sorted(
-        (row for row in rows if row["episode_index"] < info["total_episodes"]), key=lambda row: row["episode_index"]
-    )
-    if [row["episode_index"] for row in rows] != list(range(info["total_episodes"])):
-        expected = f"episodes 0 to {info['total_episodes'] - 1}"
-        raise BadInput(f"data set {path}: meta/episodes", got=f"{len(rows)} rows", expected=expected)
+        for row in layout.whole_numbers(table, wanted, f"data set {path}: {name}").to_pylist():
+            index = row["episode_index"]
+            if index in rows:
+                raise BadInput(f"data set {path}: {name}", got=f"episode {index} again", expected="each once")
+            if index < info["total_episodes"]:
+                rows[index] = row
     return rows
 
 
