@@ -59,6 +59,7 @@ FRAME = "frame"
 NUMBERS = ("bool", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 """The kinds of number that a feature may have."""
 
+LONGEST = 200  # bytes of an observation's name; those of files, which have a prefix and an end, are up to 255
 IMAGES = "images."
 _CAMERA, _MASKED = "camera.", "imag-e"  # in the columns of stamps
 
@@ -71,6 +72,11 @@ def image_keys(interface: Interface) -> list[str]:
 def camera_name(key: str) -> str:
     """``images.front`` → ``front``."""
     return key.removeprefix(IMAGES)
+
+
+def is_reserved(camera: str) -> bool:
+    """True for names of other files of a recording, which a camera cannot have."""
+    return camera == "rows" or camera.endswith(".tmp")
 
 
 def column(key: str) -> str:
@@ -140,13 +146,16 @@ def features_of(
         name = column(key)
         if name in features or "/" in key:
             raise BadInput(f"observation {key!r}", got=f"column {name!r}", expected="a name of its own without '/'")
+        if not camera_name(key) or "\0" in key or len(key.encode()) > LONGEST:
+            got = f"a name of {len(key.encode())} bytes"
+            raise BadInput(f"observation {key[:40]!r}", got=got, expected=f"1 to {LONGEST} that may name a file")
+        if is_image(spec) and is_reserved(camera_name(key)):
+            expected = "another name: `rows` and what ends with .tmp are files of a recording"
+            raise BadInput(f"observation {key!r}", got=f"a camera called {camera_name(key)!r}", expected=expected)
         back = picture_key(name) if is_image(spec) else key_of(name)
         if back != key:
             raise BadInput(f"observation {key!r}", got="a name that no reader gives back", expected=back)
         if is_image(spec):
-            if camera_name(key) == "rows" or key.endswith(".tmp"):
-                expected = "another name: `rows` and what ends with .tmp are files of a recording"
-                raise BadInput(f"observation {key!r}", got=f"a camera called {camera_name(key)!r}", expected=expected)
             if spec.shape[2] != 3:
                 raise BadInput(f"observation {key!r}", got=f"shape {spec.shape}", expected="(height, width, 3)")
             feature = {"dtype": "video", "shape": list(spec.shape), "names": ["height", "width", "channels"]}
@@ -270,8 +279,10 @@ def names_of(info: Mapping[str, Any]) -> dict[str, str]:
 
 
 def picture_key(name: str) -> str:
-    """Our name for the picture feature `name`, which other makers need not call ``observation.images.<camera>``."""
-    return IMAGES + key_of(name).removeprefix(IMAGES).replace("/", "_")
+    """Our name for the picture feature `name`, which other makers need not call ``observation.images.<camera>``, nor
+    keep from names that are taken here."""
+    camera = key_of(name).removeprefix(IMAGES).replace("/", "_")
+    return IMAGES + camera + ("_" if is_reserved(camera) else "")
 
 
 def stored_interface(info: Mapping[str, Any], *, what: str) -> Interface | None:

@@ -17,7 +17,7 @@ import math
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +51,15 @@ WEIGHTS_PATH = "meta/robolearn_weights.json"
 SCORES_PATH = "meta/robolearn_scores.parquet"
 
 
-def numbered(pattern: str, number: int) -> str:
-    """The path of file `number`, counted over all chunks."""
+def numbered(pattern: str, number: int, video: str = "") -> str:
+    """The path of file `number`, counted over all chunks, of feature `video` where there is one for each."""
     chunk, file = divmod(number, CHUNKS_SIZE)
-    return pattern.format(chunk_index=chunk, file_index=file)
+    return pattern.format(video_key=video, chunk_index=chunk, file_index=file)
 
 
 def video_path(key: str, number: int) -> str:
     """The mp4 of camera feature `key` and episode `number`."""
-    return numbered(VIDEO_PATH.replace("{video_key}", key), number)
+    return numbered(VIDEO_PATH, number, key)
 
 
 def file_of(info: Mapping[str, Any], row: Mapping[str, Any], video: str = "") -> str:
@@ -150,7 +150,21 @@ def read_info(root: Path | RemotePath) -> dict[str, Any]:
         if key not in info:
             raise BadInput(f"data set {root}: {INFO_PATH}", got=f"no {key}", expected="it", available=info)
     check_info(info, f"data set {root}: {INFO_PATH}")
+    count = info["total_episodes"]
+    # Each has a frame at least; to go through so many that are not there takes for ever.
+    if isinstance(root, Path) and count > UNPROVEN and (frames := _frames_in(root)) < count:
+        expected = f"no more than its {frames} frames"
+        raise BadInput(f"data set {root}: {INFO_PATH}: total_episodes", got=count, expected=expected)
     return info
+
+
+def _frames_in(root: Path) -> int:
+    """The rows of all tables that can be read, those of frames among them."""
+    rows = 0
+    for path in root.glob("**/*.parquet"):
+        with suppress(BadInput), parquet_file(root, str(path.relative_to(root))) as file:
+            rows += file.metadata.num_rows
+    return rows
 
 
 def read_parquet(root: Path | RemotePath, name: str, columns: list[str] | None = None) -> pa.Table:
@@ -217,6 +231,7 @@ V3 = ("chunk_index", "file_index", "video_key")
 
 
 MOST = 10**12  # episodes, frames or tasks of a set
+UNPROVEN = 10**6  # episodes that are believed without a look at the frames
 
 
 def check_info(info: Mapping[str, Any], what: str) -> None:

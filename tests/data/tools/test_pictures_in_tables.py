@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from robolearn.data import Dataset
 from robolearn.data.convert.formats import ReadOptions, reader
 from robolearn.data.convert.source import open_numbers, write_dataset
 from robolearn.data.lerobot.tables import tasks_table
@@ -129,3 +130,18 @@ def test_each_frame_shows_its_own_picture(tmp_path: Path, version: str, row_grou
             assert shown == [(8 * t + 64 * e + 5 * c) % 160 for t in range(len(draft))]
     write_dataset(reader(f"lerobot-{version}")(root, ReadOptions()), tmp_path / "out")
     assert open_numbers(tmp_path / "out").lengths.tolist() == [12, 9, 4]
+
+
+@pytest.mark.parametrize("camera", ["rows", "x.tmp"])
+def test_a_strangers_camera_with_a_name_that_is_taken_gets_another(tmp_path: Path, camera: str) -> None:
+    root = picture_set(tmp_path / "set", "v3.0", (4,), 64, 0)
+    info = (root / "meta/info.json").read_text().replace("observation.images.front", f"observation.images.{camera}")
+    (root / "meta/info.json").write_text(info)
+    (file,) = root.glob("data/*/*")
+    table = pq.read_table(file)
+    names = [name.replace("images.front", f"images.{camera}") for name in table.column_names]
+    pq.write_table(table.rename_columns(names), file)
+    source = reader("lerobot-v3.0")(root, ReadOptions())
+    assert f"observation.images.{camera} is called {camera}_" in "".join(source.account.changed)
+    write_dataset(source, tmp_path / "out")
+    assert Dataset.open(tmp_path / "out", cache=False).cameras == [f"{camera}_", "wrist"]

@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from robolearn.core import BadInput
-from robolearn.data import Dataset
+from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.convert.formats import ReadOptions, reader
 from robolearn.data.validate import validate
 from robolearn.data.writing.repair import repair
@@ -48,3 +49,31 @@ def test_counts_that_no_set_has_are_refused(plain: Path, copy: Callable[[Path], 
     (root / "meta/info.json").write_text(json.dumps(info | {"total_episodes": 10**30}))
     with pytest.raises(BadInput, match="total_episodes: got 1000000000000000000000000000000"):
         repair(root)
+
+
+def test_more_episodes_than_frames_are_refused_before_they_are_counted(
+    plain: Path, copy: Callable[[Path], Path]
+) -> None:
+    root = copy(plain)
+    info = json.loads((root / "meta/info.json").read_text())
+    (root / "meta/info.json").write_text(json.dumps(info | {"total_episodes": 10**11}))
+    reads = [lambda: repair(root), lambda: [*validate(root)], lambda: reader("lerobot-v3.0")(root, ReadOptions())]
+    for read in reads:
+        with pytest.raises(BadInput, match=r"total_episodes: got 100000000000, expected no more than its \d+ frames"):
+            read()
+
+
+@pytest.mark.parametrize("key", ["", "images.", "images.x\0y", "images." + "a" * 300])
+def test_names_that_no_file_can_have_are_refused(tmp_path: Path, key: str) -> None:
+    interface = Interface({key: ArraySpec((64, 64, 3), "uint8")}, ArraySpec((1,)), 10.0)
+    with pytest.raises(BadInput, match=r"got a name of \d+ bytes, expected 1 to 200 that may name a file"):
+        EpisodeWriter(tmp_path / "set", interface)
+
+
+def test_a_camera_may_have_braces_in_its_name(tmp_path: Path) -> None:
+    interface = Interface({"images.{a}": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((1,)), 10.0)
+    with EpisodeWriter(tmp_path / "set", interface, task="lift") as writer:
+        for _ in range(3):
+            writer.add({"images.{a}": np.zeros((64, 64, 3), np.uint8)}, [0.0])
+        writer.end(success=True)
+    assert Dataset.open(tmp_path / "set", cache=False).images("{a}").shape == (3, 64, 64, 3)

@@ -31,7 +31,17 @@ from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, segments_
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.cells import PictureCells
 from robolearn.data.lerobot.clock import GRID_S, clock_faults
-from robolearn.data.lerobot.features import INDEX, INTERVENTION, OUTCOME, SUCCESS, interface_of, observed, stamp_name
+from robolearn.data.lerobot.features import (
+    INDEX,
+    INTERVENTION,
+    OUTCOME,
+    SUCCESS,
+    camera_name,
+    interface_of,
+    is_reserved,
+    observed,
+    stamp_name,
+)
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import array_of, numbered_tasks
 from robolearn.data.reading.loading import episode_files
@@ -143,6 +153,8 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
     account.became("action", ["action"], interface.action.size)
     for key, name in columns.items():
         account.became(key, [name], "×".join(map(str, interface.observation[key].shape)))
+        if kinds[key] in ("video", "image") and is_reserved(camera_name(key).removesuffix("_")):
+            account.changed.append(f"the camera of {name} is called {camera_name(key)}: its name is taken by a file")
         if kinds[key] not in ("video", "image") and len(features[name]["shape"]) > 1:
             account.changed.append(f"{name} is stored row by row, as one vector")
     if (kind := str(features["action"]["dtype"])) not in ("float16", "float32"):
