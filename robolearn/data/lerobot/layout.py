@@ -274,8 +274,8 @@ def _number(info: Mapping[str, Any]) -> list[int]:
 
 
 def _check_feature(name: str, feature: Mapping[str, Any], what: str) -> None:
-    if "/" in name or name in ("", ".", ".."):  # names become parts of paths
-        raise BadInput(what, got="this name", expected="one without '/', as LeRobot has it")
+    if "/" in name or "\0" in name or name in ("", ".", ".."):  # names become parts of paths
+        raise BadInput(what, got="this name", expected="one without '/' and '\\0', as LeRobot has it")
     if not isinstance(feature.get("dtype"), str):
         raise BadInput(f"{what}: dtype", got=feature.get("dtype"), expected="a word")
     shape = feature.get("shape")

@@ -77,3 +77,12 @@ def test_a_camera_may_have_braces_in_its_name(tmp_path: Path) -> None:
             writer.add({"images.{a}": np.zeros((64, 64, 3), np.uint8)}, [0.0])
         writer.end(success=True)
     assert Dataset.open(tmp_path / "set", cache=False).images("{a}").shape == (3, 64, 64, 3)
+
+
+def test_a_feature_whose_name_no_path_can_have_is_refused(plain: Path, copy: Callable[[Path], Path]) -> None:
+    root = copy(plain)
+    info = json.loads((root / "meta/info.json").read_text())
+    info["features"]["observation.images.x\0y"] = {"dtype": "video", "shape": [64, 64, 3], "names": None}
+    (root / "meta/info.json").write_text(json.dumps(info))
+    with pytest.raises(BadInput, match="got this name, expected one without '/' and"):
+        reader("lerobot-v3.0")(root, ReadOptions())
