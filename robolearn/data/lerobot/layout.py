@@ -151,14 +151,14 @@ def read_info(root: Path | RemotePath) -> dict[str, Any]:
             raise BadInput(f"data set {root}: {INFO_PATH}", got=f"no {key}", expected="it", available=info)
     check_info(info, f"data set {root}: {INFO_PATH}")
     count = info["total_episodes"]
-    # Each has a frame at least; to go through so many that are not there takes for ever.
-    if isinstance(root, Path) and count > UNPROVEN and (frames := _frames_in(root)) < count:
-        expected = f"no more than its {frames} frames"
+    # Each has a row at least; to go through so many that are not there takes for ever.
+    if isinstance(root, Path) and count > UNPROVEN and (rows := _rows_in(root)) < count:
+        expected = f"no more than the {rows} rows of its tables"
         raise BadInput(f"data set {root}: {INFO_PATH}: total_episodes", got=count, expected=expected)
     return info
 
 
-def _frames_in(root: Path) -> int:
+def _rows_in(root: Path) -> int:
     """The rows of all tables that can be read, those of frames among them."""
     rows = 0
     for path in root.glob("**/*.parquet"):

@@ -59,7 +59,9 @@ def test_more_episodes_than_frames_are_refused_before_they_are_counted(
     (root / "meta/info.json").write_text(json.dumps(info | {"total_episodes": 10**11}))
     reads = [lambda: repair(root), lambda: [*validate(root)], lambda: reader("lerobot-v3.0")(root, ReadOptions())]
     for read in reads:
-        with pytest.raises(BadInput, match=r"total_episodes: got 100000000000, expected no more than its \d+ frames"):
+        with pytest.raises(
+            BadInput, match=r"total_episodes: got 100000000000, expected no more than the \d+ rows of its tables"
+        ):
             read()
 
 
