@@ -228,7 +228,8 @@ def _with(draft: EpisodeDraft, **changes: object) -> EpisodeDraft:
 
 
 def _same(a: Interface, b: Interface, what: str) -> None:
-    check_compatible(replace(a, observation={}), b, what=what)  # arm and actions, as training judges them
+    # Arm and actions, as training judges them.
+    check_compatible(replace(a, observation={}), b, what=what, subject="the first set")
     one, other = a.to_json(), b.to_json()
     for key in one:
         features = {key: (one[key], other[key])}

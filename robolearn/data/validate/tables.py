@@ -52,10 +52,10 @@ def counts(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     sums = sum(row["length"] for row in data.rows)
     if len(data.rows) == total and sums != frames:
         yield Defect("counts", f"the episodes of meta/episodes have {sums} frames, total_frames is {frames}", INFO)
-    if data.tasks is not None and len(data.tasks) < int(data.info["total_tasks"]):
-        what = f"{len(data.tasks)} tasks, total_tasks is {data.info['total_tasks']}"
-        yield Defect("counts", what, "meta/tasks.parquet")
     known = int(data.info["total_tasks"])
+    named = sum(bool(task) for task in data.tasks or ())  # their numbers may have holes
+    if data.tasks is not None and named < known:
+        yield Defect("counts", f"{named} tasks, total_tasks is {known}", "meta/tasks.parquet")
     start = 0
     for row in data.rows:
         index, length = row["episode_index"], row["length"]
@@ -71,7 +71,7 @@ def counts(data: Opened, limits: Tolerances) -> Iterator[Defect]:
         if rows is not None and rows.length != length:
             yield Defect("counts", f"{rows.length} frames, meta/episodes says {length}", rows.file, index)
         spoken = None if rows is None else rows.columns.get("task_index")
-        if spoken is not None and len(spoken) and known <= spoken.max() < len(data.tasks or ()):
+        if named > known and spoken is not None and len(spoken) and known <= spoken.max() < len(data.tasks or ()):
             yield Defect("counts", f"task_index is {spoken.max()}, total_tasks is {known}", INFO, index)
 
 
