@@ -154,7 +154,7 @@ def test_numbers_and_names(refused: Refusal, demos: Path, bc: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"embodiment": "ur5"}, ("embodiment", "got panda, expected ur5")),
+        ({"embodiment": "ur5"}, ("made for ur5, this is panda",)),
         ({"action_kind": "joint_velocity"}, ("action kind", "expected joint_velocity")),
         ({"control_hz": 50.0}, ("got 20.0 Hz, expected 50.0 Hz",)),
     ],
@@ -226,7 +226,7 @@ def test_a_second_policy_that_does_not_fit_is_refused_before_the_first_is_evalua
 
     monkeypatch.setattr(module, "evaluate_policy", lambda *args: pytest.fail("it was evaluated"))
     edit(policy / "config.json", embodiment="ur5e")
-    refused("evaluate", "--policy", bc, "--against", policy, says=("got panda, expected ur5e",))
+    refused("evaluate", "--policy", bc, "--against", policy, says=("made for ur5e, this is panda",))
 
 
 # --- data sets ---------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_a_data_set_with_other_features(refused: Refusal, demos: Path, tmp_path:
 def test_data_sets_that_cannot_be_mixed(refused: Refusal, demos: Path, tmp_path: Path):
     train = ["train", "--out", tmp_path / "run", "--steps", 50]
     other = other_features(tmp_path / "other")
-    refused(*train, "--data", demos, other, says=("other", "beside", "got", "expected"))
+    refused(*train, "--data", demos, other, says=("other", "beside", "made for panda, this is none"))
     fast = Path(shutil.copytree(demos, tmp_path / "fast"))
     info = json.loads((fast / "meta/info.json").read_text()) | {"fps": 50}
     info["robolearn_interface"]["control_hz"] = 50.0

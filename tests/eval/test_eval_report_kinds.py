@@ -158,5 +158,5 @@ def test_the_advice_counts_episodes_and_then_names_them() -> None:
     scores = tuple(EpisodeScore(number, number + 1, 50.0, verdict) for number, verdict in enumerate(verdicts))
     report = QualityReport(scores, 0.5, None, None, np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 2)))
     drop, _, keep = summary(report).partition(". Keep ")
-    assert drop == "Drop 1 episode of 4, failed or copies: 2"
+    assert drop == "Drop 1 episode of 4, failed, copies or with wild frames: 2"
     assert keep.startswith("2 episodes at a lower weight: 1,3. Train with --weights")

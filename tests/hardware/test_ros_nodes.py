@@ -382,5 +382,5 @@ def test_a_policy_for_another_arm_does_not_start() -> None:
     swing = SinePolicy(load_contract("ur5e"))
     with Background() as background:
         node = background.add(PolicyNode(lambda *_, **__: swing, contract=CONTRACT, context=background.context))
-        with pytest.raises(BadInput, match="expected ur5e"):
+        with pytest.raises(BadInput, match="made for ur5e"):
             node.start()

@@ -85,7 +85,7 @@ def test_another_arm_and_an_episode_that_there_is_not_are_refused(recorded) -> N
     name, _, interface = recorded
     assert set(needed_by(name).observation) == {"proprio"}
     check_policy(name, interface, what="x", simulated=False)
-    with pytest.raises(BadInput, match="embodiment"):
+    with pytest.raises(BadInput, match="it was made for panda, this is fr3"):
         check_policy(name, make_env("lift", 1, robot="fr3").interface, what="x")
     for wrong, said in (("#2", "2"), ("#-1", "-1"), ("#x", "x")):
         with pytest.raises(BadInput, match=said):

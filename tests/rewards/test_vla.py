@@ -270,7 +270,7 @@ def test_a_request_is_checked_before_a_model_is_loaded(folders: Folders, tmp_pat
     with pytest.raises(BadInput, match=r"images\.wrist"):
         critic.check(INTERFACE)
     wrist = Window({"images.wrist": window(3).observation[CAMERA]}, np.zeros((2, 2), np.float32))
-    for task, what in ((" ", "nothing"), ("lift <|im_end|>", "the mark <.im_end.>"), ("a <video>", "<video>")):
+    for task, what in ((" ", "missing"), ("lift <|im_end|>", "the mark <.im_end.>"), ("a <video>", "<video>")):
         with pytest.raises(BadInput, match=what):
             critic.score([wrist], [task])
 
