@@ -178,6 +178,9 @@ class Finetune(Command):
                     "sigma_max": calibration.noise.sigma_max if calibration else config.sigma_max,
                     "calibration": calibration.to_json() if calibration else None,
                     "training_success": last_success(self.out),
+                    "rewarded_episodes": None if model is not None else rewarded_episodes(self.out),
+                    "unchanged": isinstance(config, OnPolicyConfig)
+                    and sha256_weights(runner.algorithm.policy()) == stored["sha256"],
                     "wall_s": wall_profile(self.out, calibration) | {"total": done["wall_s"]},
                 }
                 if backward is not None:
@@ -228,8 +231,22 @@ class Finetune(Command):
                 console.print(f"audit        {words}: {rate_text(found[key]) if found[key] else 'none'}")
             console.print(f"audit        {found['parted'] or 'the reward model and the world have not parted'}")
         show_outcomes(result, console, " " * 13)
-        again = f"robolearn evaluate --policy {self.policy} --against {r['run']} --task {self.world.task}"
-        console.print(f"next         {again} : a verdict on what it gained")
+        self._show_rewarded(r, console)
+        if not r["unchanged"]:
+            again = f"robolearn evaluate --policy {self.policy} --against {r['run']} --task {self.world.task}"
+            console.print(f"next         {again} : a verdict on what it gained")
+
+    def _show_rewarded(self, r: Mapping[str, Any], console: Any) -> None:
+        """A line where no reward was found, or nothing was learned from those that were."""
+        weights = "every weight of the policy is as it was"
+        if r["rewarded_episodes"] == 0:
+            by_success = isinstance(self.settings, OnPolicyConfig) and self.settings.by_success
+            dense = self.world.family.has_progress and self.world.reward == "sparse" and not by_success
+            ways = "a better policy, more demonstrations or --reward dense" if dense else "a better policy"
+            same = f": {weights}" if r["unchanged"] else ""
+            console.print(f"rewarded     no episode of the run{same}; begin with {ways}")
+        elif r["unchanged"]:
+            console.print(f"unchanged    {weights}")
 
     def _updates(self) -> int:
         """Updates offline; raises `BadInput` where there is nothing to do, or nothing to do it with."""
@@ -325,6 +342,14 @@ def last_success(run: Path) -> dict[str, Any] | None:
     if not episodes:
         return None
     return Success.of(round(sum(row["success"] * row["episodes"] for row in rows)), episodes).to_json()
+
+
+def rewarded_episodes(run: Path) -> int | None:
+    """Episodes of a run whose return was not 0; None where none ended."""
+    from robolearn.runs.run import read_metrics
+
+    rows = [row for row in read_metrics(run) if row.get("episodes")]
+    return round(sum(row["rewarded"] for row in rows)) if rows else None
 
 
 def wall_profile(run: Path, calibration: Any) -> dict[str, float]:

@@ -119,6 +119,7 @@ class ReplayRunner(OfflineRunner):
             "success": sum(e.success for e in closed) / len(closed) if known else math.nan,
             "episode_return": float(np.mean([e.reward.sum() for e in closed])) if closed else math.nan,
             "episodes": float(len(closed)),
+            "rewarded": float(np.count_nonzero([e.reward.sum() for e in closed])),
             "wall_simulation_s": self.engine.simulation_s - before_s[0],
             "wall_inference_s": self.engine.acting_s - before_s[1],
             "wall_update_s": update_s,

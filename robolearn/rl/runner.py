@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -132,6 +133,7 @@ class Runner:
             "success": success,
             "episode_return": float(batch.returns.mean()) if finished else math.nan,
             "episodes": float(batch.episodes),
+            "rewarded": float(np.count_nonzero(batch.returns)),
             "wall_simulation_s": batch.simulation_s,
             "wall_inference_s": batch.acting_s,
             "wall_update_s": time.perf_counter() - collected,

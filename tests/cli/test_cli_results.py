@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parent))
+from untrained import make_policy
+
 from robolearn.cli.flags import switches_of
 from robolearn.cli.main import main, parse
 from robolearn.cli.registry import ENTRIES, Entry
 from robolearn.runs.run import read_metrics
-from sim.registry import WorldConfig
+from sim.registry import WorldConfig, make_env
 
 WEIGHTS = Path("policy") / "model.safetensors"
 
@@ -70,6 +74,26 @@ def test_fine_tuning_ends_with_the_success_of_what_it_exported(bc: Path, tmp_pat
     assert "begins at" in noise and "explores up to" in noise
     assert "of 4,700 control steps" in said and "of the last rollouts" in said and "calibration." not in said
     assert re.search(r"\(.*8 episodes\) of the policy, without noise", said)
+
+
+@pytest.mark.long
+def test_fine_tuning_without_a_reward_says_that_the_policy_is_as_it_was(tmp_path: Path, capsys: pytest.CaptureFixture):
+    policy = make_policy(tmp_path / "untrained", make_env("lift", 1).interface)
+    args = ["finetune", "--policy", policy, "--worlds", 4, "--decisions", 25, "--minibatch", 50, "--sigma-max", 0.1,
+            "--env-steps", 1600, "--critic-warmup", 1, "--eval-episodes", 0]  # fmt: skip
+    out = tmp_path / "rl"
+    assert run(*args, "--out", out, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["training_success"]["episodes"] > 0
+    assert (result["rewarded_episodes"], result["unchanged"]) == (0, True)
+    assert (out / WEIGHTS).read_bytes() == (policy / WEIGHTS.name).read_bytes()
+    assert run(*args, "--out", out, "--resume") == 0
+    said = capsys.readouterr().out
+    assert "no episode of the run: every weight of the policy is as it was; begin with a better policy, more" in said
+    assert "or --reward dense" in said and "a verdict on what it gained" not in said
+    assert run(*args, "--out", tmp_path / "dense", "--reward", "dense") == 0
+    said = capsys.readouterr().out
+    assert "as it was" not in said and "a verdict on what it gained" in said
 
 
 @pytest.mark.long

@@ -60,6 +60,7 @@ def test_updates_are_those_that_closed_episodes_pay_for(make_policy: Make, point
     runner = begin(make_policy, point, utd=utd)
     for i in range(3):
         row = runner.iterate(i)
+        assert row["rewarded"] == pytest.approx(row["success"] * row["episodes"])
         steps = runner.experience.env_steps
         assert row["updates"] == runner.algorithm.updates == int(utd * max(steps - SMALL["warmup"], 0))
     assert runner.env_steps == runner.env.executed == 3 * 4 * 16

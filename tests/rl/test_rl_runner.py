@@ -204,6 +204,8 @@ def test_worlds_without_a_notion_of_success_or_a_time_limit(point: Make, kit: An
     made = kit.runner(point(8, mute=True), noise=kit.CALIBRATED)
     rows = kit.run(made, 0, 3)
     assert all(math.isnan(row["success"]) and row["episode_return"] >= 0 for row in rows)
+    for row in rows:  # a solved episode has a return of 1, any other 0
+        assert row["rewarded"] == pytest.approx(row["episode_return"] * row["episodes"])
     assert made.calibration.metric == "return"
     endless = kit.runner(point(8, limit=0), env_steps=100_000)
     assert endless.algorithm.infinite and made.algorithm.infinite
