@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import Domain, Station
+from robolearn.cli.console import make_console
 from robolearn.core import BadInput
 from robolearn.runs.command import Command
 
@@ -146,11 +147,9 @@ class Calibrate(Command):
             got = "nothing" if self.out is None else f"{self.out}, which is there"
             raise BadInput("--out", got=got, expected="a new folder for the pictures, or --data FOLDER")
         check_domain(self.domain)
-        from rich.console import Console
-
         from hardware.ros2.shot_taker import take_shots
 
-        console = Console(stderr=True, highlight=False)
+        console = make_console(stderr=True)
         shots = take_shots(
             contract, camera, board, self.pictures, lambda line: console.print(line, markup=False), domain=self.domain
         )
@@ -176,4 +175,4 @@ class Calibrate(Command):
         else:
             console.print(f"\nBelow cameras.{result['camera']} of the contract:")
             for key, value in result["lines"].items():
-                console.print(f"    {key}: {value}", markup=False, soft_wrap=True)
+                console.print(f"    {key}: {value}", markup=False)

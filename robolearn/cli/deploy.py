@@ -235,7 +235,7 @@ class Deploy(StationCommand):
 
         if result["ended"]:
             done = result["success"]["episodes"]
-            console.print(f"ended       after {done} of {result['asked']} episodes: {result['ended']}", soft_wrap=True)
+            console.print(f"ended       after {done} of {result['asked']} episodes: {result['ended']}")
         console.print(f"success     {rate_text(result['success'])}")
         latency = result["latency_ms"]
         if latency["p50"] is not None:

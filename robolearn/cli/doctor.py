@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import Station
+from robolearn.cli.console import make_console
 from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
@@ -51,12 +52,11 @@ class Doctor(Command):
         return {"checks": found}
 
     def _listen(self, device: str) -> dict[str, Any]:
-        from rich.console import Console
         from rich.markup import escape
 
         from robolearn.cli.checks.devices import listen
 
-        console = Console(stderr=True)
+        console = make_console(stderr=True)
         return listen(device, lambda line: console.print(escape(line)), port=self.port, seconds=self.seconds)
 
     def exit_code(self, result: Mapping[str, Any]) -> int:
@@ -86,7 +86,7 @@ class Doctor(Command):
             console.print("\n[bold cyan]How to fix it[/bold cyan]")
         for check in fixes:
             console.print(f"  [bold]{check['name']}[/bold]")
-            console.print(f"    {escape(check['fix'])}", soft_wrap=True)
+            console.print(f"    {escape(check['fix'])}")
         bad = [check["name"] for check in result["checks"] if check["needed"] and not check["ok"]]
         console.print()
         station = result.get("robot")

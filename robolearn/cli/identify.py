@@ -258,7 +258,7 @@ class Identify(StationCommand):
                       f"{held['nominal_mrad']:.3f} mrad")  # fmt: skip
         early = f": {EARLY}" if r["measured_early"] else ""
         span = f"{1e3 * delay['low']:.1f}–{1e3 * delay['high']:.1f}"
-        console.print(f"delay       {1e3 * delay['value']:.1f} ms ({span}){early}", soft_wrap=True)
+        console.print(f"delay       {1e3 * delay['value']:.1f} ms ({span}){early}")
         known = len(r["parameters"]) - len(r["not_identified"])
         rest = f"; not by this motion: {', '.join(r['not_identified'])}" if r["not_identified"] else ""
         console.print(f"identified  {known} of {len(r['parameters'])} parameters{rest}")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn import __version__
+from robolearn.cli.console import make_console
 from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry, find
 from robolearn.core import BadInput, RobolearnError
 from robolearn.io.log_lines import LogLines
@@ -162,10 +163,7 @@ def show(command: Command, result: dict[str, Any]) -> None:
 
         print(json.dumps(plain(result), allow_nan=False))
         return
-    from rich.console import Console
-
-    # A pipe has no width: rich would cut tables at 80 columns.
-    command.show(result, Console(highlight=False, width=None if sys.stdout.isatty() else 160))
+    command.show(result, make_console(piped=160))
 
 
 def set_up_logging(verbose: bool) -> None:
@@ -178,10 +176,9 @@ def set_up_logging(verbose: bool) -> None:
 
 def print_help(entries: tuple[Entry, ...]) -> None:
     """The overview: what the program is for, its commands by group, and how to begin."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    console = make_console(piped=120)
     console.print("[bold]robolearn[/bold]: from demonstrations to a robot policy that RL has made reliable\n")
     console.print(
         "usage: [bold]robolearn[/bold] COMMAND [FLAGS]    ([bold]robolearn[/bold] COMMAND --help lists the flags)\n"
@@ -197,10 +194,9 @@ def print_help(entries: tuple[Entry, ...]) -> None:
         console.print(table)
         console.print()
     console.print("[bold cyan]Examples[/bold cyan]")
-    table = Table.grid(padding=(0, 2))
+    longest = max(len(line) for line, _ in EXAMPLES)
     for line, meaning in EXAMPLES:
-        table.add_row(f"  {line}", f"[dim]# {meaning}[/dim]")
-    console.print(table)
+        console.print(f"  {line:<{longest}}  [dim]# {meaning}[/dim]")
     console.print(
         "\nEvery command shows its progress and takes --json to end with one JSON object."
         "\nrobolearn --install-completion lets the shell complete commands and flags."

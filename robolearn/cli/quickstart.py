@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
 from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm
+from robolearn.cli.console import make_console
 from robolearn.cli.quickstart_report import compile_ahead, deploy, deployed
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
@@ -285,9 +286,7 @@ class Clock:
 
     def __call__(self, name: str, work: Callable[[], Any]) -> Any:
         if not self._quiet:
-            from rich.console import Console
-
-            Console(stderr=True, highlight=False).print(f"[bold]{name}[/bold]")
+            make_console(stderr=True).print(f"[bold]{name}[/bold]")
         begun = time.perf_counter()
         result = work()
         self.seconds[name] = time.perf_counter() - begun

@@ -114,12 +114,12 @@ class NewRobot(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         console.print(f"robot       {result['folder']}: {len(result['joints'])} joints, {', '.join(result['joints'])}")
         for line in result["left_out"]:
-            console.print(f"left out    {line}", soft_wrap=True)
+            console.print(f"left out    {line}")
         for line in result["assumed"]:
-            console.print(f"assumed     {line}", soft_wrap=True)
+            console.print(f"assumed     {line}")
         console.print("What is assumed stands in robot.yaml: look it up or measure it, and change it there.")
         if result["export"]:
-            console.print(f"next        {result['export']}", soft_wrap=True)
+            console.print(f"next        {result['export']}")
         console.print(f"next        robolearn robots check {result['robot']}")
 
 
@@ -163,9 +163,9 @@ class CheckRobot(Command):
         for one in result["rules"]:
             mark = "[green]✓[/green]" if one["ok"] else "[red]✗[/red]"
             text = one["rule"] if one["ok"] and one["found"] == "yes" else f"{one['rule']}: {one['found']}"
-            console.print(f"{mark} {text}", soft_wrap=True)
+            console.print(f"{mark} {text}")
         for line in result["assumed"]:
-            console.print(f"[yellow]–[/yellow] nobody has stated {line}", soft_wrap=True)
+            console.print(f"[yellow]–[/yellow] nobody has stated {line}")
 
 
 def _contract_holds(robot: RobotSpec) -> RuleFinding:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.cli.choices import Domain, Station
+from robolearn.cli.console import make_console
 from robolearn.core import BadInput
 from robolearn.runs.command import Command
 
@@ -39,8 +40,6 @@ class Driver(Command):
     domain: Domain = None
 
     def run(self) -> dict[str, Any]:
-        from rich.console import Console
-
         from hardware.ros2.environment import prepare
         from robolearn.deploy.processes import check_domain, may_be_realtime
         from robots.stations import load_contract
@@ -74,7 +73,7 @@ class Driver(Command):
 
         def say() -> None:
             what = LIMP if self.limp else HOLDS
-            Console(stderr=True, highlight=False).print(f"{contract.name} {what}; Ctrl-C ends", markup=False)
+            make_console(stderr=True).print(f"{contract.name} {what}; Ctrl-C ends", markup=False)
 
         began = time.perf_counter()
         host(make, sys.argv[:1])
@@ -116,8 +115,6 @@ class Operate(Command):
     """For the safety node to appear [s]."""
 
     def run(self) -> dict[str, Any]:
-        from rich.console import Console
-
         from hardware.teleop.terminal import Keys
         from robolearn.deploy.operate import operate_station
         from robolearn.deploy.processes import check_domain
@@ -127,7 +124,7 @@ class Operate(Command):
         station = load_contract(self.robot).namespace if self.robot else ""
         if not Keys.available():
             raise BadInput("robolearn operate", got="no terminal", expected="one to press keys on")
-        console = Console(stderr=True, highlight=False)
+        console = make_console(stderr=True)
         shown = ""
 
         def say(line: str) -> None:

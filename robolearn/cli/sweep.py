@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from robolearn.cli.console import make_console
 from robolearn.cli.registry import find
 from robolearn.core import BadInput
 from robolearn.runs.command import Command, check_seed, command_text, print_table, reported
@@ -75,15 +76,13 @@ class Sweep(Command):
         return result
 
     def _one_by_one(self, ones: Sequence[SweepRun]) -> None:
-        from rich.console import Console
-
         from robolearn.runs import is_run
         from robolearn.runs.run import RESULT
 
         for i, one in enumerate(ones):
             if not self.json:
                 text = f"[bold]{i + 1} of {len(ones)}[/bold]: {one.path.relative_to(self.out)}"
-                Console(stderr=True, highlight=False).print(text)
+                make_console(stderr=True).print(text)
             if not (one.path / RESULT).exists():
                 replace(one.command, resume=is_run(one.path)).run()
 

@@ -225,15 +225,15 @@ class CompareTrial(Command):
         title = f"{result['blocks']} of at most {result['planned_blocks']} blocks, plan {result['plan'][:16]}"
         print_table(console, ("policy", "success, at any time", "outcomes"), rows, title=title)
         for verdict in result["verdicts"]:
-            console.print(verdict["sentence"], soft_wrap=True)
+            console.print(verdict["sentence"])
         if len(result["verdicts"]) > 1:
-            console.print(result["sentence"], soft_wrap=True)
+            console.print(result["sentence"])
         for name, one in result["policies"].items():
             if split := one["seeds"]:
                 spread = f"trainings differ by {split['seed_sd']:.1%}, episodes of one by {split['episode_sd']:.1%}"
-                console.print(f"{name}: {spread} (standard deviations)", soft_wrap=True)
+                console.print(f"{name}: {spread} (standard deviations)")
         if result["abandoned"]:
-            console.print(f"repeated    {'; '.join(result['abandoned'])}", soft_wrap=True)
+            console.print(f"repeated    {'; '.join(result['abandoned'])}")
         if "report" in result:
             console.print(f"report: {result['report'] or result['report_error']}")
 

@@ -77,7 +77,7 @@ def print_table(console: Console, heads: Sequence[str], rows: Iterable[Sequence[
     table = Table(*heads, **options)
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    console.print(table, soft_wrap=False)  # a title is broken
 
 
 def peek(args: Sequence[str], flag: str, default: str) -> str:

@@ -13,9 +13,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from untrained import make_policy
 
+from robolearn.cli.console import make_console
 from robolearn.cli.flags import switches_of
-from robolearn.cli.main import main, parse
-from robolearn.cli.registry import ENTRIES, Entry
+from robolearn.cli.main import main, parse, print_help, show
+from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry
+from robolearn.runs.command import print_table
 from robolearn.runs.run import read_metrics
 from sim.registry import WorldConfig, make_env
 
@@ -41,6 +43,28 @@ def test_a_distilled_policy_says_what_comes_next(capsys: pytest.CaptureFixture) 
               "wall_s": {"total": 1.0}, "loss": None, "last_round_success": None}  # fmt: skip
     Distill(teacher=Path("t"), out=Path("runs/s"), world=WorldConfig("peg_insert")).show(result, Console(width=200))
     assert "next        robolearn evaluate --policy runs/s --task peg_insert" in capsys.readouterr().out
+
+
+def test_a_command_on_a_narrow_terminal_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    from robolearn.cli.collect import Collect
+    from robolearn.cli.hub.commands import HubPull
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    place = "data/" + "a-name-as-long-as-they-are/" * 4 + "lift"
+    result = {"dataset": place, "episodes": 2, "frames": 9, "expert_success": 1.0, "quality": "clean", "task": "lift",
+              "robot": "panda", "out": place, "kind": "dataset", "files": 3, "bytes": 9,
+              "wall_s": {"total": 1.0}}  # fmt: skip
+    for command in (Collect(out=Path(place)), HubPull(repo="a/b", out=Path(place))):
+        show(command, result)
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if "next  " in line]
+        assert f"robolearn train --data {place} " in line
+    print_help(ENTRIES)
+    said = capsys.readouterr().out.splitlines()
+    assert all(any(f"  {example} " in line for line in said) for example, _ in EXAMPLES)
+    print_table(make_console(), ("policy", "success"), [["word " * 20, "90%"]], title="a title " * 20)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert all(len(line) <= 80 for line in plain.splitlines())
 
 
 @pytest.mark.long

@@ -184,7 +184,7 @@ def shown(command: HilRun, result: dict[str, Any]) -> dict[str, str]:
 
 def printed(command: Command, result: dict[str, Any]) -> dict[str, str]:
     screen = StringIO()
-    command.show(result, Console(file=screen, width=60))
+    command.show(result, Console(file=screen, width=60, soft_wrap=True))
     return dict(re.split(r"\s+", line, maxsplit=1) for line in screen.getvalue().splitlines())  # type: ignore[misc]
 
 

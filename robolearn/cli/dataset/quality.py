@@ -109,7 +109,7 @@ class DatasetQuality(Command):
         console.print(f"state-action coverage {result['saco']:.2f}, trajectory quality {tq}")
         console.print(result["summary"])
         if "drop_command" in result:
-            console.print(result["drop_command"], soft_wrap=True)
+            console.print(result["drop_command"])
         for found in result.get("proof", {}).get("policies", ()):
             console.print(f"trained {found['name']}: {rate_text(found['success'])}")
         for verdict in result.get("proof", {}).get("verdicts", ()):

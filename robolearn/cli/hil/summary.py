@@ -122,4 +122,4 @@ def _evaluate(policy: Path, run: str, task: str) -> str:
 def print_lines(said: Iterable[tuple[str, str]], console: Any) -> None:
     """Print each (word, text) on a line."""
     for word, text in said:
-        console.print(f"{word:<12}{text}", soft_wrap=True)
+        console.print(f"{word:<12}{text}")
