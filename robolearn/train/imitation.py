@@ -154,13 +154,10 @@ class ImitationTrainer:
         """Begin with the weights and the normalisation of `policy` in place of random ones: before `iterate`. Raises
         `BadInput`: it is of another kind, sees or does something else, or has other settings."""
         offered, needed = policy.interface, self.interface
+        check_compatible(offered, needed, what="--from, the data", subject="the policy")
         what = "--from: what the policy sees and does"
         if (offered.observation, offered.action) != (needed.observation, needed.action):
             raise BadInput(what, got=f"{_spoken(offered)} in the policy", expected=f"{_spoken(needed)}, as in the data")
-        for name in ("embodiment", "action_kind", "control_hz"):
-            if getattr(offered, name) != getattr(needed, name):
-                raise BadInput(f"--from: {name}", got=getattr(offered, name), expected=getattr(needed, name))
-        check_compatible(offered, needed, what="--from, the data")
         if policy.net.config != self.net.config:
             raise BadInput("--from: settings of the policy", got=policy.net.config, expected=self.net.config)
         for net in (self.net, self.ema.module):

@@ -89,7 +89,10 @@ MUTANTS: dict[str, Mutant] = {
     "unit-is-lost-by-export": Mutant(FORMATS, 'scale.unit or "unknown"', '"unknown"', UNIT_TESTS),
     "scales-are-not-compared": Mutant(SPECS, "(theirs := own_scale(offered)) !=", "(theirs := own_scale(needed)) !=", UNIT_TESTS),
     "from-compares-no-scale": Mutant(
-        "robolearn/train/imitation.py", '        check_compatible(offered, needed, what="--from, the data")\n', "", UNIT_TESTS
+        "robolearn/train/imitation.py",
+        '        check_compatible(offered, needed, what="--from, the data", subject="the policy")\n',
+        "",
+        UNIT_TESTS,
     ),
     "plain-degrees-are-trained-on": Mutant(MIXTURE, "        check_actions(dataset)\n", "", UNIT_TESTS),
     "lerobot-degrees-are-cut": Mutant(

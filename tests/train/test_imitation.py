@@ -58,6 +58,16 @@ def trainer(settings: ImitationConfig, n: int = 100, **more) -> ImitationTrainer
     return ImitationTrainer(settings, Toy(n), INTERFACE, STATISTICS, **more)
 
 
+def test_the_policy_of_another_arm_is_no_beginning():
+    policy = trainer(config()).policy()
+    seen = {"proprio": ArraySpec((4,))}  # of another size, too: the arm is the reason
+    policy.interface = replace(INTERFACE, embodiment="ur5e", observation=seen)
+    with pytest.raises(BadInput) as said:
+        trainer(config()).begin_from(policy)
+    arms = f"the policy was made for ur5e, this is {INTERFACE.embodiment}"
+    assert str(said.value) == f"--from, the data: {arms}: one arm, one policy"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
