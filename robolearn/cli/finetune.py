@@ -329,7 +329,8 @@ def shown(sets: Sequence[Any]) -> Iterator[Any]:
 def standing(iteration: int, row: Mapping[str, Any]) -> str:
     """The iteration and the success of its rollouts, which explore, in a line."""
     success = float(row.get("success", math.nan))
-    return f"iteration {iteration}" + (f": {100 * success:.0f}% success" if math.isfinite(success) else "")
+    said = f": {100 * success:.0f}% success with exploration noise" if math.isfinite(success) else ""
+    return f"iteration {iteration}{said}"
 
 
 def last_success(run: Path) -> dict[str, Any] | None:

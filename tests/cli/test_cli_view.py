@@ -191,7 +191,7 @@ def test_a_clip_is_played_at_the_arms_own_speed(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_line_says_how_far_it_is() -> None:
-    assert standing(3, {"success": 0.8}) == "iteration 3: 80% success"
+    assert standing(3, {"success": 0.8}) == "iteration 3: 80% success with exploration noise"
     assert standing(3, {"success": float("nan")}) == standing(3, {}) == "iteration 3"
 
 
