@@ -146,6 +146,7 @@ class TeleopConfig:
       needs_terminal: keys come from a terminal, which launch files do not have.
       has_flags: the commands offer it; False where it needs what no flag can say.
       station: the contract of an arm that it commands.
+      simulated: the arm that it commands is, so that a device may be less strict.
     """
 
     name: ClassVar[str]
@@ -156,6 +157,8 @@ class TeleopConfig:
     needs_terminal: ClassVar[bool] = False
     has_flags: ClassVar[bool] = True
     station: ClassVar[str] = "sim"
+
+    simulated: bool = field(default=False, kw_only=True)
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Device:
         """The device, not yet opened; `parts` of its constructor: ``clock``, ``out``, and the like.

@@ -86,7 +86,7 @@ class RecordingSetup:
             expert = make_expert(self.sim_task, contract.interface, 1, self.quality, self.seed)
             # The simulated arm says when an episode ends.
             options = {"teleoperator": expert, "succeeded": lambda: False, "max_steps": sys.maxsize}
-        device = make_device(self.teleop, contract.interface, contract.robot, **options)
+        device = make_device(self.teleop, contract.interface, contract.robot, simulated=contract.simulated, **options)
         device.open()
         notice = getattr(device, "notice", "")
         if notice:  # not for logs: it may hold a token

@@ -7,12 +7,18 @@ import dataclasses
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from hardware.node_parameters import DeviceOptions, TeleopParameters, descriptions
 from hardware.teleop import TELEOPERATORS, make_device, people, teleop_flags
+from hardware.teleop.browser.device import Browser
+from robolearn.cli.hil.arm import people as people_of_arm
+from robolearn.cli.node_record import RecordingSetup
 from robots.stations import load_contract
 
 # The one file, and the one line.
@@ -99,6 +105,20 @@ def test_what_a_config_says_of_its_device_is_true(name: str) -> None:
     assert device.name == name == config.name and config.help
     assert config.has_deadman is not hasattr(device, "moving"), "a device without a dead-man has a clutch"
     assert config.shows_in_terminal is not hasattr(device, "invitation"), "one without a page has a status line"
+
+
+@pytest.mark.parametrize(("robot", "simulated"), [("sim", True), ("fr3", False)])
+def test_the_page_is_strict_where_the_arm_is_real(robot: str, simulated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    contract = load_contract(robot)
+    monkeypatch.setattr(Browser, "open", lambda device: None)
+    device = RecordingSetup(robot=robot, teleop="browser").device(contract)
+    assert isinstance(device, Browser) and device.arbiter.heartbeat_s == (1.0 if simulated else 0.3)
+    actor: Any = SimpleNamespace(
+        opened_page=lambda *_, **__: nullcontext(),
+        opened_device=lambda interface, robot, *, simulated: nullcontext(simulated),
+    )
+    with people_of_arm(actor, contract, contract.interface) as (told, _):
+        assert told is simulated
 
 
 def test_the_nodes_and_their_launch_files_take_the_flags_of_the_devices() -> None:

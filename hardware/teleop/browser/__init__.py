@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SIMULATED_S = 1.0  # of silence: a busy machine must not cost an episode where no arm can hurt anybody
+
 
 @dataclass(frozen=True)
 class Place:
@@ -53,7 +55,7 @@ class BrowserConfig(TeleopConfig, Place):
     """A web page, on this machine or on a phone beside it.
 
     Attributes:
-      heartbeat_s: a page silent for longer has let go of the dead-man [s].
+      heartbeat_s: a page silent for longer has let go of the dead-man [s]; `SIMULATED_S` where the arm is simulated.
     """
 
     name: ClassVar[str] = "browser"
@@ -64,6 +66,11 @@ class BrowserConfig(TeleopConfig, Place):
     host: str = flag("host", "127.0.0.1", "Address of its page; 0.0.0.0: phones too, with TLS and a token")
     port: int = flag("port", 8070, "Port of its page; 0 takes a free one")
     heartbeat_s: float = 0.3
+
+    @property
+    def silence_s(self) -> float:
+        """The longest silence of a page that keeps the dead-man on [s]."""
+        return max(self.heartbeat_s, SIMULATED_S) if self.simulated else self.heartbeat_s
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Browser:
         from hardware.teleop.browser.device import Browser

@@ -81,7 +81,7 @@ class Browser(ServedPage["Page"]):
         config.check("browser")
         super().__init__()
         self._interface, self._robot, self.config = interface, robot, config
-        self.arbiter = ControlArbiter(config.heartbeat_s)
+        self.arbiter = ControlArbiter(config.silence_s)
         self._status: Status | None = None
         self._shown_at = 0.0
         self._moved_away, self._prepared = True, False

@@ -240,11 +240,11 @@ class ActorArguments(WorldArguments):
         port, window = self.console_port, self.view == "window"
         return opened_page(port, self.out, interface, scene, ending, holds=holds, window=window)
 
-    def opened_device(self, interface: Interface, robot: Any) -> Any:
+    def opened_device(self, interface: Interface, robot: Any, *, simulated: bool) -> Any:
         """See `robolearn.hil.device_operator.opened_device`."""
         from robolearn.hil.device_operator import opened_device
 
-        options = device_options(self.teleop, teleop_values(self))
+        options = device_options(self.teleop, teleop_values(self)) | {"simulated": simulated}
         return opened_device(self.teleop, options, interface, robot, self.out, terminal=self.screen)
 
     def make_link(self, base: Any) -> tuple[Any, Any]:

@@ -95,7 +95,10 @@ def people(actor: ActorArguments, contract: Contract, needed: Interface) -> Iter
     from robolearn.hil.arm import observed
 
     page = actor.opened_page(observed(contract, needed), None, lambda: False, holds=False)
-    with actor.opened_device(contract.interface, contract.robot) as device, page as console:
+    with (
+        actor.opened_device(contract.interface, contract.robot, simulated=contract.simulated) as device,
+        page as console,
+    ):
         yield device, console
 
 

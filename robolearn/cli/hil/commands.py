@@ -194,6 +194,7 @@ class HilActor(ActorArguments):
         """(console, person with a device), each or None."""
         from robolearn.hil.device_operator import DeviceOperator
         from robots import ROBOTS
+        from sim.registry import WorldConfig
 
         with self.opened_page(env.interface, getattr(env, "scene", None), stop) as page:
             if not self.teleop:
@@ -202,7 +203,8 @@ class HilActor(ActorArguments):
             robot = ROBOTS.get(env.interface.embodiment)
             if robot is None:
                 raise BadInput("--teleop", got=f"a world with {env.interface.embodiment}", available=ROBOTS)
-            with self.opened_device(env.interface, robot) as device:
+            simulated = WorldConfig(self.task).family.simulates_arm  # others may be an arm in the guise of a world
+            with self.opened_device(env.interface, robot, simulated=simulated) as device:
                 scene = None if self.screen else getattr(env, "scene", None)
                 person = DeviceOperator(device, env.interface, robot, scene=scene, ending=stop, console=page)
                 yield person, person

@@ -83,6 +83,21 @@ def test_says_what_it_cannot_do() -> None:
             make_device("browser", interface, robot, **options)
 
 
+@pytest.mark.parametrize(("simulated", "silence"), [(False, 0.3), (True, 1.0)])
+def test_a_page_may_be_silent_for_longer_where_the_arm_is_simulated(clock, simulated: bool, silence: float) -> None:
+    robot, interface = ROBOTS["panda"], interface_of("panda")
+    arbiter = make_device("browser", interface, robot, simulated=simulated).arbiter
+    arbiter._clock = clock
+    arbiter.join(1)
+    arbiter.beat(1, 1)
+    clock.now += silence - 0.01
+    assert arbiter.request().engaged
+    clock.now += 0.02
+    assert arbiter.request().note == f"the page was silent for more than {silence:g} s"
+    assert make_device("browser", interface, robot).arbiter.heartbeat_s == 0.3, "strict, where nobody says what it is"
+    assert make_device("browser", interface, robot, simulated=True, heartbeat_s=3.0).arbiter.heartbeat_s == 3.0
+
+
 def test_the_device_holds_still_until_asked_and_follows_the_arm_between_episodes() -> None:
     robot = ROBOTS["panda"]
     device = Browser(interface_of("panda"), robot)  # never opened: the arbiter stands in for its page
