@@ -34,7 +34,7 @@ help:
 	@echo "make lint         ruff, pyright, import-linter"
 	@echo "make format       let ruff put the source in order"
 	@echo "make wheel-test   build the wheel, install it in a clean environment, import it"
-	@echo "make docs         the site of all pages, and a reference of all commands, in build/docs/site"
+	@echo "make docs         the site of all pages, and a reference of commands, contracts, settings and plug-ins, in build/docs/site"
 	@echo "make ros-index    let ros2 launch find this checkout (after: export AMENT_PREFIX_PATH=$$PWD/.venv:\$$AMENT_PREFIX_PATH)"
 	@echo "make clean        remove the environments and caches (runs/ and data/ stay)"
 

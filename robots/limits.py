@@ -112,29 +112,44 @@ _MAY_BE_0 = ("collision_distance", "obstacle_distance", "gripper_max")
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """Limits of n joints, of the tcp, and of time. Arrays are read-only."""
+    """Limits of n joints, of the tcp, and of time. Arrays are read-only.
 
-    # lower, upper: (n,) joint positions [rad]
+    Attributes:
+      lower, upper: (n,) joint positions [rad].
+      velocity: (n,) of the joints [rad/s].
+      acceleration: (n,) of the joints [rad/s²].
+      jerk: (n,) of the joints [rad/s³].
+      workspace: (2, 3) lower and upper corner of the box that the tcp stays in, base frame [m]; None: no box.
+      max_jump: largest distance of a joint's target, or of its set-point, from where the joint is measured [rad].
+      command_timeout_s: age at which a target is stale [s].
+      state_timeout_s: age at which a joint state is stale [s].
+      deadman_timeout_s: age at which the dead-man's heartbeat is stale [s].
+      singularity: largest condition number of the tcp's Jacobian (lengths in halves of the arm's length).
+      collision_distance: smallest gap between links that are not neighbours [m].
+      obstacle_distance: smallest gap between the arm and an obstacle [m].
+      obstacles: planes and boxes that no link enters, nor what the gripper holds.
+      held: (2, 3) lower and upper corner of the box that what the gripper holds lies in, tcp frame [m]; None: nothing.
+      gripper_max: largest opening [m].
+      gripper_speed: of the opening [m/s].
+    """
+
     lower: Array
     upper: Array
-    velocity: Array  # (n,) [rad/s]
-    acceleration: Array  # (n,) [rad/s²]
-    jerk: Array  # (n,) [rad/s³]
-    # (2, 3) lower and upper corner of the box that the tcp stays in, base frame [m]; None: no box
+    velocity: Array
+    acceleration: Array
+    jerk: Array
     workspace: Array | None = None
-    # largest distance of a joint's target, or of its set-point, from where the joint is measured [rad]
     max_jump: float = 0.35
-    command_timeout_s: float = 0.1  # age at which a target is stale
-    state_timeout_s: float = 0.1  # age at which a joint state is stale
-    deadman_timeout_s: float = 0.25  # age at which the dead-man's heartbeat is stale
-    singularity: float = 60.0  # largest condition number of the tcp's Jacobian (lengths in halves of the arm's length)
-    collision_distance: float = 0.02  # smallest gap between links that are not neighbours [m]
-    obstacle_distance: float = 0.005  # smallest gap between the arm and an obstacle [m]
-    obstacles: tuple[Obstacle, ...] = ()  # planes and boxes that no link enters, nor what the gripper holds
-    # (2, 3) lower and upper corner of the box that what the gripper holds lies in, tcp frame [m]; None: nothing
+    command_timeout_s: float = 0.1
+    state_timeout_s: float = 0.1
+    deadman_timeout_s: float = 0.25
+    singularity: float = 60.0
+    collision_distance: float = 0.02
+    obstacle_distance: float = 0.005
+    obstacles: tuple[Obstacle, ...] = ()
     held: Array | None = None
-    gripper_max: float = 0.08  # largest opening [m]
-    gripper_speed: float = 0.2  # of the opening [m/s]
+    gripper_max: float = 0.08
+    gripper_speed: float = 0.2
 
     def __post_init__(self) -> None:
         n = np.size(self.lower)

@@ -38,7 +38,12 @@ class KeyReward(RewardConfig):
 
 @dataclass(frozen=True)
 class PythonReward(RewardConfig):
-    """A class of anybody's with the method `score`, built as ``Class(interface)``."""
+    """A class of anybody's with the method `score`, built as ``Class(interface)``.
+
+    Attributes:
+      module: where it is imported from.
+      attribute: its name there.
+    """
 
     name = "python"
     usage = "<module>:<Class>"
@@ -65,7 +70,11 @@ class PythonReward(RewardConfig):
 
 @dataclass(frozen=True)
 class CriticReward(RewardConfig):
-    """A progress critic that ``robolearn reward train`` made; sees the cameras of its training, and needs the words."""
+    """A progress critic that ``robolearn reward train`` made; sees the cameras of its training, and needs the words.
+
+    Attributes:
+      folder: that of its weights.
+    """
 
     name = "critic"
     usage = "<folder of a critic>"

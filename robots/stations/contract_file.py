@@ -73,7 +73,14 @@ def _remember(robot: str, info: ValidationInfo) -> str:
 
 @values.section
 class ObstacleForm:
-    """A plane (the side that its normal points to is free) or a box, base frame [m]; a box may be turned by `yaw`."""
+    """A plane or a box, base frame.
+
+    Attributes:
+      normal: of a plane; the side that it points to is free.
+      offset: of a plane from the origin, along its normal [m].
+      lower, upper: corners of a box before it is turned [m].
+      yaw: turn of a box about the vertical through its centre [rad].
+    """
 
     normal: values.Corner | None = None
     offset: Annotated[StrictFloat, values.within(*values.WORKSPACE)] | None = None
@@ -99,7 +106,11 @@ class ObstacleForm:
 
 @values.section
 class LimitsForm:
-    """Tightened limits, in the words of `robots.limits.Limits`; a share is of the robot's own limit."""
+    """Tightened limits, in the words of `robots.limits.Limits`; by default the robot's own.
+
+    Attributes:
+      velocity_share, acceleration_share, jerk_share: in place of a limit of each joint: share of the robot's own.
+    """
 
     lower: values.PerJoint | None = None
     upper: values.PerJoint | None = None
@@ -132,7 +143,12 @@ class LimitsForm:
 
 @values.section
 class ContractFile:
-    """The whole file."""
+    """The whole file, in the words of `Contract`.
+
+    Attributes:
+      name: of the contract; by default that of the file, or of the station's folder.
+      tool: in place of the robot's own hand, or in addition.
+    """
 
     robot: Annotated[str, values.one_of(ROBOTS), AfterValidator(_remember)]
     action_kind: Annotated[str, values.one_of(CONTROLS)]

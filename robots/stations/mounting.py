@@ -62,7 +62,13 @@ Quaternion = Annotated[tuple[_Share, _Share, _Share, _Share], BeforeValidator(la
 
 @values.section
 class PoseForm:
-    """A pose: position [m], and a quaternion wxyz or the roll, pitch and yaw of a URDF [rad]."""
+    """A pose; turned by a quaternion, by angles, or not at all.
+
+    Attributes:
+      position: x, y, z [m].
+      quaternion: wxyz.
+      rpy: roll, pitch and yaw of a URDF [rad].
+    """
 
     position: values.Corner
     quaternion: Quaternion | None = None
@@ -89,7 +95,11 @@ class PoseForm:
 
 @values.section
 class BoxForm:
-    """A box: lower and upper corner [m]."""
+    """A box.
+
+    Attributes:
+      lower, upper: its corners [m].
+    """
 
     lower: values.Corner
     upper: values.Corner
@@ -97,8 +107,14 @@ class BoxForm:
 
 @values.section
 class ToolForm:
-    """Tool on the flange in place of the robot's own hand, or in addition: tcp, space (frame of the flange), weight.
-    The weight is besides that of the model's hand."""
+    """Tool on the flange in place of the robot's own hand, or in addition.
+
+    Attributes:
+      tcp: its pose in the frame of the flange.
+      boxes: the space that it takes, frame of the flange.
+      mass: besides that of the model's hand [kg].
+      centre: of that mass, frame of the flange [m].
+    """
 
     tcp: PoseForm
     boxes: dict[str, BoxForm] | None = None
@@ -119,7 +135,11 @@ class ToolForm:
 
 @values.section
 class CameraPoseForm(PoseForm):
-    """`CameraPose` as `robolearn calibrate` writes it."""
+    """`CameraPose` as `robolearn calibrate` writes it.
+
+    Attributes:
+      parent: the frame that it is in.
+    """
 
     parent: Annotated[str, values.one_of(("base", "flange"))] = field(kw_only=True)
 
@@ -137,7 +157,8 @@ class Intrinsics:
 
     Attributes:
       size: (height, width) of the pictures that the rest holds for [px].
-      fx, fy, cx, cy: focal lengths and centre [px].
+      fx, fy: focal lengths [px].
+      cx, cy: centre [px].
       distortion: coefficients in OpenCV's order, k1, k2, p1, p2, k3, …; none: none.
     """
 
@@ -188,7 +209,13 @@ class Camera(Topic):
 
 @values.section
 class Frames:
-    """Names of the arm's frames in tf: they stand in the headers of what is published."""
+    """Names of the arm's frames in tf: they stand in the headers of what is published.
+
+    Attributes:
+      base: that in which poses are.
+      flange: where tools are mounted.
+      tcp: tool centre point.
+    """
 
     base: values.Word = "base"
     flange: values.Word = "flange"

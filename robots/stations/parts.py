@@ -99,7 +99,8 @@ class ContactSensing(Topic):
 
     Attributes:
       max_torque: of each joint [Nm].
-      max_force, max_moment: at the tool [N], [Nm].
+      max_force: at the tool [N].
+      max_moment: at the tool [Nm].
       gravity: the efforts hold gravity: those of the joint states, beside the positions that it is taken for.
     """
 
@@ -231,7 +232,15 @@ class Gripper(Topic):
 
 @values.section
 class GripperForm:
-    """The gripper; without a topic it is measured and not commanded, unless its joints are in the arm's command."""
+    """The gripper, in the words of `Gripper`; without a topic it is measured and not commanded, unless its joints are
+    in the arm's command.
+
+    Attributes:
+      joints: their ROS names in the joint states.
+      states: where it is measured, where that is not on the arm's joint states.
+      in_command: the positions of its joints are the last numbers of the arm's command vector.
+      closed, open: position of each joint when closed and when open, in the driver's unit; by default the model's.
+    """
 
     joints: Annotated[tuple[values.Word, ...], AfterValidator(values.unique), values.must(bool, "at least one joint")]
     topic: values.TopicName | None = None
@@ -273,8 +282,12 @@ class GripperForm:
 
 @values.section
 class Servos:
-    """Bus servos that the node `servos` drives, for an arm without a ROS driver: their serial port, e.g.
-    ``"/dev/ttyACM0"``, and LeRobot's ``id``, which names their calibration file."""
+    """Bus servos that the node `servos` drives, for an arm without a ROS driver.
+
+    Attributes:
+      port: their serial port, e.g. ``"/dev/ttyACM0"``.
+      calibration: LeRobot's ``id``, which names their calibration file.
+    """
 
     port: Annotated[values.Word, values.matching("(?s)/dev/.*", "a serial port such as /dev/ttyACM0")]
     # It becomes the name of a file.

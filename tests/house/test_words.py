@@ -97,7 +97,7 @@ def test_retired_words_do_not_come_back(room: str) -> None:
 
 def texts() -> Iterator[tuple[str, str, bool]]:
     """(place, text, whether it is a docstring and no help text) of every page, and of every string of a program."""
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / ".ci" / "docs"]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / ".ci" / "docs", ROOT / ".ci" / "reference.py"]
     for room in (*ROOMS, "launch"):
         pages += [path for ending in ("md", "html", "js") for path in sorted((ROOT / room).rglob(f"*.{ending}"))]
         for path, tree in modules(room):
