@@ -346,11 +346,12 @@ def last_success(run: Path) -> dict[str, Any] | None:
 
 
 def rewarded_episodes(run: Path) -> int | None:
-    """Episodes of a run whose return was not 0; None where none ended."""
+    """Episodes of a run whose return was not 0; None where none ended, or where an older version began the run."""
     from robolearn.runs.run import read_metrics
 
     rows = [row for row in read_metrics(run) if row.get("episodes")]
-    return round(sum(row["rewarded"] for row in rows)) if rows else None
+    known = bool(rows) and all("rewarded" in row for row in rows)
+    return round(sum(row["rewarded"] for row in rows)) if known else None
 
 
 def wall_profile(run: Path, calibration: Any) -> dict[str, float]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Env, Policy, bind_policy
 from robolearn.eval.intervals import Estimate, Success, bootstrap_mean
 from robolearn.rollout import Engine, Episodes, PolicyAgent, spread
-from robolearn.rollout.collect import RolloutRecorder
 from robolearn.rollout.engine import Watch
+
+if TYPE_CHECKING:
+    from robolearn.rollout.collect import RolloutRecorder
 
 Progress = Callable[[int, int], None]
 """progress(done, total) episodes, called whenever an episode ends."""

@@ -175,7 +175,7 @@ def test_what_cannot_be_merged_is_named_as_a_person_would() -> None:
     proprio = ArraySpec((7,), names=names)
     panda = Interface({"proprio": proprio}, ArraySpec((3,)), 20.0, "panda", "tcp_delta")
     fr3 = replace(panda, embodiment="fr3", observation={"proprio": replace(proprio, names=("fr3_joint0", *names[1:]))})
-    with pytest.raises(BadInput, match="^set: the first set was made for panda, this is fr3"):
+    with pytest.raises(BadInput, match=r"^set: the first set was made for panda, this is fr3"):
         edit._same(panda, fr3, "set")
     with pytest.raises(BadInput, match=r"^set: proprio: got \(7,\) float32 with fr3_joint0, expected .*panda_joint0$"):
         edit._same(panda, replace(fr3, embodiment="panda"), "set")
