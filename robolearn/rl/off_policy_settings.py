@@ -276,7 +276,7 @@ class ReBracConfig(StudentConfig):
     title: ClassVar[str] = "ReBRAC"
     page: ClassVar[str] = "robolearn.rl.algorithms.rebrac:ReBrac"
 
-    actor_bc: float = 1.0
+    actor_bc: float = 30.0
     """β₁: weight of the imitation, beside values that are scaled to 1."""
     critic_bc: float = 0.1
     """β₂: what the squared distance of the next chunk to what was done costs; in units of the rewards."""
