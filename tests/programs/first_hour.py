@@ -82,7 +82,7 @@ def shell_blocks(page: str, heading: str) -> list[str]:
 
 def printed(said: str, policy: str) -> dict[str, float]:
     """The success of a policy with its interval, as a table of `evaluate` shows it."""
-    found = re.search(rf"{re.escape(policy)}\s.*?([\d.]+)% \(([\d.]+)–([\d.]+)\)", said)
+    found = re.search(rf"{re.escape(policy)}\s.*?([\d.]+)% \(([\d.]+)–([\d.]+)", said)
     assert found, f"no success of {policy}: {said[-600:]}"
     rate, low, high = (float(value) / 100 for value in found.groups())
     return {"rate": rate, "low": low, "high": high}
