@@ -188,7 +188,7 @@ MISTAKES = (
     ("robolearn evaluate --policy runs/bc --task peg_insert", "another task"),
     ("robolearn train --data data/lift --out runs/bc", "--resume"),
     ("robolearn finetune --policy runs/bc --task lift --env-steps 100 --out runs/few", "--worlds"),
-    ("robolearn deploy --policy runs/bc --robot fr3", "embodiment"),
+    ("robolearn deploy --policy runs/bc --robot fr3", "made for panda"),
 )  # with the word that helps
 
 
