@@ -173,7 +173,7 @@ class Recording(Teleoperation):
         super().do(commands)
 
     def _leading(self) -> str:
-        """The teleoperator or policy that moves the arm between two episodes, or None."""
+        """Why no episode can begin: somebody leads the arm between two of them; empty where nobody does."""
         if self.session.back is not None and self.session.back.going:
             return RETURNS
         return "the arm is on its way home" if self._home is not None and self._home.going else ""
