@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.specs import is_image
@@ -193,6 +194,16 @@ def stored_dtype(dtype: str) -> str:
         if np.can_cast(dtype, kind):
             return kind
     raise BadInput("numbers", got=dtype, expected="bool, float32, float64 or int64, or what fits into them")
+
+
+def cast(given: NDArray, dtype: DTypeLike) -> tuple[NDArray, NDArray[np.bool_]]:
+    """A copy of `given` as `dtype`, and where a number became another one: a truth value that was 7, a whole number
+    that was 1.7, NaN or beyond float's digits. Floats may lose digits, as whoever stores them expects."""
+    with np.errstate(invalid="ignore"):
+        kept = np.array(given, dtype)
+        if given.dtype.kind == kept.dtype.kind == "f":
+            return kept, np.zeros(given.shape, bool)
+        return kept, kept.astype(given.dtype) != given
 
 
 def schema_of(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:

@@ -11,7 +11,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface
-from robolearn.data.lerobot.features import FAILURE, INTERVENTION, column, failure_number, image_keys, stamp_column
+from robolearn.data.lerobot.features import (
+    FAILURE,
+    INTERVENTION,
+    cast,
+    column,
+    failure_number,
+    image_keys,
+    stamp_column,
+)
 from robolearn.data.lerobot.layout import CHUNKS_SIZE, whole_numbers
 from robolearn.data.lerobot.statistics import QUANTILES, Stats
 
@@ -169,10 +177,9 @@ def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, wha
     if len(flat) != length * int(np.prod(shape)):
         raise BadInput(what, got=f"{len(flat)} values in {length} rows", expected=f"{shape} in every row")
     given = flat.to_numpy(zero_copy_only=False)
-    with np.errstate(invalid="ignore"):
-        # A copy: Arrow's own memory is read-only, which torch refuses to share.
-        values = np.array(given, dtype=dtype)
-    if values.dtype.kind in "iub" and given.dtype.kind in "iuf" and (changed := values != given).any():
+    # A copy: Arrow's own memory is read-only, which torch refuses to share.
+    values, changed = cast(given, dtype)
+    if changed.any():
         raise BadInput(what, got=given[changed.argmax()], expected=f"numbers that are {dtype}")
     return values.reshape(length, *shape)
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.data.lerobot.features import is_image, stored_dtype
+from robolearn.data.lerobot.features import cast, is_image, stored_dtype
 from robolearn.data.video.encoder import VideoConfig
 from robolearn.io.append_only import Journal, records
 
@@ -56,9 +56,8 @@ def vector(value: ArrayLike, spec: ArraySpec, lead: tuple[int, ...], what: str, 
     if kind.kind == "f":
         return checked(np.asarray(value, kind), spec, lead, what, step)
     given = checked(np.asarray(value), spec, lead, what, step)
-    with np.errstate(invalid="ignore"):
-        kept = given.astype(kind)
-    if (changed := kept != given).any():
+    kept, changed = cast(given, kind)
+    if changed.any():
         first = np.argwhere(changed)[0]
         at, where = (step + int(first[0]), first[1:]) if lead else (step, first)
         component = f", component {_component(spec, where)}" if len(where) else ""

@@ -51,7 +51,7 @@ from robolearn.data.convert.source import (
     Progress,
     new_folder,
 )
-from robolearn.data.lerobot.features import IMAGES, is_image
+from robolearn.data.lerobot.features import IMAGES, cast, is_image
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import array
 from robolearn.io.json_files import parse_json
@@ -270,9 +270,7 @@ def _check_whole(what: str, values: NDArray, kind: str) -> None:
     """Raise `BadInput` where whole numbers are rounded when `kind` of number stores them."""
     if values.dtype.kind not in "iu":
         return
-    with np.errstate(invalid="ignore"):
-        wrong = np.argwhere(values.astype(kind).astype(values.dtype) != values)
-    if len(wrong):
+    if len(wrong := np.argwhere(cast(values, kind)[1])):
         hint = "Floats in another file, or in the interface, make floats of whole numbers"
         where = f"{what} at frame {wrong[0][0]}"
         raise BadInput(where, got=values[tuple(wrong[0])], expected=f"a number that {kind} holds", hint=hint)
