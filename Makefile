@@ -57,7 +57,7 @@ test-all: .venv/.dev
 	.ci/test --all $(ARGS)
 
 # LeRobot pins older versions of what we share with it; robolearn runs with those, too.
-# What failed is judged once more, alone, as by .ci/test: a shared machine stands still now and then, and arms stop then.
+# What failed is judged once more, alone: a shared machine stands still now and then, and arms stop then.
 test-lerobot: .venv-lerobot/.lerobot
 	OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --cache-clear -n 2 --dist loadfile tests/lerobot $(ARGS) || \
 	  OMP_NUM_THREADS=1 $(LEROBOT)/python -m pytest -q --last-failed --last-failed-no-failures none tests/lerobot $(ARGS)
