@@ -1,11 +1,19 @@
-"""``robolearn sweep``: one training over seeds and settings, and one report with intervals over the seeds."""
+"""``robolearn sweep``: one training over seeds and settings, and one report with intervals over the seeds.
+
+With ``--runner ray`` each run is a task of Ray, as many at a time as it has CPUs. Without RAY_ADDRESS Ray is started
+here, on the loopback interface, and ended; with it the cluster that it names runs them, whose machines have to have
+this folder and the data under the same paths.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+import os
 import re
+import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,11 +22,13 @@ import tyro
 
 from robolearn.cli.console import make_console
 from robolearn.cli.registry import find
-from robolearn.core import BadInput
+from robolearn.core import BadInput, RobolearnError
+from robolearn.core.installation import install_command
 from robolearn.runs.command import Command, check_seed, command_text, print_table, reported
 
 if TYPE_CHECKING:
     from robolearn.eval.sweep_report import SweepRun
+
 
 TRAININGS = ("train", "finetune", "distill")
 TABLE = "sweep.json"
@@ -51,7 +61,7 @@ class Sweep(Command):
     """Go on with the sweep in --out."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.sweep_ray import need_ray
+        from robolearn.cli.sweep import need_ray
         from robolearn.eval.sweep_report import summary, write
         from robolearn.io.json_files import read_json, write_json
         from robolearn.runs.run import RESULT
@@ -87,7 +97,7 @@ class Sweep(Command):
                 replace(one.command, resume=is_run(one.path)).run()
 
     def _side_by_side(self, ones: Sequence[SweepRun]) -> None:
-        from robolearn.cli.sweep_ray import run_all
+        from robolearn.cli.sweep import run_all
         from robolearn.runs import Progress, is_run
 
         lines = [(*one.line, "--json", *(["--resume"] if is_run(one.path) else [])) for one in ones]
@@ -168,3 +178,59 @@ def _varied(word: str) -> tuple[str, tuple[str, ...]]:
 def _folder(setting: Mapping[str, str]) -> str:
     """A name for a folder: ``lr=0.001,batch=64``."""
     return re.sub(r"[^\w=,.+-]", "_", ",".join(f"{name}={value}" for name, value in setting.items()))
+
+
+ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # by its name only of those: 0 makes Ray listen on loopback alone
+
+
+def need_ray() -> None:
+    """Raise `BadInput` where Ray is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise BadInput("--runner ray", got="no package ray", expected="it installed", hint=install_command("ray"))
+
+
+def run_all(lines: Sequence[Sequence[str]], folder: str, done: Callable[[int], None]) -> None:
+    """Run each of the command lines, in any order.
+
+    Args:
+      folder: the working directory that their paths begin at.
+      done: called with how many have ended.
+
+    Raises:
+      RobolearnError: one failed; those that had begun are stopped, and go on from their last state when resumed.
+    """
+    need_ray()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # tasks that ask for no GPU may still see them
+    if "RAY_ADDRESS" not in os.environ:  # read when Ray is imported
+        os.environ[ONE_MACHINE] = "0"
+        os.environ["RAY_AUTH_MODE"] = "token"
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    ray: Any = importlib.import_module("ray")
+    own: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
+    ray.init(**own, log_to_driver=False, logging_level="ERROR")
+    try:
+        task = ray.remote(run_one)
+        left = {task.remote(list(line), folder): line for line in lines}
+        while left:
+            (ended, *_), _ = ray.wait(list(left), num_returns=1)
+            line = left.pop(ended)
+            if error := ray.get(ended):
+                raise RobolearnError(f"robolearn {' '.join(line)}: {error}")
+            done(len(lines) - len(left))
+    finally:
+        ray.shutdown()
+
+
+def run_one(line: list[str], folder: str) -> str:
+    """Run one command line, in a worker of Ray; its error, or nothing."""
+    os.chdir(folder)
+    from robolearn.cli.main import parse
+    from robolearn.cli.registry import find
+
+    try:
+        entry, flags = find(line)
+        parse(entry, flags).run()
+    except RobolearnError as error:
+        return str(error)
+    return ""

@@ -34,7 +34,6 @@ from robolearn.runs.checkpoint import prefixed, unprefixed
 from robolearn.runs.threads import torch_threads
 from robots.chunk_execution import SteppedChunks
 
-EPISODES_BETWEEN = 2  # two states of worlds whose own state cannot be read
 ITERATION = 8  # decisions in every world
 RESTART = 1_000_003  # seeds of worlds that begin anew: this many apart for two seeds of a run
 

@@ -20,7 +20,7 @@ from safetensors.numpy import save
 from robolearn.core import BadInput
 from robolearn.hil.settings import LearnerConfig
 from robolearn.hil.wire import messages as m
-from robolearn.io.wire.certificates import make_certificates
+from robolearn.io.certificates import make_certificates
 from robolearn.io.wire.client import Client, LinkDown
 from robolearn.io.wire.protocol import Method, parse
 from robolearn.io.wire.security import Address, Certificates, find_token

@@ -67,7 +67,7 @@ MUTANTS: dict[str, Mutant] = {
     "pictures-stay-upside-down": Mutant(f"{FORMATS}/robomimic.py", "pictures[:, ::-1]) if self", "pictures) if self", REPORTS),
     "pictures-are-turned-by-half": Mutant(f"{FORMATS}/robomimic.py", "pictures[:, ::-1]) if self", "pictures[:, ::-1, ::-1]) if self", REPORTS),
     "the-last-row-is-no-final": Mutant(f"{FORMATS}/robomimic.py", "{key: values[length]} if extra", "{key: values[length - 1]} if extra", HDF5),
-    "quaternions-of-isaac-as-robosuites": Mutant(f"{FORMATS}/hdf5_layouts.py", 'quaternion="wxyz"', 'quaternion="xyzw"', HDF5),
+    "quaternions-of-isaac-as-robosuites": Mutant(f"{FORMATS}/hdf5.py", 'quaternion="wxyz"', 'quaternion="xyzw"', HDF5),
     "unknown-names-come-in-empty": Mutant(f"{FORMATS}/robomimic.py", "    if not arrays.specs:\n", "    if False:\n", HDF5),
     "a-filter-takes-all": Mutant(f"{FORMATS}/robomimic.py", 'if not key or name.removeprefix("data/") in masks[key]', "if True", HDF5),
     "dense-rewards-are-successes": Mutant(f"{FORMATS}/config.py", "        if len(values) > 2:\n            return None", "        if len(values) > 2:\n            return 1e-9", HDF5),

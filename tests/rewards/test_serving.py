@@ -22,7 +22,7 @@ from safetensors.numpy import save
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface, RewardModel, RewardWithheld, Score, Window
 from robolearn.data.lerobot.layout import SCORES_PATH
-from robolearn.io.wire.certificates import make_certificates
+from robolearn.io.certificates import make_certificates
 from robolearn.io.wire.security import Address, Certificates
 from robolearn.io.wire.server import GrpcServer, Handler
 from robolearn.rewards.choice import make_reward, reward_config

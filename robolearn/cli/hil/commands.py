@@ -231,7 +231,7 @@ class HilCerts(Command):
     """Names and addresses by which actors reach the learner, beside localhost and this machine's name."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.io.wire.certificates import DAYS, make_certificates
+        from robolearn.io.certificates import DAYS, make_certificates
 
         paths = make_certificates(self.out, self.hosts)
         return {"certs": str(self.out), "files": sorted(path.name for path in paths), "days": DAYS}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface, check_compatible
-from robolearn.data.convert.account import Account
+from robolearn.data.convert.options import Account
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, source_of
 from robolearn.data.lerobot.features import image_keys
 from robolearn.data.reading.reader import Dataset

@@ -23,8 +23,7 @@ import pyarrow as pa
 
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.core.machine import available_cpus
-from robolearn.data.convert.account import Account
-from robolearn.data.convert.options import SKIP_HINT
+from robolearn.data.convert.options import SKIP_HINT, Account
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import image_keys, interface_of, key_of, names_of, observed
 from robolearn.data.lerobot.remote import RemotePath

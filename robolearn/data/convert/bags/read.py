@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode
-from robolearn.data.convert.account import Account
 from robolearn.data.convert.bags.recording import EPISODE_EVENTS, Bag, Span, spans_of
 from robolearn.data.convert.bags.series import (
     Times,
@@ -25,7 +24,7 @@ from robolearn.data.convert.bags.series import (
     read_topics,
 )
 from robolearn.data.convert.for_arm import led
-from robolearn.data.convert.options import ReadOptions, sound
+from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot.features import FRAME
 from robots import make_control

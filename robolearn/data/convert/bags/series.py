@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
-from robolearn.data.convert.account import Account
 from robolearn.data.convert.bags.recording import EPISODE_EVENTS, Bag, Event, Message, read_event
+from robolearn.data.convert.options import Account
 from robolearn.data.lerobot.features import IMAGES
 from robots.stations import FLOATS, POSE, STRING, TRAJECTORY, WRENCH, Contract, Topic
 

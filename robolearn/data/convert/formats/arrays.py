@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput
-from robolearn.data.convert.account import Account
-from robolearn.data.convert.options import ReadOptions
+from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.lerobot.features import IMAGES, camera_name, stored_dtype
 
 

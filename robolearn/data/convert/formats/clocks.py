@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import Head
-from robolearn.data.convert.options import ReadOptions
+from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.lerobot.clock import GRID_S, clock_faults
 
 CLOCKS = ("timestamp", "timestamps")

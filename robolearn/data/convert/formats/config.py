@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, Interface
 from robolearn.core.specs import ACTION_SCALE, action_scale
 from robolearn.core.types import Episode
-from robolearn.data.convert.account import Account
 from robolearn.data.convert.joint_units import TOLERANCE, Scale, joint_scale
-from robolearn.data.convert.options import ReadOptions, sound
+from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, drafts, interface_with_images
 from robolearn.data.lerobot.components import judged, outliers, still
 from robolearn.data.reading.reader import Dataset

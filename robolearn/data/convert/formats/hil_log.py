@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
 from robolearn.core.specs import is_image
-from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.config import COMMON, ForeignSet, FormatConfig, imported, stored_episode
-from robolearn.data.convert.options import ReadOptions
+from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.replay.records import SUFFIX, Assembler, PlayedEpisode, RecordSchema
 from robolearn.io.append_only import records

@@ -17,7 +17,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.config import (
     COMMON,
     ForeignSet,
@@ -26,7 +25,7 @@ from robolearn.data.convert.formats.config import (
     outcome,
     stored_episode,
 )
-from robolearn.data.convert.options import ReadOptions
+from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, segments_of
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.cells import PictureCells

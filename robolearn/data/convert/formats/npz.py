@@ -31,7 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned
 from robolearn.data.convert.formats.clocks import check_clock, clocks
 from robolearn.data.convert.formats.config import (
@@ -44,7 +43,7 @@ from robolearn.data.convert.formats.config import (
     rewarded,
     stored_episode,
 )
-from robolearn.data.convert.options import ReadOptions, sound
+from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import (
     EpisodeDraft,
     EpisodeSource,

@@ -7,7 +7,7 @@
       obs/<feature>  (T, …)    vectors, and pictures (T, H, W, 3) uint8
     mask/<name>                demo names: ``--filter NAME``
 
-Which arrays become what, by maker: `hdf5_layouts`.
+Which arrays become what, by maker: `hdf5`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface, RobolearnError
-from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned, coloured
 from robolearn.data.convert.formats.clocks import check_clock, clocks
 from robolearn.data.convert.formats.config import (
@@ -39,9 +38,18 @@ from robolearn.data.convert.formats.config import (
     rewarded,
     stored_episode,
 )
-from robolearn.data.convert.formats.hdf5_file import check_own, damage, library, open_file
-from robolearn.data.convert.formats.hdf5_layouts import UNKNOWN, FileFacts, Layout, facts_of, layout_of
-from robolearn.data.convert.options import ReadOptions
+from robolearn.data.convert.formats.hdf5 import (
+    UNKNOWN,
+    FileFacts,
+    Layout,
+    check_own,
+    damage,
+    facts_of,
+    layout_of,
+    library,
+    open_file,
+)
+from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import (
     EpisodeDraft,
     EpisodeSource,

@@ -26,11 +26,10 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.core.installation import install_command
-from robolearn.data.convert.account import Account
 from robolearn.data.convert.formats.arrays import Head
 from robolearn.data.convert.formats.config import ARRAYS, FormatConfig
 from robolearn.data.convert.formats.named_arrays import NamedArrays, Pictures, episodes_of
-from robolearn.data.convert.options import ReadOptions
+from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeSource
 from robolearn.data.lerobot.features import IMAGES
 from robolearn.io.json_files import json_in, parse_json

@@ -1,4 +1,4 @@
-"""Makers of HDF5 demonstrations and the names that they give to the arrays of an episode.
+"""HDF5 files of strangers: how one is opened, and the makers and the names that they give to the arrays of an episode.
 
     robomimic     data/demo_<i>: actions, rewards, dones, obs/robot0_… and obs/object; also robosuite, robocasa
     libero        the same with obs/ee_pos …, obs/agentview_rgb; the task is in the attribute problem_info
@@ -7,13 +7,17 @@
 
 Every colour picture is a camera, whatever it is called. Vectors that are not listed here are left out and named: the
 user takes them by ``--map``. Anything else that has episodes called so is a file of unknown make, which needs it.
+
+An HDF5 file may refer to others: external links, external storage (any file of the disk, read as raw numbers) and
+virtual data sets. Importing a stranger's file would copy what they lead to into a set, so such files are refused.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +25,69 @@ from typing import Any
 import numpy as np
 
 from robolearn.core import BadInput
+from robolearn.core.installation import install_command
 from robolearn.data.convert.for_arm import GRIPPER, JOINTS
 from robolearn.data.convert.formats.arrays import Head
 from robolearn.data.lerobot.features import IMAGES
+
+
+def library() -> Any:
+    """`h5py`; raises `BadInput` where it is not installed."""
+    try:
+        import h5py
+    except ImportError:
+        raise BadInput("HDF5", got="no h5py", expected="it", hint=install_command("formats")) from None
+    return h5py
+
+
+def open_file(path: Path) -> Any:
+    """The file at `path`, for reading; raises `BadInput` where it is no HDF5."""
+    try:
+        return library().File(path, "r")
+    except OSError as error:
+        raise BadInput(f"HDF5 file {path}", got=f"no readable HDF5 ({error})") from None
+
+
+@contextmanager
+def damage(path: Path, part: str) -> Iterator[None]:
+    """Turn h5py's errors on a damaged file, and those that a strange one leads to, into `BadInput`."""
+    try:
+        yield
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"HDF5 file {path}: {part}", got=f"unreadable ({error})") from None
+
+
+def check_own(file: Any, path: Path) -> None:
+    """Raise `BadInput` unless all that the open h5py `file` leads to lies in itself; `path` is for the message."""
+    import h5py
+
+    seen: set[Any] = set()
+    groups = [file]
+    while groups:
+        group = groups.pop()
+        for name in group:
+            link = group.get(name, getlink=True)
+            where = f"{group.name.rstrip('/')}/{name}"
+            if isinstance(link, h5py.SoftLink):  # leads to another place of this file, which is looked at there
+                continue
+            if not isinstance(link, h5py.HardLink):
+                raise _refusal(path, where, f"a link to {getattr(link, 'filename', 'something else')}")
+            found = group[name]
+            if isinstance(found, h5py.Group):
+                address = h5py.h5o.get_info(found.id).addr  # pyright: ignore[reportAttributeAccessIssue]
+                if address not in seen:  # a group may contain itself
+                    seen.add(address)
+                    groups.append(found)
+            elif isinstance(found, h5py.Dataset):
+                if found.external:
+                    raise _refusal(path, where, f"numbers in {found.external[0][0]}")
+                if found.is_virtual:
+                    raise _refusal(path, where, f"a view of {found.virtual_sources()[0].file_name}")
+
+
+def _refusal(path: Path, where: str, got: str) -> BadInput:
+    return BadInput(f"HDF5 file {path}: {where}", got=got, expected="everything in the file itself")
+
 
 _ARM = ("eef_pos", "eef_quat", "gripper_qpos")
 
