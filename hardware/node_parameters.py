@@ -43,6 +43,9 @@ class PolicyParameters(NodeParameters):
     goal_choice: str = param("nearest", "which demonstration of that set: nearest (by its start) or drawn by seed")
     denoise_steps: int = param(0, "K, denoising steps; 0: as trained")
     guidance: float = param(-1.0, "w of a policy that was trained with a goal; below 0: as trained")
+    guide: str = param("", "a run whose critics choose among the policy's chunks")
+    guide_samples: int = param(10, "N, chunks that they choose among")
+    guide_temperature: float = param(0.0, "beta, in units of their values; 0: the most valuable")
     tempo: float = param(1.0, "factor on displacements")
     objects: str = param(
         "", "names of privileged components, with commas, where neither policy nor contract states them"

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +29,17 @@ from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
 log = logging.getLogger(__name__)
 
 
-def load_guide(path: str | Path, device: str = "cpu") -> BestOfNPolicy:
-    """The critics in a run or checkpoint folder. Raises `BadInput`: a policy without critics of chunks."""
+def load_guide(path: str | Path, device: str = "cpu", beside: Mapping[str, object] = {}) -> BestOfNPolicy:
+    """The critics in a run or checkpoint folder.
+
+    Args:
+      beside: flag → what is given; those are of each world by itself, and do not go with N chunks for one.
+
+    Raises:
+      BadInput: a policy without critics of chunks, or something `beside` it.
+    """
+    if given := next((flag for flag, value in beside.items() if value), ""):
+        raise BadInput("--guide", got=f"with --{given}", expected=f"one of them: --{given} is of each world by itself")
     policy = load_policy(path, device)
     if not isinstance(policy, BestOfNPolicy):
         got, hint = f"{path}, of kind {policy.config.name}", "`robolearn finetune --algo iql --data …` makes one"
@@ -64,6 +75,9 @@ class ValueGuidedPolicy(PolicyWrapper):
         if not 0.0 <= temperature < np.inf:
             raise BadInput("--guide-temperature", got=temperature, expected="0 or more")
         super().__init__(policy)
+        # An arm is asked for what either of them sees.
+        seen = {**guide.interface.observation, **policy.interface.observation}
+        self.interface = replace(policy.interface, observation=seen)
         self.guide, self.samples, self.temperature = guide, samples, temperature
         self.decisions = self.departures = 0
         self._drawn = WorldNoise((1,))

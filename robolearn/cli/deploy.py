@@ -58,6 +58,13 @@ class Deploy(StationCommand):
     """K, denoising steps; by default as trained."""
     guidance: float | None = None
     """w of a policy that was trained with a goal; by default as trained."""
+    guide: Path | None = None
+    """A run whose critics judge chunks, or its checkpoint folder: they choose among chunks of --policy at each
+    decision. What they gain and cost, `robolearn evaluate --guide` says first."""
+    guide_samples: int = 10
+    """N, chunks of --policy that the critics choose among."""
+    guide_temperature: float = 0.0
+    """β: a chunk is drawn with probability proportional to exp(Q / β); 0 takes the largest Q."""
     tempo: float = 1.0
     """Factor on the policy's displacements, for actions that are displacements; below 1 for a first, slow motion."""
     episodes: int = 50
@@ -189,12 +196,16 @@ class Deploy(StationCommand):
         from robolearn.deploy import Deployment
         from robolearn.deploy.deployment import checked
 
-        shared = ("words", "goal_choice", "tempo", "seed", "backend", "precision", "delay_steps", "realtime_priority")
+        shared = (
+            "words", "goal_choice", "tempo", "seed", "backend", "precision", "delay_steps", "realtime_priority",
+            "guide_samples", "guide_temperature",
+        )  # fmt: skip
         policy = PolicyParameters(
             **{name: getattr(self, name) for name in shared},
             policy=str(self.policy),
             contract=self.robot,
             goals=goals,
+            guide=str(self.guide or ""),
             device=self.device if self.backend == "torch" else backend_device(self.backend, self.device),
             denoise_steps=self.denoise_steps or PolicyParameters.denoise_steps,
             guidance=PolicyParameters.guidance if self.guidance is None else float(self.guidance),

@@ -207,12 +207,7 @@ class Evaluate(Command):
 
         if self.guide is None:
             return None
-        for flag, given in (("--goals", self.goals), ("--shuffle", self.shuffle)):
-            if given:
-                raise BadInput(
-                    "--guide", got=f"with {flag}", expected=f"one of them: {flag} is of each world by itself"
-                )
-        return load_guide(self.guide, device)
+        return load_guide(self.guide, device, beside={"goals": self.goals, "shuffle": self.shuffle})
 
     def _guidance(self, env: Any, policy: Any) -> dict[str, Any]:
         """Effect and latency of the guidance, for the result."""

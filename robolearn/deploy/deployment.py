@@ -151,7 +151,7 @@ def deploy(
 
 def checked(deployment: Deployment) -> Deployment:
     """`deployment` with the words that its policy is told; nothing is started or asked for. Raises `BadInput`: there is
-    no such device, or the policy does not fit the arm, its words or its goals."""
+    no such device, or the policy does not fit the arm, its words or its goals, or its guide the arm."""
     from policies.storage.loading import check_goals_given, check_policy, check_words, needed_by
 
     policy = deployment.policy
@@ -164,6 +164,12 @@ def checked(deployment: Deployment) -> Deployment:
     usual = "" if deployment.simulation is None else deployment.simulation.prompt
     words = check_words(policy.policy, policy.words, usual, what=what)
     check_goals_given(policy.policy, bool(policy.goals), what=what)
+    if policy.guide:
+        from policies.wrappers.value_guided import load_guide
+
+        load_guide(policy.guide, beside={"goals": policy.goals})
+        guide = f"--guide {policy.guide} on {contract.name}"
+        check_policy(policy.guide, contract.interface, what=guide, simulated=contract.simulated)
     return replace(deployment, policy=replace(policy, words=words))
 
 

@@ -60,14 +60,19 @@ def load(p: PolicyParameters) -> Policy:
     from policies.wrappers.goals import stored_goals
     from policies.wrappers.prompted import set_goals, set_prompt
     from policies.wrappers.tempo import at_tempo
+    from policies.wrappers.value_guided import ValueGuidedPolicy, load_guide
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
     check_backend(p.backend, p.precision)
     sampling = {"steps": p.denoise_steps or None, "guidance": p.guidance if p.guidance >= 0 else None}
-    policy = open_policy(p.policy, backend_device(p.backend, p.device), p.backend, p.precision, sampling)
+    device = backend_device(p.backend, p.device)
+    policy = open_policy(p.policy, device, p.backend, p.precision, sampling)
     set_prompt(policy, p.words, what=f"policy {p.policy}")
     goals = (lambda interface: stored_goals(p.goals, interface, p.goal_choice)) if p.goals else None
     set_goals(policy, goals, what=f"policy {p.policy}")
+    if p.guide:
+        guide = load_guide(p.guide, device, beside={"goals": p.goals})
+        policy = ValueGuidedPolicy(policy, guide, p.guide_samples, p.guide_temperature)
     return at_tempo(policy, p.tempo)
 
 

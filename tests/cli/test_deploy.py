@@ -31,6 +31,8 @@ from hardware.ros2.process import Background, wait_until
 from hardware.ros2.runtime import Node
 from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter, SafetyState
+from policies.storage.checkpoint import load_policy, save_policy
+from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from robots.stations import CONTRACTS, load_contract
 from sim.registry import make_env
 
@@ -51,6 +53,13 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A policy that looks at the arm only."""
     return make_policy(tmp_path_factory.mktemp("blind"), load_contract("sim").with_cameras(()).interface)
+
+
+@pytest.fixture(scope="module")
+def critics(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> Path:
+    """Critics that nobody trained, of all that the simulated arm offers."""
+    made = BestOfNPolicy(load_policy(policy), BestOfNConfig(width=16, depth=1))
+    return save_policy(made, tmp_path_factory.mktemp("critics"))
 
 
 @pytest.fixture(scope="module")
@@ -196,6 +205,15 @@ def test_a_slow_policy_goes_on_with_what_it_predicted(deploy: Callable[..., Runn
 
 @pytest.mark.long
 @pytest.mark.realtime
+def test_critics_choose_for_a_policy_that_sees_less(deploy: Callable[..., Running], critics: Path, blind: Path) -> None:
+    code, out, err = deploy("--policy", blind, "--guide", critics, "--guide-samples", 16, "--episodes", 1).end()
+    assert code == 0, err
+    result = json.loads(out.splitlines()[-1])
+    assert result["ended"] is None and result["violations"] == 0 and result["monitor"]["commands"] > 100
+
+
+@pytest.mark.long
+@pytest.mark.realtime
 @pytest.mark.parametrize("node", KILLED)
 def test_a_node_killed_in_mid_motion(deploy: Callable[..., Running], policy: Path, witness: Witness, node: str) -> None:
     deployment = in_motion(deploy, policy, witness)
@@ -334,6 +352,7 @@ def test_no_name_of_a_file_makes_an_arm_a_simulated_one(
 
 
 def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str], policy: Path, blind: Path) -> None:
+    assert "expected a run whose critics judge chunks" in refused(capsys, "--policy", policy, "--guide", blind)
     for one in (policy, blind):  # with leave to move, and where nobody could give it: no terminal would help
         assert "it was made for panda, this is fr3" in refused(capsys, "--policy", one, "--robot", "fr3", "--yes")
         assert "it was made for panda, this is fr3" in refused(capsys, "--policy", one, "--robot", "fr3")

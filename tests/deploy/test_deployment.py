@@ -58,9 +58,10 @@ def test_the_nodes_of_a_simulated_arm_in_the_order_in_which_they_end() -> None:
 
 
 def test_the_policy_node_is_told_goals_and_how_to_sample() -> None:
-    told = {"goals": "data/set", "goal_choice": "drawn", "denoise_steps": 3, "guidance": 2.0}
+    told = {"goals": "data/set", "goal_choice": "drawn", "denoise_steps": 3, "guidance": 2.0, "guide": "runs/critics"}
     asked = flags(programs(station(True, **told))[0].command)
     wanted = {"--goals": "data/set", "--goal-choice": "drawn", "--denoise-steps": "3", "--guidance": "2.0"}
+    wanted |= {"--guide": "runs/critics"}
     assert {key: asked.get(key) for key in wanted} == wanted
     assert not wanted.keys() & flags(programs(station(True))[0].command).keys()
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from hardware.node_parameters import PolicyParameters
 from policies.kinds.gaussian import GaussianConfig, GaussianPolicy
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
@@ -18,6 +19,7 @@ from policies.storage.checkpoint import save_policy
 from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from policies.wrappers.value_guided import ValueGuidedPolicy, choose, load_guide
 from robolearn.core import ArraySpec, BadInput, Interface, bind_policy
+from robolearn.deploy.nodes import load
 
 INTERFACE = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,)), 20.0)
 WIDE = Interface({"proprio": ArraySpec((2,)), "objects": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
@@ -157,3 +159,28 @@ def test_what_cannot_guide_is_refused(tmp_path: Path) -> None:
     actor = GaussianPolicy(Normalizer(INTERFACE), INTERFACE, GaussianConfig(execute=2, width=8))
     with pytest.raises(BadInput, match=r"--guide.*gaussian.*best_of_n"):
         load_guide(save_policy(actor, tmp_path / "actor"))
+    with pytest.raises(BadInput, match="--guide: got with --goals, expected one of them"):
+        load_guide(tmp_path, beside={"shuffle": (), "goals": "data/set"})
+
+
+def test_an_arm_is_asked_for_what_policy_and_critics_see() -> None:
+    policy = ValueGuidedPolicy(Counting(), guide(interface=WIDE), 3, 0.0)
+    assert policy.interface.observation == WIDE.observation and policy.interface.action == INTERFACE.action
+    assert ValueGuidedPolicy(Counting(), guide(), 3, 0.0).interface == INTERFACE
+
+
+def test_a_node_acts_as_the_critics_choose(tmp_path: Path) -> None:
+    """By the parameters of a deployment, beside the same policy and critics put together here."""
+    critics = guide(interface=WIDE)
+    for parameter in critics.critics.parameters():
+        torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
+    runs = save_policy(critics.proposer, tmp_path / "alone"), save_policy(critics, tmp_path / "guide")
+    chunks = []
+    for given in ({"guide": str(runs[1]), "guide_samples": 4}, {}):
+        policy = load(PolicyParameters(policy=str(runs[0]), device="cpu", **given))
+        policy.reset(0)
+        chunks.append(np.stack([policy.act(seen(0.1 * i)) for i in range(20)]))
+    here = ValueGuidedPolicy(critics.proposer, critics, 4, 0.0)
+    here.reset(0)
+    np.testing.assert_array_equal(chunks[0], [here.act(seen(0.1 * i)) for i in range(20)])
+    assert np.abs(chunks[0] - chunks[1]).max() > 0.1
