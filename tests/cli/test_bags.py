@@ -279,7 +279,7 @@ def test_what_is_asked_for_wrongly(record: Record, tmp_path: Path, capsys: pytes
     assert run("dataset", "import", bag, "--robot", contract, "--no-images", "--out", tmp_path / "set") == 0
     assert run("dataset", "export", tmp_path / "set", "--format", "mcap", "--robot", "ur5e", "--out",
                tmp_path / "out.mcap") == 2  # fmt: skip
-    assert "embodiment" in capsys.readouterr().err and not (tmp_path / "out.mcap").exists()
+    assert "made for ur5e, this is panda" in capsys.readouterr().err and not (tmp_path / "out.mcap").exists()
 
 
 @pytest.mark.long
