@@ -1,6 +1,6 @@
 """The progress critic as a `RewardModel`: an ensemble read by its worst member, its files, and how they are read.
 
-    s_t = mean over stored starts of c(start → t)               how far a frame is, whatever came before it
+    s_t = mean over the task's stored starts of c(start → t)    how far a frame is, whatever came before it
     v_t = s_0 + (1 − s_0) c(0 → t)                              c ≥ 0: s_0 is where the episode began
     v_t = min(s_0, s_t)                                         c < 0: it lost what it had
     progress_t = min over members of v_t
@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from robolearn.core import BadInput, Interface, NonFinite, Score, Window
 from robolearn.io.atomic import write_bytes, write_text
@@ -38,7 +39,7 @@ from robolearn.rewards.shaping import shaped_rewards
 
 FORMAT, VERSION = "robolearn.critic", 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-STARTS = 4  # first frames of successes that are kept
+STARTS = 4  # first frames of successes of each task that are kept
 
 
 class ProgressCritic(PictureModel):
@@ -46,7 +47,7 @@ class ProgressCritic(PictureModel):
 
     Attributes:
       config: of its training.
-      sentences: those of training; `vectors` (S, 384) are theirs.
+      sentences: those of training, its `tasks` first; `vectors` (S, 384) are theirs.
       state: names of the arm's own state in training, where the hand is asked; else empty.
       privileged: it reads nothing that a real arm has not.
     """
@@ -64,9 +65,11 @@ class ProgressCritic(PictureModel):
         sentences: Sequence[str],
         vectors: Tensor | None = None,
         state: Sequence[str] = (),
+        *,
+        tasks: int = 1,
     ) -> None:
         super().__init__(config.picture, cameras)
-        self.config, self.sentences, self.state = config, tuple(sentences), tuple(state)
+        self.config, self.sentences, self.state, self.tasks = config, tuple(sentences), tuple(state), tasks
         self._columns = [self.state.index(name) for name in HAND] if state else []
         self.members = nn.ModuleList(
             ProgressNet(config, len(self.cameras), hand=bool(state)) for _ in range(config.members)
@@ -74,7 +77,7 @@ class ProgressCritic(PictureModel):
         empty = torch.zeros(len(self.sentences), WORDS)
         self.register_buffer("vectors", empty if vectors is None else vectors.float())
         cells = config.picture // STRIDE
-        self.register_buffer("starts", torch.zeros(STARTS, len(self.cameras), CHANNELS, cells, cells).half())
+        self.register_buffer("starts", torch.zeros(tasks * STARTS, len(self.cameras), CHANNELS, cells, cells).half())
         self._embed: Any = None
         self._known: dict[str, Tensor] = {}
         self._newest: tuple[Window, Tensor] | None = None  # the window that was encoded last
@@ -84,11 +87,13 @@ class ProgressCritic(PictureModel):
         """The critic that a checkpoint's config.json describes, without its weights."""
         settings = TypeAdapter(CriticConfig).validate_python(stored["settings"])
         sentences = [str(sentence) for sentence in stored["sentences"]]
-        return cls(settings, sizes_of(stored), sentences, state=[str(name) for name in stored.get("state", ())])
+        state = [str(name) for name in stored.get("state", ())]
+        # Critics without the number of their tasks have starts of one for all of them.
+        return cls(settings, sizes_of(stored), sentences, state=state, tasks=int(stored.get("tasks", 1)))
 
     def facts(self) -> dict[str, Any]:
         """For config.json."""
-        return {"sentences": list(self.sentences), "state": list(self.state)}
+        return {"sentences": list(self.sentences), "state": list(self.state), "tasks": self.tasks}
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -142,18 +147,23 @@ class ProgressCritic(PictureModel):
         device = self.vectors.device
         return torch.stack([self._known[prompt] for prompt in prompts]).to(device) if prompts else self.vectors[:0]
 
+    def starts_of(self, words: Tensor) -> Tensor:
+        """(4, C, 112, m, m) maps of the stored starts of the task whose sentence is nearest to `words` (1, 384)."""
+        nearest = int(F.cosine_similarity(self.vectors[: self.tasks], words).argmax())
+        return self.starts[STARTS * nearest : STARTS * (nearest + 1)]
+
     @torch.no_grad()
     def judged(
         self, maps: Tensor, words: Tensor, hand: Tensor | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Progress and probability of done (T,) of frames whose maps are (T, C, 112, m, m), and hands (T, 4)."""
-        progress, done = [], []
+        progress, done, firsts = [], [], self.starts_of(words)
         for member in self.members:
             assert isinstance(member, ProgressNet)
             seen = torch.cat([member.frames(part.to(words.device)) for part in maps.split(256)])
             said = words.expand(len(seen), -1)
             c, odds = member.compare(seen[:1].expand_as(seen), seen, said)
-            starts = [member.compare(start.expand_as(seen), seen, said)[0] for start in member.frames(self.starts)]
+            starts = [member.compare(start.expand_as(seen), seen, said)[0] for start in member.frames(firsts)]
             s = torch.stack(starts).mean(0).clamp(0.0, 1.0)
             value = torch.where(c >= 0, s[0] + (1.0 - s[0]) * c, torch.minimum(s[0], s))
             progress.append(value.clamp(0.0, 1.0))

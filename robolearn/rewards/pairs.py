@@ -15,8 +15,9 @@ not: its progress from its first frame stays below what a success has after the 
     c(0 → t) ≤ min(t / (T̄ − 1), cap)         T̄ the mean length of the successes;  done(t) = 0
 
 so that a critic may tell how far it came, but not that it arrived. Some of the pairs from a first frame have another
-success's in its place: from such starts a critic reads how far an episode is that begins in the middle, or runs
-backwards. A clip that is rewound (ReWiND) is, for a critic of pairs, the pairs (0 → t) and (k → t), t < k, of the clip
+success's of the task of their words in its place: from such starts a critic reads how far an episode is that begins in
+the middle, or runs backwards. T̄ and starts are each task's own, a task being a sentence. A clip that is rewound
+(ReWiND) is, for a critic of pairs, the pairs (0 → t) and (k → t), t < k, of the clip
 itself, which are among those above.
 
 Ma et al. 2024 (GVL), Zhai et al. 2025 (VLAC), Zhang et al. 2025 (ReWiND).
@@ -24,10 +25,10 @@ Ma et al. 2024 (GVL), Zhai et al. 2025 (VLAC), Zhang et al. 2025 (ReWiND).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import BadInput
 from robolearn.rewards.settings import CriticConfig
@@ -73,9 +74,9 @@ def done_label(t: NDArray, length: NDArray, final: NDArray, unsure: float) -> ND
     return label
 
 
-def most_of_a_failure(t: NDArray, mean_length: float, cap: float) -> NDArray[np.float32]:
-    """The largest c(0 → t) of a failure."""
-    return np.minimum(t / max(mean_length - 1.0, 1.0), cap).astype(np.float32)
+def most_of_a_failure(t: NDArray, mean_length: ArrayLike, cap: float) -> NDArray[np.float32]:
+    """The largest c(0 → t) of failures, `mean_length` that of their task's successes."""
+    return np.minimum(t / np.maximum(np.asarray(mean_length) - 1.0, 1.0), cap).astype(np.float32)
 
 
 class PairSampler:
@@ -84,8 +85,11 @@ class PairSampler:
     Args:
       starts, lengths, success: (E,) of the episodes, in frames.
       final: (E,) true where the last frame is the observation after the last action.
-      words: (E,) number of each one's sentence, among `sentences` of them.
+      words: (E,) number of each one's sentence, among `sentences` of them, the tasks' first.
       sentences: number of sentences, those of other tasks included.
+
+    Attributes:
+      solved_starts: of each task, the first frames of its successes; of all where it has none.
 
     Raises:
       BadInput: no success of two frames, or no failure though they have a share.
@@ -112,8 +116,10 @@ class PairSampler:
                 "--data", got="no failure: a critic of successes alone praises failures as well",
                 expected="some", hint="robolearn collect --quality failures makes them; --failure-share 0 goes without",
             )  # fmt: skip
-        self.mean_length = float(lengths[self._solved].mean())
-        self.solved_starts = starts[self._solved]  # the first frames of successes
+        own = [self._solved[words[self._solved] == task] for task in range(int(words.max()) + 1)]
+        solved = [of_task if len(of_task) else self._solved for of_task in own]
+        self.solved_starts = [starts[of_task] for of_task in solved]
+        self._mean_lengths = np.array([lengths[of_task].mean() for of_task in solved])
 
     def draw(self, rng: np.random.Generator) -> Pairs:
         """A batch: each sort has its share of it, and those that go forwards the rest."""
@@ -127,10 +133,20 @@ class PairSampler:
             self._wrong(wrong, rng),
             self._of_failures(failed, rng),
         ]
-        first, *rest = (np.concatenate([getattr(part, name) for part in parts]) for name in Pairs.__annotations__)
+        drawn = Pairs(*(np.concatenate([getattr(part, name) for part in parts]) for name in Pairs.__annotations__))
+        return replace(drawn, first=self._swapped(drawn, rng))
+
+    def _swapped(self, pairs: Pairs, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The first frames of `pairs`, some starts among them changed for those of successes of the words' task."""
+        first = pairs.first
         swapped = np.isin(first, self._starts) & (rng.random(len(first)) < OTHER_START)
-        other = self.solved_starts[rng.integers(len(self.solved_starts), size=len(first))]
-        return Pairs(np.where(swapped, other, first), *rest)
+        # Other words than a task's: the starts are those of the task that is shown.
+        shown = self._words[np.searchsorted(self._starts, first, side="right") - 1]
+        task = np.where(pairs.words < len(self.solved_starts), pairs.words, shown)
+        for number, starts in enumerate(self.solved_starts):
+            other = starts[rng.integers(len(starts), size=len(first))]
+            first = np.where(swapped & (task == number), other, first)
+        return first
 
     def _of_successes(self, count: int, rng: np.random.Generator, *, turned: bool = False) -> Pairs:
         e = self._solved[rng.integers(len(self._solved), size=count)]
@@ -160,7 +176,7 @@ class PairSampler:
             return self._of_successes(0, rng)
         e = self._failed[rng.integers(len(self._failed), size=count)]
         t = (rng.random(count) * self._lengths[e]).astype(np.int64)
-        most = most_of_a_failure(t, self.mean_length, self._config.cap)
+        most = most_of_a_failure(t, self._mean_lengths[self._words[e]], self._config.cap)
         pairs = self._pairs(e, np.zeros_like(t), t, most, np.zeros(count, np.float32))
         return Pairs(pairs.first, pairs.second, pairs.words, most, np.ones(count, bool), pairs.done)
 

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from robolearn.core import BadInput, NonFinite
 from robolearn.core.specs import is_image
 from robolearn.data import Dataset
-from robolearn.rewards.critic import ProgressCritic, save_critic
+from robolearn.rewards.critic import STARTS, ProgressCritic, save_critic
 from robolearn.rewards.head_trainer import HeadTrainer
 from robolearn.rewards.metrics import window_of
 from robolearn.rewards.networks import FrameEncoder, ProgressNet
@@ -104,14 +104,14 @@ class CriticTrainer(HeadTrainer[CriticConfig]):
         state = common_state(datasets) if config.hand else ()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
-            self.critic = ProgressCritic(config, pictures, sentences, vectors, state)
+            self.critic = ProgressCritic(config, pictures, sentences, vectors, state, tasks=len(tasks))
         if pretrained:
             self.critic.encoder.load_pretrained()
         self.critic.to(self.device)
         self._sampler = _sampler(config, datasets, tasks, len(sentences))
         self._maps = encoded(self.critic.encoder, datasets, list(pictures), config, self.device, progress)
-        kept = torch.from_numpy(np.resize(self._sampler.solved_starts, len(self.critic.starts)))
-        self.critic.starts.copy_(self._maps[0, kept])
+        kept = np.concatenate([np.resize(starts, STARTS) for starts in self._sampler.solved_starts])
+        self.critic.starts.copy_(self._maps[0, torch.from_numpy(kept)])
         self._hands = self._standardised(datasets)
         trained = [p for p in self.critic.members.parameters() if p.requires_grad]
         self.heads = self.critic.members

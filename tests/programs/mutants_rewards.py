@@ -23,6 +23,7 @@ FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/loc
 TWO_WAY, TWO_WAYS = "sim/embedded/two_way.py", ("tests/sim/test_two_way.py",)
 IN_TURN, IN_TURNS = "robolearn/rl/two_way_runner.py", ("tests/rl/test_two_way_runner.py",)
 
+PAIRED, KEPT = "robolearn/rewards/pairs.py", ("tests/rewards/test_critic.py::test_the_starts_of_each_task_are_kept",)
 HANDED, HANDS, TAUGHT = "robolearn/rewards/critic.py", ("tests/rewards/test_hand.py",), "robolearn/rewards/training.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -96,6 +97,12 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/rewards/networks.py", "most * (2 * torch.rand(4, generator=generator, device=pictures.device) - 1)",
         "most * torch.rand(4, generator=generator, device=pictures.device)", ("tests/rewards/test_views.py",)
     ),
+    "swaps-in-starts-of-any-task": Mutant(PAIRED, "swapped & (task == number)", "swapped", PAIRS),
+    "swaps-in-starts-of-the-task-that-is-shown": Mutant(PAIRED, "np.where(pairs.words < len(self.solved_starts), pairs.words, shown)", "shown", PAIRS),
+    "pace-of-all-tasks": Mutant(PAIRED, "self._mean_lengths[self._words[e]]", "self._mean_lengths.mean()", PAIRS),
+    "starts-of-all-tasks": Mutant(PAIRED, "self._solved[words[self._solved] == task]", "self._solved", PAIRS),
+    "starts-of-the-first-task": Mutant(TAUGHT, "in self._sampler.solved_starts]", "in self._sampler.solved_starts[:1] * len(tasks)]", KEPT),
+    "reads-starts-of-the-first-task": Mutant(HANDED, "words).argmax())", "words).argmax() * 0)", KEPT),
     "other-words-of-other-things-alone": Mutant("robolearn/rewards/settings.py", "(*OTHER_TASKS, *motions)", "OTHER_TASKS", PAIRS),
     "other-words-that-are-the-task": Mutant("robolearn/rewards/settings.py", " if other not in known]", "]", PAIRS),
     "turn-only-after-success": Mutant(TWO_WAY, "self.world_task.back[going] ^= True", "self.world_task.back[going] ^= solved[~lost]", TWO_WAYS),

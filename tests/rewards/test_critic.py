@@ -14,10 +14,11 @@ import pytest
 import torch
 
 from robolearn.cli.main import main
-from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset
+from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.rewards.choice import CriticReward, make_reward, reward_config
-from robolearn.rewards.critic import load_critic, save_critic
+from robolearn.rewards.critic import ProgressCritic, load_critic, save_critic
 from robolearn.rewards.metrics import backwards, judge, voc, window_of
 from robolearn.rewards.settings import CriticConfig
 from robolearn.rewards.stored import read_scores
@@ -105,6 +106,53 @@ def test_a_resumed_training_is_the_same_bit_for_bit(data: Path, trained: CriticT
         assert torch.equal(a, b)
 
 
+LEFT = "push the square to the left"
+
+
+def mirrored(success: bool, seed: int, failure: str = "") -> Episode:
+    """The same task to the other side: it begins where the first one ends."""
+    to_the_right = episode(success, seed, failure)
+    pictures = np.ascontiguousarray(to_the_right.observation["images.front"][:, :, ::-1])
+    return replace(to_the_right, observation={"images.front": pictures}, task=LEFT)
+
+
+def of_both(folder: Path, count: int) -> dict[str, Path]:
+    """A set of each of the two tasks, with `count` successes and failures."""
+    with EpisodeWriter(folder / "left", PICTURES, failures=True) as writer:
+        writer.write_all(mirrored(True, i) for i in range(count))
+        writer.write_all(mirrored(False, 1000 + i, "frozen") for i in range(count))
+    return {"right": write(folder / "right", successes=count, failures=count), "left": folder / "left"}
+
+
+@pytest.mark.long
+def test_the_starts_of_each_task_are_kept(tmp_path: Path) -> None:
+    sets = [Dataset.open(path) for path in of_both(tmp_path, 1).values()]
+    critic = CriticTrainer(replace(SMALL, views=1), sets, embed=embed).critic
+    for dataset in sets:
+        episode = dataset.episode(0)
+        first = critic.encoder.encode([window_of(episode).observation["images.front"]], None)[:1]
+        assert torch.equal(critic.starts_of(critic.words([episode.task])), first.expand(4, *first.shape[1:]))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", ["right", "left"])
+def test_each_of_several_tasks_is_read_by_its_own_starts(tmp_path: Path, first: str) -> None:
+    """In either order of the sets: a clip that runs backwards loses all, also of the task that is not the first."""
+    sets = of_both(tmp_path, 8)
+    order = [sets.pop(first), *sets.values()]
+    trainer = CriticTrainer(replace(SMALL, steps=300, members=2), [Dataset.open(path) for path in order], embed=embed)
+    for i in range(trainer.iterations):
+        trainer.iterate(i)
+    folder = save_critic(trainer.critic, tmp_path / "critic")
+    critic = load_critic(folder)
+    assert isinstance(critic, ProgressCritic) and critic.tasks == 2 and len(critic.starts) == 8
+    for make, other in ((episode, LEFT), (mirrored, TASK)):
+        judged = judge(critic, [make(True, 7000 + i) for i in range(6)], other)
+        assert np.mean([voc(j.progress) for j in judged]) > 0.9, make
+        assert np.mean([voc(j.backwards) for j in judged]) < -0.9, make
+        assert np.mean([j.backwards[0] - j.backwards[-1] for j in judged]) > 0.5, make
+
+
 def test_a_checkpoint_is_read_as_it_was_written(trained: CriticTrainer, tmp_path: Path) -> None:
     folder = save_critic(trained.critic, tmp_path / "run" / "policy")
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
@@ -116,6 +164,17 @@ def test_a_checkpoint_is_read_as_it_was_written(trained: CriticTrainer, tmp_path
     )
     config = reward_config(str(tmp_path / "run"))
     assert isinstance(config, CriticReward) and config.sees_images and config.needs_prompt and not config.is_privileged
+
+
+def test_a_checkpoint_without_the_number_of_tasks_opens_as_ever(trained: CriticTrainer, tmp_path: Path) -> None:
+    folder = save_critic(trained.critic, tmp_path / "critic")
+    config = json.loads((folder / "config.json").read_text())
+    assert config.pop("tasks") == 1
+    (folder / "config.json").write_text(json.dumps(config))
+    window = window_of(episode(True, 3))
+    np.testing.assert_array_equal(
+        load_critic(folder).score([window], [TASK])[0].progress, trained.critic.score([window], [TASK])[0].progress
+    )
 
 
 def test_what_does_not_fit_is_one_line(trained: CriticTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,47 @@ def test_a_batch_has_each_sort_in_its_share() -> None:
     assert (pairs.done[forwards] == 1).any()
 
 
+def tasks(config: CriticConfig = CONFIG) -> PairSampler:
+    """Of task 0 a success of 11 frames and a failure, of task 1 a success of 41 and a failure, of task 2 a failure;
+    in turn, among six sentences."""
+    return PairSampler(
+        config,
+        np.array([0, 30, 41, 71, 112]),
+        np.array([30, 11, 30, 41, 30]),
+        np.array([False, True, False, True, False]),
+        np.ones(5, bool),
+        np.array([0, 0, 1, 1, 2]),
+        6,
+    )
+
+
+def test_starts_are_those_of_the_task_that_the_words_name() -> None:
+    """Those of another task would be pictures that scoring never compares with."""
+    pairs = tasks(replace(CONFIG, batch=2000)).draw(np.random.default_rng(0))
+    begun, shown = (
+        np.searchsorted([0, 30, 41, 71, 112], rows, side="right") - 1 for rows in (pairs.first, pairs.second)
+    )
+    swapped = begun != shown
+    task = np.where(pairs.words < 3, pairs.words, np.array([0, 0, 1, 1, 2])[shown])  # other words: what is shown
+    assert set(pairs.first[swapped & (task == 0)]) == {30} and set(pairs.first[swapped & (task == 1)]) == {71}
+    assert set(pairs.first[swapped & (task == 2)]) == {30, 71}, "without successes of its own, those of all"
+
+
+def test_a_failure_is_bounded_by_the_pace_of_its_own_task() -> None:
+    pairs = tasks(replace(CONFIG, cap=0.99, batch=2000)).draw(np.random.default_rng(0))
+    for start, pace in ((0, 10.0), (41, 40.0), (112, 25.0)):  # the last: no success of its own, (11 + 41) / 2 - 1
+        own = pairs.bound & (pairs.second >= start) & (pairs.second < start + 30)
+        assert own.sum() > 50
+        assert pairs.target[own].tolist() == pytest.approx(np.minimum((pairs.second[own] - start) / pace, 0.99))
+
+
+def test_one_task_is_drawn_as_ever() -> None:
+    """The draws of runs that are to be gone on with, or made anew."""
+    pairs = sampler().draw(np.random.default_rng(0))
+    assert pairs.first[:6].tolist() == [24, 18, 11, 7, 5, 3]
+    assert (pairs.first.sum(), pairs.second.sum(), pairs.words.sum()) == (3510, 5230, 39)
+
+
 def test_without_failures_there_is_no_critic_unless_it_is_asked_for() -> None:
     arrays = (np.array([0]), np.array([11]), np.array([True]), np.ones(1, bool), np.zeros(1, np.int64), 2)
     with pytest.raises(BadInput, match="praises failures"):
