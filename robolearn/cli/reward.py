@@ -244,7 +244,7 @@ class RewardScore(Command):
     def run(self) -> dict[str, Any]:
         from robolearn.rewards.metrics import window_of
         from robolearn.rewards.scoring import scores_of
-        from robolearn.rewards.stored import model_name, read_scores, write_scores
+        from robolearn.rewards.stored import model_name, read_scores, scores_file, write_scores
         from robolearn.runs import Progress
 
         if self.video is not None and self.video.suffix != ".mp4":
@@ -255,33 +255,30 @@ class RewardScore(Command):
         camera = self._camera(dataset) if self.video is not None else ""
         model = reward_model(self.critic, [dataset], self.device)
         name = model_name(self.critic, model)
-        stored, withheld = read_scores(dataset, name), list[str]()
-        scores = dict(enumerate(stored or ()))
-        if stored is None:
-            with Progress("scoring", total=dataset.episodes, unit="episodes", quiet=self.json) as progress:
-                for e in range(dataset.episodes):
-                    episode = dataset.episode(e)
-                    try:
-                        (scores[e],) = scores_of(model, [window_of(episode)], [episode.task])
-                    except RewardWithheld as why:
-                        withheld.append(f"episode {e}: {why}")
-                    progress(e + 1)
+        scores, withheld = read_scores(dataset, name), list[str]()
+        asked = [e for e in range(dataset.episodes) if e not in scores]
+        with Progress("scoring", total=len(asked), unit="episodes", quiet=self.json) as progress:
+            for done, e in enumerate(asked, 1):
+                episode = dataset.episode(e)
+                try:
+                    (scores[e],) = scores_of(model, [window_of(episode)], [episode.task])
+                except RewardWithheld as why:
+                    withheld.append(f"episode {e}: {why}")
+                progress(done)
+        scored = len(asked) - len(withheld)
         result: dict[str, Any] = {
             "critic": self.critic,
             "dataset": self.data,
-            "scored": 0 if stored is not None else len(scores),
+            "scored": scored,
             "withheld": withheld,
             "scores": [
                 {"episode": e, "progress": float(s.progress[-1]), "done": bool(s.done.any()),
                  "success": bool(dataset.success[e]), "failure": dataset.failure[e]}
-                for e, s in scores.items()
+                for e, s in sorted(scores.items())
             ],
         }  # fmt: skip
-        if self.write and not withheld:  # a set has the scores of all its episodes, or none
-            made = stored is None
-            result["written"] = str(
-                write_scores(dataset, list(scores.values()), name) if made else dataset.path / "meta"
-            )
+        if self.write and scores:
+            result["written"] = str(write_scores(dataset, scores, name) if scored else scores_file(dataset))
         if self.video is not None and self.episode in scores:
             from robolearn.eval.critic_page import scored_frames
             from robolearn.eval.video import write_video
@@ -302,7 +299,7 @@ class RewardScore(Command):
             console.print(f"episode {row['episode']:4}   {row['progress']:.2f}   {said:8}   {truth}")
         _show_withheld(result, console)
         if self.write and result["withheld"]:
-            console.print("written: nothing, because a set has the scores of all its episodes or none")
+            console.print("the same command asks again for those that are missing, and for no others")
         for key in ("written", "video"):
             if key in result:
                 console.print(f"{key}: {result[key]}")

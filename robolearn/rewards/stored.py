@@ -1,14 +1,15 @@
 """Scores beside the steps of a data set: made once, and read wherever they are asked for again.
 
 ``meta/robolearn_scores.parquet`` has a row for each frame: episode_index, frame_index, progress, reward, done,
-confidence. The tables of the set stay as they are, so that every reader of the format reads it as before. A name for
-the model (of its weights) stands in the file; scores of another model, or of fewer episodes, are made anew.
+confidence; the last four are null where the model withheld its score. The tables of the set stay as they are, so that
+every reader of the format reads it as before. A name for the model (of its weights) stands in the file; scores of
+another model, or of other data, are made anew.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,48 +25,58 @@ from robolearn.rewards.scoring import SCORE_TYPES
 _MODEL, _CONTENT = b"robolearn_model", b"robolearn_content"
 
 
-def write_scores(dataset: Dataset, scores: Sequence[Score], model: str) -> Path:
-    """Store the scores of all episodes of `dataset`, in order, and return the file.
+def write_scores(dataset: Dataset, scores: Mapping[int, Score], model: str) -> Path:
+    """Store the `scores` of episodes of `dataset` in the place of those that it has, and return the file.
 
     Raises:
-      BadInput: another number of scores or steps than the set has, or a set on a server.
+      BadInput: a score of another number of steps than its episode has, or a set on a server.
     """
     root = _folder(dataset)
-    lengths = [len(score.progress) for score in scores]
-    if lengths != dataset.lengths.tolist():
-        raise BadInput(f"data set {root}: scores", got=lengths, expected=dataset.lengths.tolist())
+    lengths = {e: len(score.progress) for e, score in scores.items()}
+    expected = {e: int(dataset.lengths[e]) for e in scores}
+    if lengths != expected:
+        raise BadInput(f"data set {root}: scores", got=lengths, expected=expected)
+    missing = np.repeat(~np.isin(np.arange(dataset.episodes), list(scores)), dataset.lengths)
+    columns = {}
+    for name, kind in SCORE_TYPES.items():
+        values = np.zeros(len(missing), kind)
+        values[~missing] = np.concatenate([getattr(scores[e], name) for e in sorted(scores)])
+        columns[name] = pa.array(values, mask=missing)
     table = pa.table(
         {
             "episode_index": np.repeat(np.arange(dataset.episodes), dataset.lengths),
-            "frame_index": np.concatenate([np.arange(n) for n in lengths]),
-            **{
-                name: np.concatenate([getattr(s, name) for s in scores]).astype(kind)
-                for name, kind in SCORE_TYPES.items()
-            },
+            "frame_index": np.concatenate([np.arange(n) for n in dataset.lengths]),
+            **columns,
         }
     ).replace_schema_metadata({_MODEL: model.encode(), _CONTENT: dataset.frames_content().encode()})
     with layout.lock(root):
         commit = layout.commit(root)
         commit.stage(layout.SCORES_PATH, layout.parquet_bytes(table))
         commit.publish()
-    return root / layout.SCORES_PATH
+    return scores_file(dataset)
 
 
-def read_scores(dataset: Dataset, model: str = "") -> list[Score] | None:
-    """The stored score of each episode; None without any, of another `model` (empty: of any), or of other content."""
-    root = _folder(dataset)
-    if not (root / layout.SCORES_PATH).exists():
-        return None
-    table = layout.read_parquet(root, layout.SCORES_PATH)
+def read_scores(dataset: Dataset, model: str = "") -> dict[int, Score]:
+    """Episode → its stored score, where it has one; none of another `model` (empty: of any), or of other content."""
+    if not scores_file(dataset).exists():
+        return {}
+    table = layout.read_parquet(_folder(dataset), layout.SCORES_PATH)
     facts = table.schema.metadata or {}
     if model and facts.get(_MODEL) != model.encode():
-        return None
+        return {}
     if facts.get(_CONTENT) != dataset.frames_content().encode():
-        return None
-    columns = {name: table[name].to_numpy().astype(kind) for name, kind in SCORE_TYPES.items()}
-    ends = np.cumsum(dataset.lengths)[:-1]
-    parts = {name: np.split(values, ends) for name, values in columns.items()}
-    return [Score(**{name: parts[name][e] for name in SCORE_TYPES}) for e in range(dataset.episodes)]
+        return {}
+    found = {}
+    for e in range(dataset.episodes):
+        rows = table.slice(int(dataset.starts[e]), int(dataset.lengths[e]))
+        if not rows["progress"].null_count:
+            found[e] = Score(**{name: rows[name].to_numpy().astype(kind) for name, kind in SCORE_TYPES.items()})
+    return found
+
+
+def scores_file(dataset: Dataset) -> Path:
+    """The file of the scores, whether it is there or not; raises `BadInput` for a set on a server."""
+    return _folder(dataset) / layout.SCORES_PATH
 
 
 def model_name(text: str, model: RewardModel) -> str:

@@ -67,10 +67,14 @@ class Truth(Control):
 
 
 class Unsure(Truth):
-    """Says nothing of what ends in the left half."""
+    """Says nothing of what ends in the left half, unless it `dares`."""
+
+    dares = False
+    asked = 0
 
     def one(self, window: Window, prompt: str) -> Score:
-        if where(window)[-1] < 0.5:
+        Unsure.asked += 1
+        if where(window)[-1] < 0.5 and not Unsure.dares:
             raise RewardWithheld("too far to the left")
         return super().one(window, prompt)
 

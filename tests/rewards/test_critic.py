@@ -240,7 +240,7 @@ def test_the_commands(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert result["scores"][10]["failure"] == "frozen"
     assert run(*scored)[1]["scored"] == 0, "a score is made once"
     stored = read_scores(Dataset.open(data))
-    assert stored is not None and [len(s.progress) for s in stored] == Dataset.open(data).lengths.tolist()
+    assert [len(stored[e].progress) for e in range(20)] == Dataset.open(data).lengths.tolist()
     code, faults = run("dataset", "validate", str(data))
     assert not [fault for fault in faults["findings"] if "scores" in str(fault)], "they are no fault of the set"
     assert main(["reward", "score", "--critic", critic, "--data", str(data), "--episode", "99"]) == 2

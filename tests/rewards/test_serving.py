@@ -21,6 +21,7 @@ from safetensors.numpy import save
 
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface, RewardModel, RewardWithheld, Score, Window
+from robolearn.data import Dataset
 from robolearn.data.lerobot.layout import SCORES_PATH
 from robolearn.io.certificates import make_certificates
 from robolearn.io.wire.security import Address, Certificates
@@ -30,10 +31,10 @@ from robolearn.rewards.metrics import window_of
 from robolearn.rewards.serving import messages as m
 from robolearn.rewards.serving.service import RewardService
 from robolearn.rewards.serving.settings import TOKEN_VARIABLE, ServedReward, token_file
-from robolearn.rewards.stored import model_name
+from robolearn.rewards.stored import model_name, read_scores
 
 sys.path.insert(0, str(Path(__file__).parent))
-from controls import PICTURES, TASK, Control, Truth, episode, where, write
+from controls import PICTURES, TASK, Control, Truth, Unsure, episode, where, write
 
 ROOT, TOKEN = Path(__file__).resolve().parents[2], "a token of enough length"
 WINDOWS = [window_of(episode(True, seed=1)), window_of(episode(False, seed=2))]
@@ -331,13 +332,39 @@ def test_episodes_without_a_score_are_counted_and_said(tmp_path: Path, capsys: p
     words = ["--critic", "controls:Unsure", "--data", str(data)]
     assert main(["reward", "score", *words, "--write", "--json"]) == 1
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result["scored"] == 2 and [row["episode"] for row in result["scores"]] == [0, 1] and "written" not in result
-    assert result["withheld"] == ["episode 2: too far to the left"] and not (data / SCORES_PATH).exists()
+    assert result["scored"] == 2 and [row["episode"] for row in result["scores"]] == [0, 1]
+    assert result["withheld"] == ["episode 2: too far to the left"] and result["written"] == str(data / SCORES_PATH)
+    stored = read_scores(Dataset.open(data))
+    assert list(stored) == [0, 1] and same(list(stored.values()), Truth().score(*windows_of(data, [0, 1])))
     assert main(["reward", "score", *words, "--write"]) == 1
     said = capsys.readouterr().out
-    assert "1 episodes have no score" in said and "written: nothing" in said
+    assert "1 episodes have no score" in said and "asks again for those that are missing" in said
     assert main(["reward", "evaluate", *words]) == 1, "backwards, a success ends at the left, too"
     assert "no score of any episode" in capsys.readouterr().err
+
+
+def test_only_scores_that_are_missing_are_asked_for_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = write(tmp_path / "data", 2, 1)
+    words = ["reward", "score", "--critic", "controls:Unsure", "--data", str(data), "--write", "--json"]
+    assert main(words) == 1
+    monkeypatch.setattr(Unsure, "asked", 0)
+    monkeypatch.setattr(Unsure, "dares", True)
+    capsys.readouterr()
+    for scored in (1, 0):
+        assert main(words) == 0
+        result = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert result["scored"] == scored and [row["episode"] for row in result["scores"]] == [0, 1, 2]
+        assert result["written"] == str(data / SCORES_PATH) and not result["withheld"]
+    assert Unsure.asked == 1
+    stored = read_scores(Dataset.open(data))
+    assert same([stored[e] for e in range(3)], Truth().score(*windows_of(data, [0, 1, 2])))
+
+
+def windows_of(data: Path, episodes: list[int]) -> tuple[list[Window], list[str]]:
+    dataset = Dataset.open(data)
+    return [window_of(dataset.episode(e)) for e in episodes], [TASK] * len(episodes)
 
 
 @pytest.mark.long

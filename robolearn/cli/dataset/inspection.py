@@ -239,8 +239,7 @@ class DatasetView(Command):
         if isinstance(dataset.path, Path) and (dataset.path / SCORES_PATH).exists():
             from robolearn.rewards.stored import read_scores  # loads torch
 
-            scores = read_scores(dataset)
-            last = None if scores is None else [float(score.progress[-1]) for score in scores]
+            last = {e: float(score.progress[-1]) for e, score in read_scores(dataset).items()}
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(EpisodeGrid(dataset, episodes, last).serve(self.port, show_address))
         frames = int(dataset.lengths[episodes].sum())

@@ -7,7 +7,7 @@ on a server, single frames are shown. Nothing is decoded before somebody looks a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,11 @@ class EpisodeGrid:
     Args:
       dataset: with its pictures.
       episodes: those to show.
-      scores: last progress of each of the set's episodes by a reward model, where it has been scored.
+      scores: episode → its last progress by a reward model, of those that have been scored.
     """
 
-    def __init__(self, dataset: Dataset, episodes: Sequence[int], scores: Sequence[float] | None = None) -> None:
-        self._dataset, self._episodes, self._scores = dataset, list(episodes), scores
+    def __init__(self, dataset: Dataset, episodes: Sequence[int], scores: Mapping[int, float] | None = None) -> None:
+        self._dataset, self._episodes, self._scores = dataset, list(episodes), scores or {}
         self._cameras = list(dataset.readers)
         self._ended = asyncio.Event()
 
@@ -60,7 +60,7 @@ class EpisodeGrid:
             "success": bool(dataset.success[episode]) if dataset.outcomes else None,
             "failure": dataset.failure[episode] if dataset.failure else "",
             "helped": int(dataset.intervention[first : first + steps].sum()),
-            "score": None if self._scores is None else self._scores[episode],
+            "score": self._scores.get(episode),
             "films": [self._part(camera, episode) for camera in range(len(self._cameras))],
         }
 
