@@ -197,13 +197,11 @@ class Finetune(Command):
 
     def _model(self, interface: Interface, device: str) -> RewardModel | None:
         """The model of --reward-model, or None without one."""
-        from robolearn.rewards.choice import make_reward, reward_config
+        from robolearn.rewards.choice import make_reward_model
 
         if not self.reward_model:
             return None
-        if reward_config(self.reward_model).recorded:
-            raise BadInput("--reward-model", got=self.reward_model, expected="a critic's folder, or <module>:<Class>")
-        return make_reward(self.reward_model, interface, device)
+        return make_reward_model(self.reward_model, interface, device, "--reward-model")
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r = result

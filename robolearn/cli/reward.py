@@ -153,7 +153,7 @@ class RewardEvaluate(Command):
     """Write report.html, with curves and the worst mistakes as film strips, into this folder."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.eval.critics import evaluate_critic
+        from robolearn.eval.critics import check_outcomes, evaluate_critic
         from robolearn.eval.report import check_report_folder
         from robolearn.rewards.metrics import judge
         from robolearn.runs import Progress
@@ -164,6 +164,7 @@ class RewardEvaluate(Command):
             check_report_folder(self.out)
         begun = time.perf_counter()
         datasets = [opened(path) for path in self.data]
+        check_outcomes([bool(s) for dataset in datasets for s in dataset.success[: self._count(dataset)]])
         model = reward_model(self.critic, datasets, self.device)
         judged, before, withheld = [], 0, list[str]()
         total = sum(self._count(dataset) for dataset in datasets)
@@ -242,8 +243,7 @@ class RewardScore(Command):
     """Device of the model: auto, cpu, cuda or cuda:<i>."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.rewards.metrics import window_of
-        from robolearn.rewards.scoring import scores_of
+        from robolearn.rewards.metrics import score_or_withhold, window_of
         from robolearn.rewards.stored import model_name, read_scores, scores_file, write_scores
         from robolearn.runs import Progress
 
@@ -261,7 +261,7 @@ class RewardScore(Command):
             for done, e in enumerate(asked, 1):
                 episode = dataset.episode(e)
                 try:
-                    (scores[e],) = scores_of(model, [window_of(episode)], [episode.task])
+                    (scores[e],) = score_or_withhold(model, [window_of(episode)], [episode.task])
                 except RewardWithheld as why:
                     withheld.append(f"episode {e}: {why}")
                 progress(done)
@@ -337,13 +337,14 @@ def opened(path: str) -> Dataset:
 def reward_model(text: str, datasets: list[Dataset], device: str) -> RewardModel:
     """The reward model `text` for these sets, which all have to fit."""
     from robolearn.core.machine import resolve_device
-    from robolearn.rewards.choice import make_reward
+    from robolearn.rewards.choice import make_reward_model
 
-    models = [make_reward(text, dataset.interface, resolve_device(device)) for dataset in datasets[:1]]
-    if not models or models[0] is None:
-        raise BadInput("--critic", got=text if datasets else "no data set", expected="a critic's folder")
-    for dataset in datasets[1:]:
-        check: Any = getattr(models[0], "check", None)
-        if check is not None:
-            check(dataset.interface)
-    return models[0]
+    if not datasets:
+        raise BadInput("--data", got="nothing", expected="a data set, or several")
+    first, *others = (dataset.interface for dataset in datasets)
+    model = make_reward_model(text, first, resolve_device(device), "--critic")
+    check: Any = getattr(model, "check", None)
+    if check is not None:
+        for interface in others:
+            check(interface)
+    return model

@@ -38,8 +38,7 @@ class RewardLabel(Command):
         from robolearn.cli.reward import opened, reward_model
         from robolearn.rewards.label_page import FrameToLabel, LabelPage
         from robolearn.rewards.labels import LABELS_PATH, least_certain, read_labels, write_labels
-        from robolearn.rewards.metrics import probability, window_of
-        from robolearn.rewards.scoring import scores_of
+        from robolearn.rewards.metrics import probability, score_or_withhold, window_of
         from robolearn.runs import Progress
         from robolearn.runs.loopback import show_address
 
@@ -54,7 +53,7 @@ class RewardLabel(Command):
         with Progress("scoring", total=dataset.episodes, unit="episodes", quiet=self.json) as progress:
             for e in range(dataset.episodes):
                 episode = dataset.episode(e)
-                (score,) = scores_of(model, [window_of(episode)], [episode.task])
+                (score,) = score_or_withhold(model, [window_of(episode)], [episode.task])
                 odds.append(probability(score))
                 counts.append(len(episode) + bool(episode.final))
                 progress(e + 1)

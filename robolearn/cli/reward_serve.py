@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.core import BadInput
 from robolearn.rewards.serving.settings import TOKEN_VARIABLE, token_file
 from robolearn.runs.command import Command
 
@@ -47,7 +46,7 @@ class RewardServe(Command):
         from robolearn.hil.processes import stopping
         from robolearn.io.wire.security import Address, Certificates, check_encryption, find_token, own_token
         from robolearn.io.wire.server import GrpcServer, Refusals, handshake_refusals
-        from robolearn.rewards.choice import make_reward
+        from robolearn.rewards.choice import make_reward_model
         from robolearn.rewards.serving.service import RewardService
         from robolearn.rewards.stored import model_name
 
@@ -55,9 +54,7 @@ class RewardServe(Command):
         token = find_token(self.token, certificates, TOKEN_VARIABLE)
         check_encryption(address, certificates)
         interface = Dataset.open(self.data).interface
-        model = make_reward(self.critic, interface, resolve_device(self.device))
-        if model is None:
-            raise BadInput("--critic", got=self.critic, expected="a model")
+        model = make_reward_model(self.critic, interface, resolve_device(self.device), "--critic")
         if token is None:
             token_file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             token = own_token(token_file())

@@ -108,7 +108,7 @@ class PlanTrial(Command):
         else:
             self.world.check()
         if self.classifier:
-            check_reward(self.classifier)
+            check_reward(self.classifier, "--classifier", recorded=False)
         outcome = ("person" if person else "task") if self.outcome == "auto" else self.outcome
         there = ["person" if person else "task", *(["classifier"] if self.classifier and not self.arm else [])]
         if outcome not in there or (self.classifier and self.arm):

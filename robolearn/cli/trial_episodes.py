@@ -102,7 +102,7 @@ class WorldEpisodes:
     def __init__(self, plan: TrialPlan) -> None:
         from policies.storage.loading import open_policy
         from policies.wrappers.prompted import set_goals, set_prompt
-        from robolearn.rewards.choice import make_reward
+        from robolearn.rewards.choice import make_reward_model
         from robolearn.rollout import Engine
 
         self._plan = plan
@@ -116,7 +116,9 @@ class WorldEpisodes:
             bind_policy(policy, self._env.interface, what=f"{what} in {world.task}")
             set_prompt(policy, "", self._env.prompt, what=what)
             set_goals(policy, None, what=what)
-        self._classifier = make_reward(plan.classifier, self._env.interface) if plan.classifier else None
+        self._classifier = (
+            make_reward_model(plan.classifier, self._env.interface, "cpu", "--classifier") if plan.classifier else None
+        )
         self._engine = Engine(self._env)
 
     def run(self, slot: TrialSlot) -> Ended:
@@ -156,10 +158,11 @@ class WorldEpisodes:
 
 def called_done(model: Any, seen: list[dict[str, NDArray]], action: NDArray, prompt: str) -> bool:
     """True where the reward model calls a step of the episode done."""
-    from robolearn.rewards.scoring import CONFIDENT, scores_of
+    from robolearn.rewards.metrics import score_or_withhold
+    from robolearn.rewards.scoring import CONFIDENT
 
     window = Window({key: np.stack([frame[key] for frame in seen]) for key in seen[0]}, action)
-    (score,) = scores_of(model, [window], [prompt])
+    (score,) = score_or_withhold(model, [window], [prompt])
     return bool((score.done & (score.confidence >= CONFIDENT)).any())
 
 

@@ -125,17 +125,18 @@ class CriticEvaluation:
         }
 
 
-def evaluate_critic(judged: Sequence[JudgedEpisode], *, seed: int = 0) -> CriticEvaluation:
-    """The figures of a reward model that judged these episodes.
-
-    Raises:
-      BadInput: no success, or no failure: neither proves anything without the other.
-    """
-    solved, failed = split(judged)
-    if not solved or not failed:
-        lacking = "success" if not solved else "failure"
+def check_outcomes(success: Sequence[bool]) -> None:
+    """Raise `BadInput` unless there are successes and failures: neither proves anything without the other."""
+    if all(success) or not any(success):
+        lacking = "failure" if any(success) else "success"
         hint = "robolearn collect --quality failures makes failures"
         raise BadInput("episodes to judge by", got=f"no {lacking}", expected="successes and failures", hint=hint)
+
+
+def evaluate_critic(judged: Sequence[JudgedEpisode], *, seed: int = 0) -> CriticEvaluation:
+    """The figures of a reward model that judged these episodes; raises as `check_outcomes` does."""
+    check_outcomes([j.success for j in judged])
+    solved, failed = split(judged)
     ends = [np.array([j.last for j in group]) for group in (solved, failed)]
     wrong = np.array([[j.wrong[-1], j.last] for j in solved])
     sure = np.array([[j.probability.max(), j.success] for j in judged], np.float64)

@@ -6,11 +6,14 @@ The first of the table whose `of` takes the text is meant. Nothing here loads to
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from robolearn.core import BadInput, Interface, RewardModel
+from robolearn.core import BadInput, Interface, RewardModel, RobolearnError
+from robolearn.core.errors import first_line
 from robolearn.core.plugins import Table, with_plugins
 from robolearn.rewards.config import RewardConfig
 from robolearn.rewards.serving.settings import ServedReward
@@ -60,11 +63,13 @@ class PythonReward(RewardConfig):
         name = f"{self.module}:{self.attribute}"
         try:
             model = getattr(importlib.import_module(self.module), self.attribute)(interface)
-        except (ImportError, AttributeError, TypeError, ValueError) as error:
-            raise BadInput("--reward", got=f"{name} ({error})", expected="a class made with an interface",
-                           available=usages()) from None  # fmt: skip
+        except RobolearnError:
+            raise
+        except Exception as error:  # a module of anybody's may do anything
+            got = f"{type(error).__name__}: {first_line(error)}"
+            raise BadInput(name, got=got, expected="a class made with an interface") from error
         if not isinstance(model, RewardModel):
-            raise BadInput("--reward", got=f"{name} without the method score", expected="a RewardModel")
+            raise BadInput(name, got="no method score", expected="a RewardModel")
         return model
 
 
@@ -103,28 +108,50 @@ REWARDS: Table[type[RewardConfig]] = with_plugins(
 )
 
 
-def reward_config(text: str) -> RewardConfig:
-    """The config that ``--reward TEXT`` names; nothing of it is built.
+def reward_config(text: str, flag: str = "--reward", *, recorded: bool = True) -> RewardConfig:
+    """The config that `text` names; nothing of it is built.
+
+    Args:
+      flag: that `text` was given by, for messages.
+      recorded: rewards that are in the records themselves may be named, too.
 
     Raises:
       BadInput: it is of no sort in the table.
     """
-    for kind in REWARDS.values():
-        if (config := kind.of(text)) is not None:
-            return config
-    raise BadInput("--reward", got=text, available=usages())
+    kinds = [kind for kind in REWARDS.values() if recorded or not kind.recorded]
+    with _named(flag):
+        for kind in kinds:
+            if (config := kind.of(text)) is not None:
+                return config
+    raise BadInput(flag, got=text or "nothing", available=[kind.usage for kind in kinds])
 
 
-def usages() -> tuple[str, ...]:
-    """The values that ``--reward`` takes."""
-    return tuple(config.usage for config in REWARDS.values())
-
-
-def check_reward(text: str) -> None:
-    """Raise `BadInput` unless `text` has the form of a reward; nothing is imported."""
-    reward_config(text)
+def check_reward(text: str, flag: str = "--reward", *, recorded: bool = True) -> None:
+    """Raise as `reward_config` does unless `text` has the form of a reward; nothing is imported."""
+    reward_config(text, flag, recorded=recorded)
 
 
 def make_reward(text: str, interface: Interface, device: str = "cpu") -> RewardModel | None:
-    """The model that `text` names; None for rewards that are in the records themselves. Raises as `build` does."""
-    return reward_config(text).build(interface, device)
+    """The model that ``--reward TEXT`` names; None for rewards that are in the records themselves. Raises as
+    `RewardConfig.build` does."""
+    config = reward_config(text)
+    with _named("--reward"):
+        return config.build(interface, device)
+
+
+def make_reward_model(text: str, interface: Interface, device: str, flag: str) -> RewardModel:
+    """The model that `flag` `text` names; raises as `RewardConfig.build` does, also where it names none."""
+    config = reward_config(text, flag, recorded=False)
+    with _named(flag):
+        model = config.build(interface, device)
+    assert model is not None, "only rewards in the records have no model"
+    return model
+
+
+@contextmanager
+def _named(flag: str) -> Iterator[None]:
+    """`BadInput` from the block begins with `flag`."""
+    try:
+        yield
+    except BadInput as bad:
+        raise BadInput(f"{flag}: {bad}") from bad.__cause__

@@ -62,12 +62,12 @@ def options_of(kind: type[Config], text: str, first: str) -> Config | None:
     given = {key: setting for key, _, setting in (option.partition("=") for option in options)}
     known = [field.name for field in fields(kind) if field.name != first]
     if wrong := [key for key in given if key not in known]:
-        raise BadInput(f"--reward {name}", got=wrong[0], expected="option=value", available=known)
+        raise BadInput(f"{name}", got=wrong[0], expected="option=value", available=known)
     if not value:
-        raise BadInput(f"--reward {name}", got=f"no {first}", expected=kind.usage)
+        raise BadInput(f"{name}", got=f"no {first}", expected=kind.usage)
     try:
         return TypeAdapter(kind).validate_python({first: value} | given)
     except ValidationError as error:
         fault = error.errors()[0]
         option = ".".join(str(part) for part in fault["loc"])
-        raise BadInput(f"--reward {name}: {option}", got=fault["input"], expected=fault["msg"]) from None
+        raise BadInput(f"{name}: {option}", got=fault["input"], expected=fault["msg"]) from None

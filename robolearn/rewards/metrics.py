@@ -9,6 +9,7 @@ VOC alone proves nothing: a clock has 1. What counts are τ, the gap and false p
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,10 +17,12 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robolearn.core import Episode, RewardModel, RewardWithheld, Score, Window
-from robolearn.rewards.scoring import scores_of
+from robolearn.core import BadInput, Episode, RewardModel, RewardWithheld, RobolearnError, Score, Window
+from robolearn.core.errors import first_line
+from robolearn.rewards.scoring import checked
 
 BINS = 10
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,27 @@ def backwards(window: Window) -> Window:
     return Window({key: value[::-1] for key, value in window.observation.items()}, window.action[::-1])
 
 
+def score_or_withhold(model: RewardModel, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+    """The scores of a `model` of anybody's, checked.
+
+    Raises:
+      BadInput: the model refuses these windows, or these words.
+      RewardWithheld: it says so, it failed, or its answer is none.
+    """
+    try:
+        found = model.score(windows, prompts)
+    except RobolearnError:
+        raise
+    except Exception as error:  # a model may do anything: other episodes are scored all the same
+        log.debug("the reward model failed", exc_info=error)
+        why = f"the model failed: {type(error).__name__}: {first_line(error)[:200]}"
+        raise RewardWithheld(why) from error
+    try:
+        return checked(found, windows)
+    except BadInput as bad:
+        raise RewardWithheld(str(bad)) from None
+
+
 def judge(
     model: RewardModel,
     episodes: Iterable[Episode],
@@ -89,9 +113,9 @@ def judge(
         window = window_of(episode)
         begun = perf_counter()
         try:
-            (right,) = scores_of(model, [window], [episode.task])
+            (right,) = score_or_withhold(model, [window], [episode.task])
             seconds = perf_counter() - begun
-            other, back = scores_of(model, [window, backwards(window)], [wrong, episode.task])
+            other, back = score_or_withhold(model, [window, backwards(window)], [wrong, episode.task])
         except RewardWithheld as why:
             if withheld is None:
                 raise

@@ -79,6 +79,24 @@ class Unsure(Truth):
         return super().one(window, prompt)
 
 
+class Failing(Truth):
+    """Fails where the square ends in the left half; with `rubbish` it answers NaN there."""
+
+    rubbish = False
+
+    def one(self, window: Window, prompt: str) -> Score:
+        score = super().one(window, prompt)
+        if where(window)[-1] < 0.5:
+            if not self.rubbish:
+                raise ValueError("too far to the left\nand more")
+            score.reward[:] = np.nan
+        return score
+
+
+class Rubbish(Failing):
+    rubbish = True
+
+
 def where(window: Window) -> np.ndarray:
     """(T,) how far right the square is, in [0, 1]."""
     red = window.observation["images.front"][:, :, :, 0].max(1) > 128

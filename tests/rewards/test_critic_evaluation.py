@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.eval.critic_page import render_critic, scored_frames
 from robolearn.eval.critics import bootstrap_of, evaluate_critic
@@ -16,7 +17,8 @@ from robolearn.io.json_files import plain
 from robolearn.rewards.metrics import calibration_error, judge, tau, voc
 
 sys.path.insert(0, str(Path(__file__).parent))
-from controls import OTHER, AlwaysOne, Clock, Control, FirstFrame, Truth, episode, film
+import controls
+from controls import OTHER, AlwaysOne, Clock, Control, FirstFrame, Truth, Unsure, episode, film, write
 
 EPISODES = [episode(True, i) for i in range(8)] + [episode(False, 50 + i, "frozen") for i in range(8)]
 
@@ -73,6 +75,38 @@ def test_what_looks_good_by_one_figure_is_caught(model: type[Control], reasons: 
 def test_successes_alone_prove_nothing() -> None:
     with pytest.raises(BadInput, match="no failure"):
         evaluate_critic(judge(Truth(), EPISODES[:8], OTHER))
+
+
+@pytest.mark.parametrize(
+    ("successes", "failures", "lacking"), [(2, 0, "failure"), (0, 2, "success"), (2, 2, "failure")]
+)
+def test_no_model_is_asked_where_an_outcome_is_lacking(
+    successes: int, failures: int, lacking: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(Unsure, "asked", 0)
+    write(tmp_path / "data", successes, failures)
+    words = ["--critic", "controls:Unsure", "--data", str(tmp_path / "data"), "--episodes", "2"]
+    assert main(["reward", "evaluate", *words]) == 2
+    assert f"got no {lacking}, expected successes and failures" in capsys.readouterr().err and Unsure.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [("Failing", "the model failed: ValueError: too far to the left"),
+     ("Rubbish", "reward model: progress: got NaN or infinity, expected finite numbers")],
+)  # fmt: skip
+def test_a_score_that_fails_is_withheld_and_the_others_are_made(
+    model: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "data", 2, 1)
+    assert main(["reward", "score", "--critic", f"controls:{model}", "--data", str(tmp_path / "data"), "--json"]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert result["scored"] == 2 and result["withheld"] == [f"episode 2: {why}"]
+    withheld: list[str] = []
+    assert not judge(getattr(controls, model)(), EPISODES, OTHER, source="here", withheld=withheld)
+    assert withheld[8] == f"episode 8 of here: {why}", "a success that is played backwards ends at the left, too"
+    assert len(withheld) == 16
 
 
 @pytest.mark.long

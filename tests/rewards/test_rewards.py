@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -13,7 +14,16 @@ import pytest
 
 from robolearn.core import ArraySpec, BadInput, Interface, RewardModel, Score, Window
 from robolearn.data.replay import PlayedEpisode
-from robolearn.rewards.choice import KEY, REWARDS, TASK, RewardConfig, check_reward, make_reward, reward_config
+from robolearn.rewards.choice import (
+    KEY,
+    REWARDS,
+    TASK,
+    RewardConfig,
+    check_reward,
+    make_reward,
+    make_reward_model,
+    reward_config,
+)
 from robolearn.rewards.scoring import scored, scores_of
 
 INTERFACE = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
@@ -127,8 +137,46 @@ def test_rewards_by_name() -> None:
         with pytest.raises(BadInput, match="task"):
             check_reward(wrong)
     for wrong in ("no.such.module:Class", f"{__name__}:NoSuchClass", "collections:OrderedDict", "numpy:float64"):
-        with pytest.raises(BadInput, match="--reward"):
+        with pytest.raises(BadInput, match=f"^--reward: {wrong}: got "):
             make_reward(wrong, INTERFACE)
+
+
+def test_a_message_names_the_flag_that_was_typed_and_what_that_takes() -> None:
+    with pytest.raises(BadInput, match=r"^--critic: got task; available: robometer:") as said:
+        make_reward_model(TASK, INTERFACE, "cpu", "--critic")
+    assert "<folder of a critic>" in str(said.value) and "task," not in str(said.value)
+    with pytest.raises(BadInput, match=r"^--critic: missing; available: robometer:"):
+        make_reward_model("", INTERFACE, "cpu", "--critic")
+    for text, why in (("gvl:", "gvl: got no model"), ("serve:a:1,timeout_s=0", "serve: timeout_s: got 0"),
+                      ("none/here", "critic none/here: ")):  # fmt: skip
+        with pytest.raises(BadInput, match=f"^--reward-model: {why}"):
+            make_reward_model(text, INTERFACE, "cpu", "--reward-model")
+        with pytest.raises(BadInput, match=f"^--reward: {why}"):
+            make_reward(text, INTERFACE)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("class Model(:", "SyntaxError: invalid syntax"),
+        ("import no_such_module_anywhere", "ModuleNotFoundError: No module named"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("class Model:\n    def __init__(self, interface):\n        raise KeyError('front')", "KeyError: 'front'"),
+        ("class Model:\n    def __init__(self, interface):\n        raise RuntimeError", "RuntimeError: RuntimeError"),
+        ("from robolearn.core import BadInput\nclass Model:\n    def __init__(self, interface):\n"
+         "        raise BadInput('camera', got='none')", "camera: got none"),
+        ("class Model:\n    def __init__(self, interface):\n        pass", "no method score"),
+    ],
+)  # fmt: skip
+def test_a_model_of_one_s_own_that_does_not_load_is_one_line(
+    source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_model.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_model", raising=False)
+    with pytest.raises(BadInput, match=f"^--critic: .*{said}") as error:
+        make_reward_model("own_model:Model", INTERFACE, "cpu", "--critic")
+    assert "\n" not in str(error.value)
 
 
 def test_several_windows_are_scored_at_once() -> None:

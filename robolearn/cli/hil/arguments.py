@@ -149,10 +149,7 @@ class WorldArguments(Command):
                 flag = f"--{name.replace('_', '-')}"
                 raise BadInput(flag, got=f"{value} beside --reset {self.reset}", expected="--reset policy")
         if self.reset_reward:
-            check_reward(self.reset_reward)
-            config = reward_config(self.reset_reward)
-            if config.recorded:
-                raise BadInput("--reset-reward", got=self.reset_reward, expected="a reward model")
+            config = reward_config(self.reset_reward, "--reset-reward", recorded=False)
             if config.needs_prompt and not self.reset_words.strip():
                 expected = f"the task of the reset in a sentence, which {self.reset_reward} reads"
                 raise BadInput("--reset-words", got="nothing", expected=expected)
@@ -220,14 +217,13 @@ class ActorArguments(WorldArguments):
 
     def _verdicts(self, texts: Sequence[str], config: LearnerConfig, interface: Interface, *, what: str) -> OnlineDone:
         from robolearn.core.machine import resolve_device
-        from robolearn.rewards.choice import make_reward
+        from robolearn.rewards.choice import make_reward_model
         from robolearn.rewards.online import OnlineDone
 
-        models = [make_reward(text, interface, str(resolve_device(self.device))) for text in texts]
-        if None in models:
-            raise BadInput(what, got=texts, expected="reward models")
+        device = str(resolve_device(self.device))
         return OnlineDone(
-            [model for model in models if model is not None], interface.control_hz, config.done_hz or DONE_HZ,
+            [make_reward_model(text, interface, device, what) for text in texts],
+            interface.control_hz, config.done_hz or DONE_HZ,
             frames=config.done_frames, threshold=config.done_threshold, waits=config.pace == "lockstep",
         )  # fmt: skip
 

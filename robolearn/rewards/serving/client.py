@@ -42,8 +42,8 @@ class ServedRewardModel:
     """
 
     def __init__(self, config: ServedReward, interface: Interface) -> None:
-        self._what, self._timeout_s = f"--reward serve:{config.address}", config.timeout_s
-        address = Address.parse(config.address, "--reward serve")
+        self._what, self._timeout_s = f"serve:{config.address}", config.timeout_s
+        address = Address.parse(config.address, "serve")
         certificates = Certificates(config.certs) if config.certs else None
         token = find_token("", certificates, TOKEN_VARIABLE)
         if token is None and address.is_loopback and token_file().exists():

@@ -17,7 +17,7 @@ import grpc
 from robolearn.core import BadInput, Interface, RewardModel, RewardWithheld
 from robolearn.core.errors import first_line
 from robolearn.io.wire.server import CallRefused, Handler
-from robolearn.rewards.scoring import checked
+from robolearn.rewards.metrics import score_or_withhold
 from robolearn.rewards.serving.messages import (
     DESCRIBE,
     DESCRIPTION_LIMIT,
@@ -97,18 +97,11 @@ class RewardService:
     def _reply(self, windows: list[Any], prompts: list[str]) -> Any:
         scores, withheld, refused = b"", "", ""
         try:
-            found = self._model.score(windows, prompts)
-            try:
-                scores = pack_scores(checked(found, windows))
-            except BadInput as bad:
-                withheld = str(bad)
+            scores = pack_scores(score_or_withhold(self._model, windows, prompts))
         except BadInput as bad:
             refused = str(bad)
         except RewardWithheld as why:
             withheld = str(why) or "no reason given"
-        except Exception as error:  # a model may do anything: its server goes on
-            log.exception("the model failed")
-            withheld = f"the model failed: {type(error).__name__}: {first_line(error)[:200]}"
         if scores:
             self.served += len(windows)
         else:

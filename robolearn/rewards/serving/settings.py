@@ -38,7 +38,7 @@ class ServedReward(RewardConfig):
 
     def __post_init__(self) -> None:
         if not 0.0 < self.timeout_s <= 86400.0:
-            raise BadInput("--reward serve: timeout_s", got=self.timeout_s, expected="seconds, more than 0")
+            raise BadInput("serve: timeout_s", got=self.timeout_s, expected="seconds, more than 0")
 
     @classmethod
     def of(cls, text: str) -> Self | None:

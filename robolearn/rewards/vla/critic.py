@@ -58,7 +58,7 @@ class VisionLanguageCritic(ABC):
     numbered = False  # the template counts the pictures, where it can
 
     def __init__(self, config: VlmReward, interface: Interface, device: str = "cpu") -> None:
-        self.config, self.device, self.what = config, device, f"--reward {config.name}:"
+        self.config, self.device, self.what = config, device, f"{config.name}:"
         self.camera = self._camera(interface)
         self.reads = (self.camera,)
         self.texts = self._texts()

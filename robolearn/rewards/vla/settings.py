@@ -46,9 +46,9 @@ class VlmReward(RewardConfig):
     def __post_init__(self) -> None:
         counts = {field.name: getattr(self, field.name) for field in fields(self) if field.type == "int"}
         if low := [key for key, value in counts.items() if value < 1 + (key == "frames")]:
-            raise BadInput(f"--reward {self.name}: {low[0]}", got=counts[low[0]], expected="at least 1; frames: 2")
+            raise BadInput(f"{self.name}: {low[0]}", got=counts[low[0]], expected="at least 1; frames: 2")
         if not 0.0 < self.done <= 1.0:
-            raise BadInput(f"--reward {self.name}: done", got=self.done, expected="more than 0, at most 1")
+            raise BadInput(f"{self.name}: done", got=self.done, expected="more than 0, at most 1")
 
     @classmethod
     def of(cls, text: str) -> Self | None:
