@@ -194,7 +194,9 @@ class RewardEvaluate(Command):
         for name in ("precision", "recall"):
             value = result["done"][name]
             console.print(f"{'done: ' + name:20} {rate_text(value) if value else 'never called done'}")
-        console.print(f"{'a frame':20} {result['latency_ms']['p50']:.1f} ms")
+        console.print(
+            f"{'a frame':20} {{p50:.1f}} ms ({{p50_low:.1f}} to {{p50_high:.1f}})".format(**result["latency_ms"])
+        )
         _show_withheld(result, console)
         for fault in result["faults"]:
             console.print(f"no reward: {fault}")

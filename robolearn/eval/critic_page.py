@@ -88,8 +88,9 @@ def _figures(e: CriticEvaluation) -> list[tuple[str, str, str, str]]:
         mean = None if value is None else value.rate if isinstance(value, Success) else value.mean
         interval = "–" if value is None or not np.isfinite(value.low) else f"{value.low:.2f} to {value.high:.2f}"
         found.append((name, "–" if mean is None else f"{mean:.2f}", interval, MEANINGS[name]))
-    latency = f"{e.latency_ms['p50']:.1f} ms"
-    return [*found, ("time", latency, f"p99 {e.latency_ms['p99']:.1f} ms", "of one frame, encoding included")]
+    half, most = e.latency_ms["p50"], e.latency_ms["p99"]
+    meaning = f"median of one frame, encoding included; p99 {most.mean:.1f} ms"
+    return [*found, ("time", f"{half.mean:.1f} ms", f"{half.low:.1f} to {half.high:.1f}", meaning)]
 
 
 def _text(mean: float | None, low: float | None, high: float | None) -> str:

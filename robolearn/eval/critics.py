@@ -44,7 +44,7 @@ class CriticEvaluation:
       precision, recall: of episodes that were called done.
       wrong_task_ratio: progress at the end of successes with another task's words, to that with their own.
       calibration: ECE of the largest probability of done in an episode.
-      latency_ms: p50 and p99 over the episodes, of one frame.
+      latency_ms: p50 and p99 over the episodes, of one frame [ms].
     """
 
     judged: Sequence[JudgedEpisode]
@@ -58,7 +58,7 @@ class CriticEvaluation:
     recall: Success
     wrong_task_ratio: Estimate
     calibration: Estimate
-    latency_ms: dict[str, float]
+    latency_ms: dict[str, Estimate]
 
     @property
     def headline(self) -> str:
@@ -118,7 +118,11 @@ class CriticEvaluation:
             },
             "wrong_task_ratio": self.wrong_task_ratio.to_json(),
             "calibration": self.calibration.to_json(),
-            "latency_ms": self.latency_ms,
+            "latency_ms": {
+                key: value
+                for name, pace in self.latency_ms.items()
+                for key, value in ((name, pace.mean), (f"{name}_low", pace.low), (f"{name}_high", pace.high))
+            },
             "by_failure": self.by_failure(),
             "trusted": not self.faults,
             "faults": self.faults,
@@ -155,7 +159,10 @@ def evaluate_critic(judged: Sequence[JudgedEpisode], *, seed: int = 0) -> Critic
         recall=Success.of(hits, len(solved)),
         wrong_task_ratio=bootstrap_of([wrong], _ratio, seed=seed),
         calibration=bootstrap_of([sure], lambda x: calibration_error(x[:, 0], x[:, 1]), seed=seed),
-        latency_ms={"p50": float(np.percentile(pace, 50)), "p99": float(np.percentile(pace, 99))},
+        latency_ms={
+            f"p{share}": bootstrap_of([pace], lambda x, share=share: float(np.percentile(x, share)), seed=seed)
+            for share in (50, 99)
+        },
     )
 
 
