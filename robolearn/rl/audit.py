@@ -7,7 +7,7 @@ Of the newest iterations that together hold n episodes, by the model's verdict a
 
 The first rule catches a model whose *done* is mostly wrong, the second one that calls failures done while most episodes
 succeed anyway. Bounds are Clopper and Pearson's at 99%, because they are looked at after every iteration: few episodes
-part nothing. A simulated world knows; on a real arm the person's verdict stands in its place.
+part nothing. The world's verdict is a simulated one's: there is no audit on a real arm.
 """
 
 from __future__ import annotations
