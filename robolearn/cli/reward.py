@@ -138,7 +138,7 @@ class RewardEvaluate(Command):
 
     critic: str
     """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:, topreward:,
-    roboreward:, vlac: or gvl:<model>), or <module>:<Class>."""
+    roboreward:, vlac: or gvl:<model>), serve:<host>:<port>, <module>:<Class>, or what a plug-in adds."""
     data: tuple[str, ...]
     """LeRobotDataset v3.0 folders with successes and failures that training has not seen."""
     wrong: str = OTHER
@@ -194,9 +194,8 @@ class RewardEvaluate(Command):
         for name in ("precision", "recall"):
             value = result["done"][name]
             console.print(f"{'done: ' + name:20} {rate_text(value) if value else 'never called done'}")
-        console.print(
-            f"{'a frame':20} {{p50:.1f}} ms ({{p50_low:.1f}} to {{p50_high:.1f}})".format(**result["latency_ms"])
-        )
+        pace = result["latency_ms"]
+        console.print(f"{'a frame':20} {pace['p50']:.1f} ms ({pace['p50_low']:.1f} to {pace['p50_high']:.1f})")
         _show_withheld(result, console)
         for fault in result["faults"]:
             console.print(f"no reward: {fault}")
@@ -230,7 +229,7 @@ class RewardScore(Command):
 
     critic: str
     """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:, topreward:,
-    roboreward:, vlac: or gvl:<model>), or <module>:<Class>."""
+    roboreward:, vlac: or gvl:<model>), serve:<host>:<port>, <module>:<Class>, or what a plug-in adds."""
     data: str
     """A LeRobotDataset v3.0 folder."""
     write: bool = False

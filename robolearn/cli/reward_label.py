@@ -26,7 +26,7 @@ class RewardLabel(Command):
     data: str
     """A LeRobotDataset v3.0 folder."""
     critic: str
-    """A run or a checkpoint folder of robolearn reward train, or <module>:<Class>: whose doubt chooses the frames."""
+    """A reward model, as of reward score, whose doubt chooses the frames."""
     frames: int = 50
     """Frames to ask at most; those with a label are not asked again."""
     port: int = 0

@@ -25,7 +25,7 @@ class RewardServe(Command):
 
     critic: str
     """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:, topreward:,
-    roboreward:, vlac: or gvl:<model>), or <module>:<Class>."""
+    roboreward:, vlac: or gvl:<model>), <module>:<Class>, or what a plug-in adds."""
     data: str
     """A LeRobotDataset v3.0 folder with episodes like those that are to be scored: their cameras and actions."""
     listen: str = "127.0.0.1:7360"
