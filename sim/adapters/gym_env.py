@@ -11,13 +11,16 @@ continuing where its attribute ``continuing`` says so, or where it is one of Gym
 
 from __future__ import annotations
 
+import sys
+from contextlib import redirect_stdout
 from typing import Any
 
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.machine import available_cpus
 from sim.adapters.vector import AdapterVectorEnv
 from sim.bridge.far.errors import describe
-from sim.bridge.far.gym_env import build
+from sim.bridge.far.facts import AdapterEnv
+from sim.bridge.far.gym_env import build, refused
 from sim.bridge.far.world import probe
 from sim.bridge.pools import EnvFactory, LocalPool, WorkerPool
 
@@ -52,17 +55,28 @@ def make_gym(
     factory = EnvFactory(".gym_env:build", arguments)
     if python:
         return AdapterVectorEnv(WorkerPool(factory, num_envs, workers or available_cpus(), task, python), num_envs)
-    first = build(**arguments)  # here, so that bad input is found without a process
-    try:
-        reports_success, step_s = probe(first, steps=10 if workers is None and num_envs > 1 else 1)
-    except Exception as error:  # the user's reset and step may raise anything
-        first.close()
-        raise RobolearnError(f"world 0 of {task} failed: {describe(error)}") from error
+    with redirect_stdout(sys.stderr):  # what a world prints is no result of ours
+        first = build(**arguments)  # here, so that bad input is found without a process
+        reports_success, step_s = _probed(first, 10 if workers is None and num_envs > 1 else 1)
     if workers is None:
         workers = available_cpus() if num_envs > 1 and step_s > LIGHT_STEP_S else 0
     if workers > 0:
-        first.close()
+        LocalPool([first]).close()
         pool = WorkerPool(factory, num_envs, workers, task)
     else:
-        pool = LocalPool([first] + [factory.build() for _ in range(num_envs - 1)])
+        with redirect_stdout(sys.stderr):
+            others = [factory.build() for _ in range(num_envs - 1)]
+        pool = LocalPool([first, *others])
     return AdapterVectorEnv(pool, num_envs, reports_success=reports_success)
+
+
+def _probed(env: AdapterEnv, steps: int) -> tuple[bool, float]:
+    """What `probe` returns. Raises `BadInput`: the env exits; `RobolearnError`: it fails. It is closed then."""
+    task = env.facts.task
+    try:
+        return probe(env, steps)
+    except (Exception, SystemExit) as error:  # the user's reset and step may raise anything
+        LocalPool([env]).close()
+        if isinstance(error, SystemExit):
+            raise refused(task, error, "in its first steps") from error
+        raise RobolearnError(f"world 0 of {task} failed: {describe(error)}") from error

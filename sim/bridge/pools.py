@@ -12,8 +12,9 @@ import logging
 import mmap
 import os
 import struct
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any, Protocol
@@ -99,7 +100,10 @@ class Pool(Protocol):
 
 
 class LocalPool:
-    """Worlds in this process, one after the other: for envs that are lighter than a message."""
+    """Worlds in this process, one after the other: for envs that are lighter than a message.
+
+    What they print goes to stderr: stdout is for our results.
+    """
 
     def __init__(self, envs: Sequence[AdapterEnv]) -> None:
         self.facts = envs[0].facts
@@ -131,7 +135,8 @@ class LocalPool:
     @contextmanager
     def _named(self) -> Iterator[None]:
         try:
-            yield
+            with redirect_stdout(sys.stderr):
+                yield
         except WorldFailure as failure:
             error = failure.error
             raise failed(self.facts.task, failure.world, describe(error)) from error
@@ -140,7 +145,8 @@ class LocalPool:
             self._worlds.notes.clear()
 
     def close(self) -> None:
-        self._worlds.close()
+        with self._named():
+            self._worlds.close()
 
 
 class WorkerPool:

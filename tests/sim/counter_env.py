@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, ClassVar
 
 import gymnasium
@@ -17,14 +18,15 @@ class Counter(gymnasium.Env):
       nan_at: its observation after so many steps is NaN; -1 for never.
       reward_at_end: reward of the fifth step; the others give 0.1.
       fail_at: raises after so many steps, -1 for never.
+      exit_at: exits after so many steps, 0 in `reset`, -1 for never.
       die_at: ends its process after so many steps, -1 for never.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
 
-    def __init__(self, tells="", nan_at=-1, reward_at_end=1.0, fail_at=-1, die_at=-1, render_mode=None):
+    def __init__(self, tells="", nan_at=-1, reward_at_end=1.0, fail_at=-1, exit_at=-1, die_at=-1, render_mode=None):
         self.tells, self.nan_at, self.reward_at_end = tells, nan_at, reward_at_end
-        self.fail_at, self.die_at, self.render_mode = fail_at, die_at, render_mode
+        self.fail_at, self.exit_at, self.die_at, self.render_mode = fail_at, exit_at, die_at, render_mode
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (3,), np.float64)
         self.action_space = gymnasium.spaces.Box(np.array([-2.0]), np.array([6.0]), dtype=np.float64)
         self.executed = []
@@ -32,6 +34,8 @@ class Counter(gymnasium.Env):
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
         self.start, self.count, self.last = self.np_random.random(), 0, 0.0
+        print("an env that prints")
+        self._leave()
         return self._observe(), {}
 
     def step(self, action):
@@ -41,6 +45,7 @@ class Counter(gymnasium.Env):
         print("an env that prints")
         if self.count == self.fail_at:
             raise ValueError("the motor burnt")
+        self._leave()
         if self.count == self.die_at:
             os._exit(7)
         terminated = self.count == 5
@@ -51,6 +56,10 @@ class Counter(gymnasium.Env):
             info = {self.tells: solved} if self.tells else {}
         return self._observe(), self.reward_at_end if terminated else 0.1, terminated, False, info
 
+    def _leave(self):
+        if self.count == self.exit_at:
+            sys.exit(0)
+
     def render(self):
         return np.full((2, 3, 3), self.count, np.uint8)
 
@@ -59,3 +68,5 @@ class Counter(gymnasium.Env):
 
 
 gymnasium.register("Counter-v0", entry_point=Counter, max_episode_steps=20)
+for number in (0, 1, 2):
+    gymnasium.register(f"Exits{number}-v0", entry_point=Counter, max_episode_steps=20, kwargs={"exit_at": number})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ import gymnasium
 import numpy as np
 import pytest
 
+from robolearn.cli.main import main
 from robolearn.core import BadInput, Env, NonFinite, RobolearnError
 from sim.adapters import AdapterVectorEnv, gym_env, make_gym
 
@@ -62,7 +64,7 @@ def test_final_observations_steps_and_rest(env, capfd):
 
     one = env.step(np.array([[-1], [0], [1]], np.float32))
     np.testing.assert_allclose(one[0]["proprio"][::2, 2], [-2, 6])  # the env's own bounds
-    assert capfd.readouterr().out.count("prints") in (0, 17)  # in workers, prints go to stderr
+    assert "prints" not in capfd.readouterr().out
 
 
 def test_starts_depend_on_seed_and_world_alone():
@@ -205,6 +207,45 @@ def test_an_env_that_raises_is_named(workers):
 def test_an_env_that_raises_while_its_speed_is_measured_is_named():
     with pytest.raises(RobolearnError, match=r"world 0 of gym:.*ValueError: the motor burnt"):
         make_gym(TASK, 2, kwargs={"fail_at": 2})
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_world_that_exits_at_first_is_refused_in_one_line(number, monkeypatch, capfd):
+    """An exit in our own process would end the command with the world's exit code and no word."""
+    monkeypatch.chdir(Path(__file__).parent)
+    task = f"gym:counter_env:Exits{number}-v0"
+    assert main(["worlds", "show", task, "--json"]) == 2
+    out, err = capfd.readouterr()
+    said = f"task '{task}': got SystemExit in its first steps: 0. With --world-python it runs in an interpreter that"
+    assert out == "" and said in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.long)])
+def test_a_world_that_exits_later_is_named(workers, capfd):
+    env = make_gym(TASK, 2, workers=workers, kwargs={"exit_at": 3})
+    env.reset(seed=0)
+    env.step_chunk(np.zeros((2, 2, 1), np.float32))
+    with pytest.raises(RobolearnError, match="world 1 of gym:counter_env:Counter-v0 failed: SystemExit: 0"):
+        env.step_chunk(np.zeros((2, 2, 1), np.float32), active=np.array([False, True]))
+    assert capfd.readouterr().out == ""
+
+
+def test_a_world_that_exits_when_it_is_drawn_or_closed_ends_no_run(monkeypatch, caplog):
+    env = make_gym(TASK, 2, workers=0)
+    env.reset(seed=0)
+    single = env._pool._worlds._worlds[0]._adapter._env.unwrapped  # type: ignore[attr-defined]
+    monkeypatch.setattr(single, "render", sys.exit)
+    monkeypatch.setattr(single, "close", sys.exit)
+    assert env.frame(0) is None and env.frame(1) is not None
+    env.close()
+    assert ["cannot be drawn" in caplog.text, "cannot be closed" in caplog.text] == [True, True]
+
+
+def test_what_a_world_prints_at_first_is_not_on_stdout(monkeypatch, capfd):
+    monkeypatch.chdir(Path(__file__).parent)
+    assert main(["worlds", "show", TASK, "--json"]) == 0
+    out, err = capfd.readouterr()
+    assert json.loads(out)["task"] == TASK and "an env that prints" in err
 
 
 @pytest.mark.long

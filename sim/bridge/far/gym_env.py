@@ -49,7 +49,7 @@ def build(
     try:
         env = _make(spec, max_episode_steps, kwargs or {})
     except (Exception, SystemExit) as error:  # the user's constructor may raise anything
-        raise BadInput(f"task {task!r}", got=f"{type(error).__name__} while making {env_id}: {error}") from error
+        raise refused(task, error, f"while making {env_id}") from error
     return GymSingle(env, task, cameras, image_size)
 
 
@@ -59,6 +59,13 @@ def parse(task: str) -> tuple[str, str]:
     if len(parts) != 3 or parts[0] != "gym" or not parts[1] or not parts[2]:
         raise BadInput(f"task {task}: it is gym:<module>:<Id-v0>, as in gym:gymnasium:Pendulum-v1")
     return parts[1], parts[2]
+
+
+def refused(task: str, error: BaseException, doing: str) -> BadInput:
+    """The error of a world that raised `error` before it was of use. A world often exits for packages it lacks."""
+    ours = isinstance(error, SystemExit) and __package__ == "sim.bridge.far"
+    hint = "With --world-python it runs in an interpreter that has what it needs" if ours else ""
+    return BadInput(f"task {task!r}", got=f"{type(error).__name__} {doing}: {error}", hint=hint)
 
 
 def _make(spec: EnvSpec, max_episode_steps: int | None, kwargs: dict[str, Any]) -> gymnasium.Env:
@@ -97,7 +104,7 @@ def _import_user_module(task: str, module: str) -> None:
         hint = f"Did you mean {meant[0]}?" if meant else ""
         raise BadInput(f"task {task}: no module {module} is installed, and no {module}.py is here", hint=hint) from None
     except (Exception, SystemExit) as error:  # whatever the user's file raises at import
-        raise BadInput(f"task {task!r}", got=f"{type(error).__name__} while importing {module}: {error}") from error
+        raise refused(task, error, f"while importing {module}") from error
 
 
 def _registered_by(env_id: str, module: str) -> bool:

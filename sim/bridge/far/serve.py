@@ -176,12 +176,9 @@ class _Process:
         return text
 
     def close(self) -> None:
-        """Close the envs, whatever they say to it."""
-        try:
-            if self._worlds is not None:
-                self._worlds.close()
-        except (Exception, SystemExit):
-            traceback.print_exc()
+        """Close the envs."""
+        if self._worlds is not None:
+            self._worlds.close()
 
 
 __all__ = ["die_with", "main", "receive", "send"]

@@ -178,7 +178,7 @@ class World:
         """An HWC picture, or None where the env cannot be drawn, and why in words where that is a fault."""
         try:
             picture = self._env.render()
-        except Exception as error:  # no GL, no pygame: a missing video must not end a run
+        except (Exception, SystemExit) as error:  # no GL, no pygame: a missing video must not end a run
             return None, f"cannot be drawn: {describe(error)}"
         if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
             return None, ""

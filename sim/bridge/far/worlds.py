@@ -73,9 +73,12 @@ class Worlds:
         return picture
 
     def close(self) -> None:
-        """Close the envs."""
+        """Close the envs; what one raises then is a note."""
         for world in self._worlds:
-            world.close()
+            try:
+                world.close()
+            except (Exception, SystemExit) as error:
+                self.notes.append((world.index, f"cannot be closed: {describe(error)}"))
 
     def _each(self, block: WorldArrays, work: Callable[[int, World], None]) -> None:
         """Do `work` of (row, world) in the active worlds, each marked in `block` meanwhile."""
