@@ -36,6 +36,8 @@ MUTANTS: dict[str, Mutant] = {
     "a-lack-is-a-death": Mutant(f"{BRIDGE}/process.py", 'if line.startswith("ModuleNotFoundError")', 'if line.startswith("ImportError")', NONE),
     "exit-ends-the-process": Mutant(f"{FAR}/worlds.py", "except (Exception, SystemExit) as error:", "except Exception as error:", FAULT),
     "bad-input-is-a-failure": Mutant(f"{FAR}/serve.py", "                send(answers, BAD_INPUT, 0, parts_of(error))", "                send(answers, FAILED, 0, _described(error))", MADE),
+    "nan-is-success": Mutant(f"{FAR}/world.py", ' or np.isnan(array).any()', "", CHUNKS),
+    "one-success-of-two-is-enough": Mutant(f"{FAR}/world.py", "if len(set(found.values())) > 1:", "if False:", CHUNKS),
     "double-precision-is-not-said": Mutant(f"{FAR}/features.py", "if leaf.dtype not in (np.float32, np.uint8)", "if leaf.dtype is None", CHUNKS),
     "pictures-by-the-nearest-pixel": Mutant(f"{FAR}/gym_env.py", "    if edge > cut:", "    if edge != cut:", CHUNKS),
     "experts-beyond-the-bounds": Mutant(f"{FAR}/world.py", "np.clip(np.asarray(self._adapter.demonstrate(), np.float32), -1.0, 1.0)", "np.asarray(self._adapter.demonstrate(), np.float32)", FAMILY),

@@ -14,7 +14,8 @@ class Counter(gymnasium.Env):
     """The observation is (start, steps, last action); it terminates after 5 steps.
 
     Args:
-      tells: the info key under which it reports success, empty for none, "late" for "success" at the end only.
+      tells: the info key under which it reports success, empty for none, "late" for "success" at the end only,
+        "contrary" for two keys that contradict each other when it is solved.
       nan_at: its observation after so many steps is NaN; -1 for never.
       reward_at_end: reward of the fifth step; the others give 0.1.
       fail_at: raises after so many steps, -1 for never.
@@ -52,6 +53,8 @@ class Counter(gymnasium.Env):
         solved = terminated and self.reward_at_end > 0.5
         if self.tells == "late":
             info = {"success": solved} if terminated else {}
+        elif self.tells == "contrary":
+            info = {"success": solved, "is_success": False}
         else:
             info = {self.tells: solved} if self.tells else {}
         return self._observe(), self.reward_at_end if terminated else 0.1, terminated, False, info

@@ -15,7 +15,7 @@ from sim.adapters import make_gym
 from sim.bridge.far.facts import Facts
 from sim.bridge.far.features import FeatureMap
 from sim.bridge.far.gym_env import build, parse, square
-from sim.bridge.far.world import ChunkWrapper, World, start_seed
+from sim.bridge.far.world import ChunkWrapper, World, reported_success, start_seed
 from sim.bridge.pools import EnvFactory
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -45,6 +45,33 @@ def test_success_is_what_the_env_reports_and_never_a_rewarded_termination(tells,
     env = ChunkWrapper(Counter(tells=tells, reward_at_end=end))
     env.reset(seed=0)
     assert env.step(np.zeros((9, 1)))[4]["success"] is success
+
+
+def test_a_success_that_is_no_answer_is_named():
+    nan = float("nan")
+    assert [reported_success({"success": value}) for value in (True, 0, np.float32(1), np.array([0, 1]))] == [
+        1,
+        0,
+        1,
+        1,
+    ]
+    assert reported_success({"success": False, "is_success": np.False_}) is False
+    assert reported_success({"reward": 1.0}) is None
+    for info, line in (
+        ({"success": nan}, "its info's success is nan, neither true nor false"),
+        ({"is_success": np.array([1.0, nan])}, "its info's is_success is array"),
+        ({"success": "False"}, "its info's success is 'False'"),
+        ({"success": None}, "its info's success is None"),
+        ({"success": True, "is_success": False}, "its info says success True and is_success False"),
+    ):
+        with pytest.raises(RobolearnError, match=line):
+            reported_success(info)
+    env = make_gym(TASK, 1, workers=0, kwargs={"tells": "contrary"})
+    env.reset(seed=0)
+    with pytest.raises(
+        RobolearnError, match="world 0 of gym:counter_env:Counter-v0 failed: its info says success True"
+    ):
+        env.step_chunk(np.zeros((1, 5, 1), np.float32))
 
 
 def test_a_world_resets_within_the_step_and_keeps_the_final_observation():

@@ -16,7 +16,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import BadInput, NonFinite, describe
+from .errors import BadInput, NonFinite, RobolearnError, describe
 from .facts import AdapterEnv, Facts, Features
 
 
@@ -79,9 +79,23 @@ class ChunkWrapper(gymnasium.Wrapper):
 
 
 def reported_success(info: Mapping[str, Any]) -> bool | None:
-    """Success according to an env's `info`, or None where it holds no such key."""
-    values = [info[key] for key in SUCCESS_KEYS if key in info]
-    return any(bool(np.any(value)) for value in values) if values else None
+    """Success according to an env's `info`, or None where it holds no such key.
+
+    Raises `RobolearnError`: it is NaN or no number, or the keys contradict each other.
+    """
+    found = {key: _truth(key, info[key]) for key in SUCCESS_KEYS if key in info}
+    if len(set(found.values())) > 1:
+        raise RobolearnError("its info says " + " and ".join(f"{key} {value}" for key, value in found.items()))
+    return next(iter(found.values()), None)
+
+
+def _truth(key: str, value: Any) -> bool:
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf" or np.isnan(array).any():
+        raise RobolearnError(f"its info's {key} is {value!r}, neither true nor false")
+    return bool(array.any())
 
 
 class FiniteGuard(gymnasium.Wrapper):
