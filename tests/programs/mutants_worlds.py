@@ -38,6 +38,8 @@ MUTANTS: dict[str, Mutant] = {
     "bad-input-is-a-failure": Mutant(f"{FAR}/serve.py", "                send(answers, BAD_INPUT, 0, parts_of(error))", "                send(answers, FAILED, 0, _described(error))", MADE),
     "nan-is-success": Mutant(f"{FAR}/world.py", ' or np.isnan(array).any()', "", CHUNKS),
     "one-success-of-two-is-enough": Mutant(f"{FAR}/world.py", "if len(set(found.values())) > 1:", "if False:", CHUNKS),
+    "any-arrangement-of-so-many-numbers": Mutant(f"{FAR}/features.py", "if array.shape != self.shape:", "if array.size != np.prod(self.shape):", CHUNKS),
+    "pictures-of-any-type": Mutant(f"{FAR}/features.py", "if self.picture and array.dtype != np.uint8:", "if False:", CHUNKS),
     "double-precision-is-not-said": Mutant(f"{FAR}/features.py", "if leaf.dtype not in (np.float32, np.uint8)", "if leaf.dtype is None", CHUNKS),
     "pictures-by-the-nearest-pixel": Mutant(f"{FAR}/gym_env.py", "    if edge > cut:", "    if edge != cut:", CHUNKS),
     "experts-beyond-the-bounds": Mutant(f"{FAR}/world.py", "np.clip(np.asarray(self._adapter.demonstrate(), np.float32), -1.0, 1.0)", "np.asarray(self._adapter.demonstrate(), np.float32)", FAMILY),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -164,13 +165,33 @@ def test_observations_get_names():
     expected = np.concatenate([sample["achieved_goal"], sample["desired_goal"]])
     np.testing.assert_allclose(named["objects"], expected, rtol=1e-6)
     np.testing.assert_array_equal(named["images.front"], sample["pixels"]["front"])
-    with pytest.raises(RobolearnError, match=r"proprio has the shape \(3,\), its space says \(2,\)"):
+    with pytest.raises(RobolearnError, match=r"'observation' has the shape \(3,\), its space says \(2,\)"):
         features(sample | {"observation": np.zeros(3)})
     left_and_right = {side: gymnasium.spaces.Dict({"rgb": box(0, 255, (4, 5, 3), np.uint8)}) for side in "lr"}
     with pytest.raises(BadInput, match="two images 'rgb'"):
         FeatureMap(gymnasium.spaces.Dict(left_and_right), "t")
     with pytest.raises(BadInput, match="'mode' of t: got Discrete"):
         FeatureMap(gymnasium.spaces.Dict({"mode": gymnasium.spaces.Discrete(3)}), "t")
+
+
+def test_an_observation_that_is_not_as_declared_is_named():
+    """Each of these would be read as other numbers than the env means."""
+    box, dictionary = gymnasium.spaces.Box, gymnasium.spaces.Dict
+    parts = dictionary({"a": box(-1, 1, (2,)), "b": dictionary({"c": box(-1, 1, (3,))})})
+    picture = box(0, 255, (4, 4, 3), np.uint8)
+    cases = [
+        (box(-1, 1, (2, 3)), np.zeros((3, 2)), "its observation has the shape (3, 2), its space says (2, 3)"),
+        (parts, {"a": np.zeros(3), "b": {"c": np.zeros(2)}}, "'a' has the shape (3,), its space says (2,)"),
+        (parts, {"a": np.zeros(2), "b": {}}, "observation 'b.c' is missing"),
+        (parts, np.zeros(5), "observation 'a' is missing"),
+        (dictionary({"seen": picture}), {"seen": np.full((4, 4, 3), 0.9)}, "'seen' is a picture of float64, its space"),
+        (picture, np.full((4, 4, 3), np.nan, np.float32), "its observation is a picture of float32, its space says u"),
+        (picture, np.full((4, 4, 3), 300), "its observation is a picture of int64, its space says uint8"),
+    ]
+    for space, observation, line in cases:
+        with pytest.raises(RobolearnError, match=re.escape(line)):
+            FeatureMap(space, "t")(observation)
+    assert FeatureMap(parts, "t")({"b": {"c": [1, 2, 3]}, "a": [4, 5]})["proprio"].tolist() == [4, 5, 1, 2, 3]
 
 
 def test_bad_tasks_name_what_there_is(tmp_path, monkeypatch):

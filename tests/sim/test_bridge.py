@@ -95,7 +95,8 @@ FAULTS = {
     '"out of patience"',
     "exits": r"world 1 of gym:other_maker:Odd-v0 failed: SystemExit: the licence ran out",
     "asks": r"world 1 of gym:other_maker:Odd-v0 failed: EOFError",
-    "another shape": r"world 1 of gym:other_maker:Odd-v0 failed: proprio has the shape \(4,\), its space says \(3,\)",
+    "another shape": r"world 1 of gym:other_maker:Odd-v0 failed: observation 'robot.place' has the shape \(3,\), its "
+    r"space says \(2,\)",
 }
 
 

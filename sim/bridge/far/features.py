@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
 from .errors import BadInput, RobolearnError
 from .facts import Features, Spec
@@ -36,8 +37,8 @@ class FeatureMap:
     """
 
     def __init__(self, space: spaces.Space, task: str) -> None:
-        self._vectors: dict[str, list[Callable[[Any], Any]]] = {}
-        self._images: dict[str, Callable[[Any], Any]] = {}
+        self._vectors: dict[str, list[_Leaf]] = {}
+        self._images: dict[str, _Leaf] = {}
         self.specs: dict[str, Spec] = {}
         wide = sorted({str(leaf.dtype) for _, leaf in _leaves(space, ()) if leaf.dtype not in (np.float32, np.uint8)})
         self.notes = tuple(f"observations of {dtype} are kept as float32" for dtype in wide)
@@ -49,14 +50,14 @@ class FeatureMap:
                 feature = "images." + (path[-1] if path else "camera")
                 if feature in self.specs:
                     raise BadInput(f"observation of {task}", got=f"two images {path[-1]!r}", expected="a name for each")
-                self._images[feature] = _getter(path)
+                self._images[feature] = _Leaf(path, leaf.shape, picture=True)
                 self.specs[feature] = Spec(leaf.shape, "uint8")
                 continue
             if not isinstance(leaf, (spaces.Box, spaces.MultiBinary)):
                 where = f" {'.'.join(path)!r}" if path else ""
                 raise BadInput(f"observation{where} of {task}", got=leaf, expected="a Box, or a Dict of Boxes")
             feature = "objects" if path and path[-1] in OBJECT_KEYS else "proprio"
-            self._vectors.setdefault(feature, []).append(_getter(path))
+            self._vectors.setdefault(feature, []).append(_Leaf(path, leaf.shape))
             size = int(np.prod(leaf.shape, dtype=int))
             names.setdefault(feature, []).extend(f"{'.'.join(path)}.{i}" for i in range(size))
         in_dict = isinstance(space, spaces.Dict)
@@ -64,17 +65,41 @@ class FeatureMap:
             self.specs[feature] = Spec((len(parts),), names=tuple(parts) if in_dict else ())
 
     def __call__(self, observation: Any) -> Features:
-        """One observation as features; vectors float32, images uint8."""
-        features: Features = {key: np.asarray(get(observation), np.uint8) for key, get in self._images.items()}
-        for key, getters in self._vectors.items():
+        """One observation as features; vectors float32, images uint8.
+
+        Raises `RobolearnError`: a part that is missing, or has another shape or dtype than its space says.
+        """
+        features: Features = {key: leaf.read(observation) for key, leaf in self._images.items()}
+        for key, leaves in self._vectors.items():
             with np.errstate(over="ignore"):  # what does not fit into float32 becomes infinite and is caught as such
-                parts = [np.asarray(get(observation), np.float32).reshape(-1) for get in getters]
+                parts = [leaf.read(observation).astype(np.float32, copy=False).reshape(-1) for leaf in leaves]
             features[key] = np.concatenate(parts)
-        for key, value in features.items():
-            if value.shape != self.specs[key].shape:
-                wanted = self.specs[key].shape
-                raise RobolearnError(f"{key} has the shape {value.shape}, its space says {wanted}")
         return features
+
+
+class _Leaf(NamedTuple):
+    """One array of an observation, as its space declares it."""
+
+    path: tuple[str, ...]  # keys that lead to it; none where the observation is the array
+    shape: tuple[int, ...]
+    picture: bool = False
+
+    def read(self, observation: Any) -> NDArray:
+        """The array."""
+        for key in self.path:
+            if not isinstance(observation, Mapping) or key not in observation:
+                raise RobolearnError(f"{self._name} is missing: its space has it")
+            observation = observation[key]
+        array = np.asarray(observation)
+        if array.shape != self.shape:
+            raise RobolearnError(f"{self._name} has the shape {array.shape}, its space says {self.shape}")
+        if self.picture and array.dtype != np.uint8:
+            raise RobolearnError(f"{self._name} is a picture of {array.dtype}, its space says uint8")
+        return array
+
+    @property
+    def _name(self) -> str:
+        return f"observation {'.'.join(self.path)!r}" if self.path else "its observation"
 
 
 def _leaves(space: spaces.Space, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], spaces.Space]]:
@@ -83,12 +108,3 @@ def _leaves(space: spaces.Space, path: tuple[str, ...]) -> Iterator[tuple[tuple[
             yield from _leaves(inner, (*path, key))
     else:
         yield path, space
-
-
-def _getter(path: tuple[str, ...]) -> Callable[[Any], Any]:
-    def get(observation: Any) -> Any:
-        for key in path:
-            observation = observation[key]
-        return observation
-
-    return get
