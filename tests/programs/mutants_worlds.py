@@ -17,6 +17,7 @@ SAID = (f"{TESTS}::test_what_it_prints_and_a_slow_start_are_said_once",)
 NONE = (f"{TESTS}::test_what_is_no_interpreter_is_refused",)
 FAMILY = ("tests/cli/test_worlds.py::test_an_installed_family_demonstrates_and_is_judged",)
 ABSENT = ("tests/cli/test_worlds.py::test_one_that_is_not_installed_names_the_command_that_mends_it",)
+MAKERS = ("tests/sim/test_other_makers.py",)
 CHUNKS = ("tests/sim/test_adapters_chunks.py",)
 VECTOR = ("tests/sim/test_adapters_vector.py",)
 
@@ -34,12 +35,18 @@ MUTANTS: dict[str, Mutant] = {
     "silent-while-it-starts": Mutant(f"{BRIDGE}/process.py", "if self.block is None and now - begun > TELL_S", "if False and now - begun > TELL_S", SAID),
     "our-paths-reach-it": Mutant(f"{BRIDGE}/process.py", 'if key not in ("PYTHONPATH", "PYTHONHOME")', "if key", (f"{TESTS}::test_our_paths_do_not_reach_it",)),
     "a-lack-is-a-death": Mutant(f"{BRIDGE}/process.py", 'if line.startswith("ModuleNotFoundError")', 'if line.startswith("ImportError")', NONE),
-    "exit-ends-the-process": Mutant(f"{FAR}/worlds.py", "except (Exception, SystemExit) as error:", "except Exception as error:", FAULT),
+    "exit-ends-the-process": Mutant(f"{FAR}/worlds.py", "                work(i, self._worlds[i])\n            except (Exception, SystemExit) as error:", "                work(i, self._worlds[i])\n            except Exception as error:", FAULT + VECTOR),
+    "an-exit-at-first-ends-the-command": Mutant("sim/adapters/gym_env.py", "    except (Exception, SystemExit) as error:", "    except Exception as error:", VECTOR),
+    "their-prints-are-our-result": Mutant("sim/adapters/gym_env.py", "    with redirect_stdout(sys.stderr):  # what a", "    with redirect_stdout(sys.stdout):  # what a", VECTOR),
     "bad-input-is-a-failure": Mutant(f"{FAR}/serve.py", "                send(answers, BAD_INPUT, 0, parts_of(error))", "                send(answers, FAILED, 0, _described(error))", MADE),
     "nan-is-success": Mutant(f"{FAR}/world.py", ' or np.isnan(array).any()', "", CHUNKS),
     "one-success-of-two-is-enough": Mutant(f"{FAR}/world.py", "if len(set(found.values())) > 1:", "if False:", CHUNKS),
     "any-arrangement-of-so-many-numbers": Mutant(f"{FAR}/features.py", "if array.shape != self.shape:", "if array.size != np.prod(self.shape):", CHUNKS),
     "pictures-of-any-type": Mutant(f"{FAR}/features.py", "if self.picture and array.dtype != np.uint8:", "if False:", CHUNKS),
+    "solved-starts-are-kept": Mutant(f"{FAR}/ogbench.py", "        while self._solved():", "        while False:", MAKERS),
+    "a-redrawn-start-forgets-its-seed": Mutant(f"{FAR}/ogbench.py", "            self._raw, self._info = self._env.reset()", "            self._raw, self._info = self._env.reset(seed=int(np.random.randint(2**31)))", MAKERS),
+    "hovering-is-paid": Mutant(f"{FAR}/pusht.py", 'float(info["is_success"])', 'float(info["coverage"])', MAKERS),
+    "the-last-command-is-in-sight": Mutant(f"{FAR}/pusht.py", "        self._env.unwrapped._last_action = None", "        self._env.unwrapped", MAKERS),
     "double-precision-is-not-said": Mutant(f"{FAR}/features.py", "if leaf.dtype not in (np.float32, np.uint8)", "if leaf.dtype is None", CHUNKS),
     "pictures-by-the-nearest-pixel": Mutant(f"{FAR}/gym_env.py", "    if edge > cut:", "    if edge != cut:", CHUNKS),
     "experts-beyond-the-bounds": Mutant(f"{FAR}/world.py", "np.clip(np.asarray(self._adapter.demonstrate(), np.float32), -1.0, 1.0)", "np.asarray(self._adapter.demonstrate(), np.float32)", FAMILY),

@@ -310,5 +310,12 @@ def test_what_an_env_draws_is_observed_when_it_is_asked_for():
         make_gym(TASK, 1, cameras=("front",))
 
 
+@pytest.mark.parametrize("picture", [None, np.full((2, 3, 3), 0.5), np.zeros((2, 3), np.uint8)])
+def test_a_drawing_that_is_no_picture_is_named(picture, monkeypatch):
+    monkeypatch.setattr("counter_env.Counter.render", lambda self: picture)
+    with pytest.raises(RobolearnError, match=r"world 0 of .* failed: it draws .*, expected uint8 \(H, W, 3\)"):
+        make_gym(TASK, 1, workers=0, cameras=("render",))
+
+
 def test_the_class_is_exported():
     assert AdapterVectorEnv.__mro__[1] is gymnasium.vector.VectorEnv

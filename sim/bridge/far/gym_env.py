@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from numpy.typing import NDArray
 
-from .errors import BadInput
+from .errors import BadInput, RobolearnError
 from .facts import AdapterEnv, Facts, Features, Spec
 from .features import FeatureMap
 
@@ -174,7 +174,10 @@ class GymSingle(AdapterEnv):
     def _features(self, observation: Any) -> Features:
         features = self._map(observation)
         if self._size:
-            features[f"images.{RENDER}"] = square(np.asarray(self._env.render(), np.uint8), self._size)
+            picture = np.asarray(self.render())
+            if picture.dtype != np.uint8 or picture.ndim != 3:
+                raise RobolearnError(f"it draws {picture.dtype} {picture.shape}, expected uint8 (H, W, 3)")
+            features[f"images.{RENDER}"] = square(picture, self._size)
         return features
 
     def render(self) -> Any:

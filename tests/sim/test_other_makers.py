@@ -1,0 +1,101 @@
+"""The adapters of other makers' worlds, against stand-ins of their packages in another interpreter."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sim.registry import WorldConfig
+
+sys.path.insert(0, str(Path(__file__).parent))
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = importlib.import_module("lent_python").make(tmp_path_factory.mktemp("theirs") / "env")
+    importlib.import_module("fake_makers").write(made)
+    return Path(made)
+
+
+@contextmanager
+def worlds(task: str, python: Path, count: int = 2, **options: Any) -> Iterator[Any]:
+    """`count` worlds in one process."""
+    env = WorldConfig(task, world_python=python, threads=1, **options).build(count)
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+def closing(count: int, size: int) -> np.ndarray:
+    """(count, 1, size) actions that do nothing but close the gripper."""
+    chunk = np.zeros((count, 1, size), np.float32)
+    chunk[..., -1] = 1
+    return chunk
+
+
+def test_metaworld_is_read_as_its_experts_read_it(python: Path) -> None:
+    with worlds("metaworld:reach-v3", python) as env:
+        interface = env.interface
+        assert (interface.embodiment, interface.control_hz, env.max_episode_steps) == ("sawyer", 80, 6)
+        assert env.reports_success and env.demonstrates and env.prompt == "reach"
+        first, _ = env.reset(seed=3)
+        assert interface.observation["proprio"].names[3:5] == ("fingers", "before.hand.x")
+        np.testing.assert_array_equal(first["proprio"][0, 1:], [1, 2, 3, 18, 19, 20, 21])
+        np.testing.assert_array_equal(first["objects"][1], [*range(4, 18), *range(22, 39)])
+        hand = first["proprio"][:, 0]
+        np.testing.assert_allclose(env.demonstrate(), [[x, 0, -1, 0.25] for x in hand], rtol=1e-6)  # -38 is clipped
+        _, reward, terminated, truncated, infos = env.step_chunk(closing(2, 4), active=np.array([True, False]))
+        assert (reward[0], terminated[0], truncated[0], infos["success"][0]) == (1, True, False, True)
+        _, reward, terminated, truncated, infos = env.step_chunk(np.zeros((2, 9, 4), np.float32))
+        assert infos["steps"].tolist() == [6, 6] and truncated.all() and not terminated.any() and not reward.any()
+        second = env.reset()[0]["proprio"][:, 0]
+        assert len({*hand, *second}) == 4  # each episode draws its own
+        np.testing.assert_array_equal(env.reset(seed=3)[0]["proprio"][:, 0], hand)
+
+
+def test_ogbench_begins_unsolved_with_its_goal_in_sight(python: Path) -> None:
+    with worlds("ogbench:cube-single", python, 8) as env:
+        assert (env.interface.embodiment, env.interface.control_hz, env.max_episode_steps) == ("ur5e", 20, 200)
+        first, _ = env.reset(seed=0)
+        plan = env.demonstrate()
+        np.testing.assert_array_equal(first["proprio"][0], np.arange(19))
+        assert env.interface.observation["objects"].names[8:11] == ("cube_0.sin_yaw", "goal.is_cube_0", "goal.x")
+        # 10 ((0.525, 0.1, 0.02) - (0.425, 0, 0)), and the cosine and sine of a right angle
+        np.testing.assert_allclose(first["objects"][:, 9:], [[1, 1, 1, 0.2, 0, 1]] * 8, atol=1e-6)
+        for _ in range(4):
+            start = env.reset()[0]["objects"]
+            assert (np.abs(start[:, 0] - 1.0) > 0.4).all()  # 4 cm, times 10
+        np.testing.assert_array_equal(env.reset(seed=0)[0]["objects"], first["objects"])
+        np.testing.assert_array_equal(env.demonstrate(), plan)  # its oracle draws, too
+        half = np.arange(8) < 4
+        _, reward, terminated, _, infos = env.step_chunk(closing(8, 5), active=half)
+        assert (terminated == half).all() and (infos["success"] == half).all() and (reward == half).all()
+        _, _, terminated, truncated, infos = env.step_chunk(np.zeros((8, 250, 5), np.float32))
+        assert truncated.all() and not terminated.any() and (infos["steps"] == 200).all()
+
+
+def test_pusht_pays_for_success_alone_and_shows_no_mark(python: Path) -> None:
+    with worlds("pusht:state", python, cameras=("render",), image_size=8) as env:
+        assert (env.interface.control_hz, env.max_episode_steps) == (10, 300) and env.reports_success
+        assert not env.demonstrates and env.prompt == "push the T into its place"
+        first, _ = env.reset(seed=1)
+        picture = first["images.render"]
+        np.testing.assert_array_equal(picture[:, 0, 0, 0], first["proprio"][:, 0] // 2)
+        chunk = np.full((2, 2, 2), 0.5, np.float32)  # 384 px, three quarters covered
+        observation, reward, terminated, _, infos = env.step_chunk(chunk)
+        assert not reward.any() and not terminated.any() and not infos["success"].any()
+        np.testing.assert_array_equal(observation["proprio"][:, :2], 384)
+        assert (observation["images.render"] == 192).all()
+        np.testing.assert_array_equal(env.reset(seed=1)[0]["images.render"], picture)
+        chunk = np.ones((2, 9, 2), np.float32)
+        _, reward, terminated, truncated, infos = env.step_chunk(chunk)
+        assert (reward == 1).all() and terminated.all() and not truncated.any() and infos["steps"].tolist() == [1, 1]
