@@ -182,8 +182,10 @@ class Family:
     form: str  # how the names of its tasks look, for lists; empty for ours, which are listed one by one
     made_by: str  # ``"module:function"`` of (config, number of worlds), imported when worlds are built
     listed_by: str = ""  # ``"module:function"`` that lists its tasks, empty where nobody can
+    count: int = 0  # of its tasks, for lists that are made before it is installed; 0 where it is open
     demonstrator: str = ""  # who demonstrates its tasks to `collect`, empty for nobody
     cameras: str = ""  # whose pictures there are
+    needs_gpu: bool = False
     environment: WorldEnvironment | None = None  # what it needs in an interpreter of its own
     far: str = ""  # its file in `sim.bridge.far`, after a dot
     simulates_arm: bool = False  # an arm of ours, with actions of ours
@@ -229,13 +231,19 @@ _SHIPPED: dict[str, Family] = {
         "metaworld:<task>",
         ("metaworld==3.1.1", "packaging"),  # gymnasium's MuJoCo envs import packaging and do not ask for it
         360,
+        count=50,
         demonstrator="its own scripts",
         cameras="its own",
     ),
     "ogbench": _elsewhere(
-        "ogbench:<task>", ("ogbench==1.2.2",), 540, demonstrator="its own oracles", cameras="front, front_pixels"
+        "ogbench:<task>",
+        ("ogbench==1.2.2",),
+        540,
+        count=5,
+        demonstrator="its own oracles",
+        cameras="front, front_pixels",
     ),
-    "pusht": _elsewhere("pusht:state", ("gym-pusht==0.1.8",), 350, cameras="render"),
+    "pusht": _elsewhere("pusht:state", ("gym-pusht==0.1.8",), 350, count=1, cameras="render"),
 }
 FAMILIES: Table[Family] = with_plugins("worlds", _SHIPPED, lambda found: isinstance(found, Family))
 """The part before the colon of a task's name → its family."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import Annotated, Any
 
@@ -41,32 +42,41 @@ def _state(family: Family) -> str:
     return "installed" if family.environment.installed else "not installed"
 
 
-def _tasks(name: str, family: Family) -> list[str] | None:
-    """The names of its tasks; None where nobody can list them, or not before it is installed."""
+def _tasks(name: str, family: Family, python: str = "") -> list[str] | None:
+    """The names of its tasks; None where nobody can list them, or not before it is installed. `python` has it, too."""
     if family.listed_by:
         return list(resolve_name(family.listed_by)())
-    if family.environment is None or not family.environment.installed:
+    if family.environment is None or not (python or family.environment.installed):
         return None
     from sim.adapters.other_makers import task_names
 
-    return task_names(name)
+    return task_names(name, python)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorldsList(Command):
-    """List the families of worlds: whether they are installed, who demonstrates their tasks, what they need.
+    """List the families of worlds: whether they are installed, their tasks, who demonstrates these, what they need.
 
     Example: robolearn worlds. See also robolearn worlds show, install and remove.
     """
 
     def run(self) -> dict[str, Any]:
-        """``{"worlds": [{"name", "form", "state", "demonstrator", "cameras", "megabytes", "packages"}, …]}``."""
+        """``{"worlds": [{"name", "form", "state", "count", "demonstrator", "cameras", "gpu", "megabytes", "packages"},
+        …]}``; ``"count"`` of tasks is None where it is open."""
         return {"worlds": [_row(name, family) for name, family in _names().items()]}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        rows = [(r["name"], r["form"] or "by its name", r["state"], r["demonstrator"] or "–", r["cameras"] or "–",
-                 f"{r['megabytes']} MB" if r["megabytes"] else "–") for r in result["worlds"]]  # fmt: skip
-        print_table(console, ("world", "--task", "state", "demonstrator", "cameras", "on disk"), rows, **PLAIN)
+        from rich.table import Column
+
+        rows = []
+        for row in result["worlds"]:
+            state = f"{row['state']}, {row['megabytes']} MB" if row["megabytes"] else row["state"]
+            tasks = str(row["count"] or "any")
+            more = (row["demonstrator"] or "–", row["cameras"] or "–", _gpu(row))
+            rows.append((row["name"], row["form"] or "by its name", tasks, state, *more))
+        kept = [Column(name, no_wrap=True) for name in ("world", "--task", "tasks", "GPU")]  # the others are broken
+        heads = (*kept[:3], "state", "expert", Column("cameras", overflow="fold"), kept[3])
+        print_table(console, heads, rows, **{**PLAIN, "padding": (0, 2, 0, 0)})
         console.print("\nrobolearn worlds install NAME makes the environment of one that is not installed")
 
 
@@ -112,11 +122,17 @@ def _row(name: str, family: Family) -> dict[str, Any]:
         "name": name,
         "form": family.form,
         "state": _state(family),
+        "count": len(_tasks(name, family) or ()) if family.listed_by else family.count or None,
         "demonstrator": family.demonstrator,
         "cameras": family.cameras,
+        "gpu": family.needs_gpu,
         "megabytes": environment.megabytes if environment else 0,
         "packages": list(environment.packages) if environment else [],
     }
+
+
+def _gpu(row: Mapping[str, Any]) -> str:
+    return "needed" if row["gpu"] else "no"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,16 +144,21 @@ class WorldsShow(Command):
 
     name: tyro.conf.Positional[str]
     """A family, as `robolearn worlds` lists them, or a task."""
+    world_python: Path | None = None
+    """A Python interpreter that has the family's packages, in place of the environment that robolearn installs."""
 
     def run(self) -> dict[str, Any]:
         """Of a family its row and ``"tasks"``; of a task its interface, limit, rate and notes."""
-        families = _names()
+        families, python = _names(), str(self.world_python or "")
         if self.name in families:
             family = families[self.name]
-            return {**_row(self.name, family), "tasks": _tasks(self.name, family)}
+            if python and not family.runs_elsewhere:
+                able = [name for name, other in families.items() if other.runs_elsewhere]
+                raise BadInput(f"world {self.name}", got="option world python", available=able)
+            return {**_row(self.name, family), "tasks": _tasks(self.name, family, python)}
         if ":" not in self.name and self.name not in (_tasks(OURS, families[OURS]) or ()):
             raise BadInput("world", got=self.name, expected="a family or a task", available=families)
-        with closing(WorldConfig(self.name).build(1)) as env:
+        with closing(WorldConfig(self.name, world_python=self.world_python).build(1)) as env:
             return {
                 "task": env.task,
                 "prompt": env.prompt,
@@ -154,8 +175,10 @@ class WorldsShow(Command):
             for key in ("name", "form", "state", "demonstrator", "cameras", "packages"):
                 value = ", ".join(result[key]) if isinstance(result[key], list) else result[key]
                 console.print(f"{key:14}{value or '–'}")
+            console.print(f"{'GPU':14}{_gpu(result)}")
             tasks = result["tasks"]
-            listed = "listed once it is installed" if result["state"] == "not installed" else "not listed"
+            count = f"{result['count']}, " if result["count"] else ""
+            listed = f"{count}listed once it is installed" if result["state"] == "not installed" else "not listed"
             console.print(f"{'tasks':14}{f'{len(tasks)}: ' + ', '.join(tasks) if tasks else listed}")
             return
         interface, limit = result["interface"], result["max_episode_steps"]

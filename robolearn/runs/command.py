@@ -22,6 +22,7 @@ from robolearn.io.paths import check_writable, spoken
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Column
 
 PLAIN: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 3, 0, 0)}  # of a table without lines
 OUTPUTS = ("out", "logs", "board", "save", "video", "record")  # flags that name what a command writes
@@ -70,7 +71,7 @@ class Command:
         console.print(table)
 
 
-def print_table(console: Console, heads: Sequence[str], rows: Iterable[Sequence[str]], **options: Any) -> None:
+def print_table(console: Console, heads: Sequence[str | Column], rows: Iterable[Sequence[str]], **options: Any) -> None:
     """Print a table with these heads of its columns; `options` as `rich.table.Table` has them."""
     from rich.table import Table
 

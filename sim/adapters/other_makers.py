@@ -21,12 +21,14 @@ def make(config: WorldConfig, num_envs: int) -> AdapterVectorEnv:
       BadInput: it is not installed, and no interpreter is named; what the world itself refuses.
     """
     family = config.family
-    python = interpreter(family, config.task, str(config.world_python or ""))
+    named = str(config.world_python or "")
+    python = interpreter(family, config.task, named)
     if num_envs < 1:
         raise BadInput("number of worlds", got=num_envs, expected="at least 1")
     arguments = {"task": config.task, "cameras": list(config.cameras), "image_size": config.image_size}
     workers = config.threads or available_cpus()
-    pool = WorkerPool(EnvFactory(f"{family.far}:build", arguments), num_envs, workers, config.task, python)
+    factory = EnvFactory(f"{family.far}:build", arguments, _install(family, named))
+    pool = WorkerPool(factory, num_envs, workers, config.task, python)
     return AdapterVectorEnv(pool, num_envs)
 
 
@@ -40,13 +42,24 @@ def interpreter(family: Family, task: str, named: str = "") -> str:
     return named or str(environment.python)
 
 
-def task_names(name: str) -> list[str]:
-    """The tasks of the family called `name`, as its installed package lists them."""
+def _install(family: Family, named: str) -> str:
+    """The command that brings the packages of a family's worlds into the `named` interpreter, or its environment."""
+    environment = family.environment
+    assert environment is not None
+    if not named:
+        return environment.command
+    packages = " ".join(environment.packages)
+    return f"{named} -m pip install {packages}. Or without --world-python: {environment.command}"
+
+
+def task_names(name: str, named: str = "") -> list[str]:
+    """The tasks of the family called `name`, as its package in the `named` interpreter or its environment has them."""
     family = FAMILIES[name]
     memory = os.memfd_create("names")
-    process = WorkerProcess(name, interpreter(family, name), memory, range(1))
+    process = WorkerProcess(name, interpreter(family, name, named), memory, range(1))
     try:
-        process.send(serve.LIST, 0, f"{family.far}:names".encode())
+        work = EnvFactory(f"{family.far}:names", install=_install(family, named))
+        process.send(serve.LIST, 0, work.to_json().encode())
         return json.loads(process.receive().decode())
     finally:
         process.close()

@@ -53,6 +53,7 @@ class EnvFactory:
 
     builder: str  # ``"package.module:function"``; the function returns an `AdapterEnv`
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    install: str = ""  # the command that installs what the builder imports, for an interpreter that lacks it
 
     def build(self) -> AdapterEnv:
         """Import the builder and call it."""
@@ -62,7 +63,7 @@ class EnvFactory:
     def to_json(self) -> str:
         """One JSON object; BadInput where an argument is no JSON value."""
         try:
-            return json.dumps({"builder": self.builder, "kwargs": dict(self.kwargs)})
+            return json.dumps({"builder": self.builder, "kwargs": dict(self.kwargs), "install": self.install})
         except TypeError as error:
             raise BadInput("env arguments", got=str(error), expected="numbers, strings, lists and dicts") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -17,7 +18,7 @@ from robolearn.core import BadInput
 from robolearn.data import Dataset
 from sim.bridge.environment import STAMP, WorldEnvironment
 from sim.experts import demonstrator
-from sim.registry import FAMILIES, Family, WorldConfig
+from sim.registry import FAMILIES, Family, WorldConfig, task_names
 
 SIM = Path(__file__).parents[1] / "sim"
 sys.path.insert(0, str(SIM))
@@ -47,6 +48,14 @@ def test_all_families_are_listed_with_what_they_need(cache: Path, capsys: pytest
     assert set(rows) == {name or "robolearn" for name in FAMILIES}
     assert rows["robolearn"]["state"] == "here" and rows["metaworld"]["state"] == "not installed"
     assert rows["metaworld"]["packages"][0].startswith("metaworld==") and rows["metaworld"]["megabytes"] > 100
+    assert rows["robolearn"]["count"] == len(task_names()) and rows["gym"]["count"] is None
+    assert (rows["metaworld"]["count"], rows["metaworld"]["gpu"]) == (50, False)
+    assert main(["worlds"]) == 0
+    table = capsys.readouterr().out
+    for line in (r"--task\s+tasks\s+state\s+expert\s+cameras\s+GPU", r"metaworld:<task>\s+50\s.*its own.*\sno\b"):
+        assert re.search(line, table)
+    assert main(["worlds", "show", "ogbench"]) == 0
+    assert "tasks         5, listed once it is installed" in capsys.readouterr().out
     assert main(["worlds", "show", "robolearn"]) == 0
     assert "lift, lift_to, pick_place" in capsys.readouterr().out
 
@@ -69,6 +78,34 @@ def test_one_that_is_not_installed_names_the_command_that_mends_it(cache: Path, 
     (cache / "stand_in" / STAMP).write_text(json.dumps({"packages": ["stand-in==0.9"]}))
     with pytest.raises(BadInput, match="no stand_in installed"):  # an older one is none
         WorldConfig("stand_in:near").build(1)
+
+
+@pytest.mark.long
+def test_an_interpreter_that_lacks_the_package_is_named_with_the_command(cache: Path, tmp_path: Path, capsys) -> None:
+    python = importlib.import_module("lent_python").make(tmp_path / "theirs")
+    install = f"{python} -m pip install metaworld==3.1.1 packaging. Or without --world-python: robolearn worlds install"
+    collect = ["collect", "--task", "metaworld:reach-v3", "--out", str(tmp_path / "set")]
+    for command in (["worlds", "show", "metaworld:reach-v3"], ["worlds", "show", "metaworld"], collect):
+        assert main([*command, "--world-python", python]) == 2
+        err = capsys.readouterr().err
+        assert f"packages of {python}: got no metaworld. Run: {install} metaworld (360 MB)" in err.splitlines()[-1]
+    importlib.import_module("lent_python").make(cache / "ogbench")  # an environment that has lost its packages
+    (cache / "ogbench" / STAMP).write_text(json.dumps({"packages": ["ogbench==1.2.2"]}))
+    assert main(["worlds", "show", "ogbench"]) == 2
+    assert "got no ogbench. Run: robolearn worlds install ogbench (540 MB)" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_worlds_show_takes_an_interpreter(cache: Path, tmp_path: Path, capsys) -> None:
+    flag = ["--world-python", importlib.import_module("lent_python").make(tmp_path / "theirs")]
+    assert main(["worlds", "show", "stand_in", *flag]) == 0
+    assert "2: near, wide" in capsys.readouterr().out
+    assert main(["worlds", "show", "stand_in:near", *flag, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["demonstrator"] is True
+    for name, got in (("robosuite", "world robosuite: got option world python; available: gym, metaworld"),
+                      ("lift", "task lift: got option world python, expected a task that has it")):  # fmt: skip
+        assert main(["worlds", "show", name, *flag]) == 2
+        assert got in capsys.readouterr().err
 
 
 @pytest.mark.long

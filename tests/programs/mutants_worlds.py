@@ -17,6 +17,7 @@ SAID = (f"{TESTS}::test_what_it_prints_and_a_slow_start_are_said_once",)
 NONE = (f"{TESTS}::test_what_is_no_interpreter_is_refused",)
 FAMILY = ("tests/cli/test_worlds.py::test_an_installed_family_demonstrates_and_is_judged",)
 ABSENT = ("tests/cli/test_worlds.py::test_one_that_is_not_installed_names_the_command_that_mends_it",)
+LACKING = ("tests/cli/test_worlds.py::test_an_interpreter_that_lacks_the_package_is_named_with_the_command",)
 MAKERS = ("tests/sim/test_other_makers.py",)
 CHUNKS = ("tests/sim/test_adapters_chunks.py",)
 VECTOR = ("tests/sim/test_adapters_vector.py",)
@@ -35,6 +36,8 @@ MUTANTS: dict[str, Mutant] = {
     "silent-while-it-starts": Mutant(f"{BRIDGE}/process.py", "if self.block is None and now - begun > TELL_S", "if False and now - begun > TELL_S", SAID),
     "our-paths-reach-it": Mutant(f"{BRIDGE}/process.py", 'if key not in ("PYTHONPATH", "PYTHONHOME")', "if key", (f"{TESTS}::test_our_paths_do_not_reach_it",)),
     "a-lack-is-a-death": Mutant(f"{BRIDGE}/process.py", 'if line.startswith("ModuleNotFoundError")', 'if line.startswith("ImportError")', NONE),
+    "a-missing-package-is-a-failure": Mutant(f"{FAR}/serve.py", "        if not install:", "        if True:", LACKING),
+    "the-interpreter-is-not-asked": Mutant("sim/adapters/other_makers.py", "interpreter(family, name, named)", "interpreter(family, name)", LACKING),
     "exit-ends-the-process": Mutant(f"{FAR}/worlds.py", "                work(i, self._worlds[i])\n            except (Exception, SystemExit) as error:", "                work(i, self._worlds[i])\n            except Exception as error:", FAULT + VECTOR),
     "an-exit-at-first-ends-the-command": Mutant("sim/adapters/gym_env.py", "    except (Exception, SystemExit) as error:", "    except Exception as error:", VECTOR),
     "their-prints-are-our-result": Mutant("sim/adapters/gym_env.py", "    with redirect_stdout(sys.stderr):  # what a", "    with redirect_stdout(sys.stdout):  # what a", VECTOR),

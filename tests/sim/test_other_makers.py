@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sim.registry import WorldConfig
+from sim.adapters.other_makers import task_names
+from sim.registry import FAMILIES, WorldConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
 pytestmark = pytest.mark.long
@@ -40,6 +41,11 @@ def closing(count: int, size: int) -> np.ndarray:
     chunk = np.zeros((count, 1, size), np.float32)
     chunk[..., -1] = 1
     return chunk
+
+
+@pytest.mark.parametrize("name", ["ogbench", "pusht"])
+def test_as_many_tasks_are_counted_as_there_are(name: str, python: Path) -> None:
+    assert len(task_names(name, str(python))) == FAMILIES[name].count
 
 
 def test_metaworld_is_read_as_its_experts_read_it(python: Path) -> None:

@@ -95,12 +95,20 @@ def die_with(life: int) -> None:
         os._exit(1)
 
 
-def _named(text: str) -> Any:
-    """The function of this ``module:function``; a module that begins with a dot is one of this folder."""
+def _named(text: str, install: str) -> Any:
+    """The function of this ``module:function``; a module that begins with a dot is one of this folder.
+
+    Raises `BadInput`: a package is missing here that the command `install` installs.
+    """
     module, _, name = text.partition(":")
     if not module.startswith(".") and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
-    return getattr(import_module(module, __package__), name)
+    try:
+        return getattr(import_module(module, __package__), name)
+    except ModuleNotFoundError as error:
+        if not install:
+            raise
+        raise BadInput(f"packages of {sys.executable}", got=f"no {error.name}", hint=f"Run: {install}") from error
 
 
 def _described(error: BaseException) -> bytes:
@@ -122,7 +130,8 @@ class _Process:
     def answer(self, kind: bytes, number: int, payload: bytes) -> bytes:
         """Do what is asked for; returns the payload of the answer."""
         if kind == LIST:
-            return json.dumps(_named(payload.decode())()).encode()
+            work = json.loads(payload.decode())
+            return json.dumps(_named(work["builder"], work["install"])()).encode()
         if kind == OPEN:
             return self._open(json.loads(payload.decode()))
         if kind == MAP:
@@ -141,7 +150,7 @@ class _Process:
 
     def _open(self, work: dict[str, Any]) -> bytes:
         """Build the first env; its facts, with what a step of it showed."""
-        self._builder = _named(work["builder"])
+        self._builder = _named(work["builder"], work["install"])
         self._kwargs = work["kwargs"]
         self._first = self._builder(**self._kwargs)
         facts = self._first.facts
