@@ -71,7 +71,7 @@ def make_gym(
 
 
 def _probed(env: AdapterEnv, steps: int) -> tuple[bool, float]:
-    """What `probe` returns. Raises `BadInput`: the env exits; `RobolearnError`: it fails. It is closed then."""
+    """The result of `probe`. Raises `BadInput`: the env exits; `RobolearnError`: it fails. It is closed then."""
     task = env.facts.task
     try:
         return probe(env, steps)
