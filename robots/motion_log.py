@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
 from robolearn.io.atomic import replacing
@@ -50,29 +53,61 @@ class MotionLog:
 
 
 KEYS = ("robot", "period", "commanded", "measured")
+FORM = "an .npz with " + ", ".join(KEYS)
+OUTSIDE = 0.5  # beyond a joint's limits, where no arm is [rad]
 
 
 def load_log(path: Path, robot: RobotSpec) -> MotionLog:
-    """The log in `path`. Raises `BadInput`: it is none, of another arm, without commands, not finite, or too short."""
+    """The log in `path`. Raises `BadInput`: it is none, of another arm, without commands, not finite, far outside the
+    joints' limits, or too short."""
     if not path.is_file():
-        raise BadInput("--log", got=f"{path}, which is not there", expected="an .npz with " + ", ".join(KEYS))
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError) as error:
-        raise BadInput(f"--log {path}", got=str(error).partition("\n")[0], expected="an .npz") from None
+        got = f"{path}, which is {'a folder' if path.is_dir() else 'not there'}"
+        raise BadInput("--log", got=got, expected=FORM)
+    found, what = _arrays(path), f"--log {path}"
     for key in KEYS:
         if key not in found:
-            raise BadInput(f"--log {path}", got=f"no {key}", expected="arrays " + ", ".join(KEYS))
-    log = MotionLog(str(found["robot"]), float(found["period"]), found["commanded"], found["measured"])
-    if log.robot != robot.name:
-        raise BadInput(f"--log {path}", got=f"the arm {log.robot}", expected=robot.name)
-    shape = (len(log.commanded), len(robot.joints))
-    for key, values in (("commanded", log.commanded), ("measured", log.measured)):
-        if values.shape != shape or not np.isfinite(values).all():
-            got = f"{key} of shape {values.shape}" + ("" if np.isfinite(values).all() else ", not finite")
-            raise BadInput(f"--log {path}", got=got, expected=f"finite numbers of shape {shape}")
+            raise BadInput(what, got=f"no {key}", expected="arrays " + ", ".join(KEYS))
+    period, name = found["period"], str(found["robot"])
+    if period.shape or period.dtype.kind not in "iuf":
+        raise BadInput(what, got=f"period of shape {period.shape}, type {period.dtype}", expected="one number [s]")
+    if name != robot.name:
+        raise BadInput(what, got=f"the arm {name}", expected=robot.name)
+    for key in ("commanded", "measured"):
+        _check_joints(found[key], key, robot, what)
+    if len(found["commanded"]) != len(found["measured"]):
+        got = f"{len(found['commanded'])} rows of commanded, {len(found['measured'])} of measured"
+        raise BadInput(what, got=got, expected="as many of both")
+    joints = (found[key].astype(np.float64) for key in ("commanded", "measured"))
+    log = MotionLog(name, float(period), *joints)
     if not 1e-4 <= log.period <= 0.02 or log.seconds < 5.0:
         got = f"{log.seconds:.3g} s, one row every {1e3 * log.period:.3g} ms"
-        raise BadInput(f"--log {path}", got=got, expected="at least 5 s, a row every 0.1 to 20 ms")
+        raise BadInput(what, got=got, expected="at least 5 s, a row every 0.1 to 20 ms")
     return log
+
+
+def _arrays(path: Path) -> dict[str, NDArray]:
+    """Those of `KEYS` that are in the file."""
+    if not zipfile.is_zipfile(path):
+        raise BadInput(f"--log {path}", got="another kind of file", expected=FORM)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {key: np.asarray(file[key]) for key in KEYS if key in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):  # Python objects, or a damaged file
+        raise BadInput(f"--log {path}", got="arrays that cannot be read", expected=FORM) from None
+
+
+def _check_joints(values: NDArray, key: str, robot: RobotSpec, what: str) -> None:
+    n = len(robot.joints)
+    if values.dtype.kind not in "iuf":
+        raise BadInput(what, got=f"{key} of type {values.dtype}", expected="numbers [rad]")
+    if values.ndim != 2 or values.shape[1] != n or not np.isfinite(values).all():
+        got = f"{key} of shape {values.shape}" + ("" if np.isfinite(values).all() else ", not finite")
+        raise BadInput(what, got=got, expected=f"finite numbers of shape (T, {n})")
+    if not len(values):
+        return
+    outside = np.maximum(robot.lower - values, values - robot.upper)
+    row, joint = np.unravel_index(outside.argmax(), outside.shape)
+    if outside[row, joint] > OUTSIDE:
+        got = f"{key} {values[row, joint]:.4g} of {robot.joints[joint]}"
+        expected = f"{robot.lower[joint]:.4g} to {robot.upper[joint]:.4g} rad"
+        raise BadInput(what, got=got, expected=expected, hint="The unit of its joints is radians")

@@ -29,6 +29,7 @@ JUDGED_S = 5.0  # held out at least: the first 4 s of each part are not judged
 WAYS = 1.25  # length of a motion with the ways between its pieces, at least
 AT_ONCE_S = 1e-4  # a delay that is no delay
 EARLY = "the arm seems to move before it is told to; are its joint states stamped too early, or a clock behind?"
+NO_BETTER = "the fit predicts the held-out motion no better than the model as it is: no dynamics file was written"
 DRIFT = 3.0  # deviations of a difference that are a change
 
 
@@ -39,7 +40,8 @@ class Identify(StationCommand):
     The arm moves for --seconds, every set-point through the safety filter. A real one's driver runs already; you are
     asked before it moves, and hold the emergency stop. The motion begins where the arm is, was played through the
     station's filter before, and leaves room around the table: clear the arm's workspace. The last part of it is held
-    out and judges the result, which is a file for --dynamics: its distributions are the posterior of the fit.
+    out and judges the result, which is a file for --dynamics: its distributions are the posterior of the fit. A fit
+    that predicts it no better than the model as it is is rejected: no file is written, and the exit code is 1.
     """
 
     robot: Station = "sim"
@@ -118,7 +120,7 @@ class Identify(StationCommand):
         result["stopped"] = stopped or None
         result["wall_s"] = {"motion": moved - begun, "fit": time.perf_counter() - moved}
         result |= self._write(motion, fit, result, pages)
-        if self.write:
+        if self.write and not result["rejected"]:
             write_bytes(station / DYNAMICS, Path(result["dynamics"]).read_bytes())
             error = result["held_out"]["identified_mrad"]
             result["station_version"] = keep(station, f"identify: {error:.3f} mrad on held-out motion").number
@@ -232,6 +234,7 @@ class Identify(StationCommand):
             "not_shown_by_motion": BEYOND,
             "measured_early": intervals["command_delay.0"][0] < AT_ONCE_S,
             "held_out": {"nominal_mrad": errors[0], "identified_mrad": errors[1], "ratio": errors[1] / errors[0]},
+            "rejected": None if errors[1] < errors[0] else NO_BETTER,
             "residual_mrad": 1e3 * fit.residual,
             "noise_mrad": 1e3 * fit.noise,
             "drift": [] if earlier is None else drift(earlier, fit.config("now")),
@@ -244,13 +247,17 @@ class Identify(StationCommand):
 
         self.out.mkdir(parents=True, exist_ok=True)
         path, motion_file = self.out / "dynamics.json", self.log
-        write_dynamics(path, fit.config(str(path)), source="robolearn identify")
+        if not result["rejected"]:
+            write_dynamics(path, fit.config(str(path)), source="robolearn identify")
         if motion_file is None:
             motion_file = motion.save(self.out / "motion.npz")
         command = command_text("identify", replace(self, log=motion_file, dynamics="none"))
         units = {name: (parameter.unit, parameter.nominal) for name, parameter in PARAMETERS.items()}
-        written = {"dynamics": str(path), "log": str(motion_file)}
+        written = {"dynamics": None if result["rejected"] else str(path), "log": str(motion_file)}
         return written | reported(lambda: write_dynamics_page(self.out / "report.html", result, held, units, command))
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return 1 if result["rejected"] else super().exit_code(result)
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r, held, delay = result, result["held_out"], result["parameters"]["command_delay.0"]
@@ -266,7 +273,10 @@ class Identify(StationCommand):
         if self.before is not None:
             found = [f"{d['name']} {d['before']:.4g} → {d['now']:.4g}" for d in r["drift"]]
             console.print(f"changed     {', '.join(found) or 'nothing'}")
-        console.print(f"dynamics    {r['dynamics']}: robolearn finetune … --dynamics {r['dynamics']}")
+        if r["rejected"]:
+            console.print(f"rejected    {r['rejected']}{', and nothing into the station' if self.write else ''}")
+        else:
+            console.print(f"dynamics    {r['dynamics']}: robolearn finetune … --dynamics {r['dynamics']}")
         console.print(f"report      {r['report'] or r['report_error']}")
         if "station_version" in r:
             console.print(f"station     version {r['station_version']}")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hardware.calibration.motion import drive
-from robolearn.cli.identify import drift
+from robolearn.cli.identify import NO_BETTER, drift
 from robolearn.cli.main import main
 from robolearn.core import RobolearnError
 from robots import PANDA
@@ -39,7 +39,8 @@ REST = np.tile(PANDA.home, (2000, 1))
         (["--log", "short.npz"], "expected at least 5 s"),
         (["--log", "nan.npz"], "measured of shape (2000, 7), not finite"),
         (["--log", "half.npz"], "got no commanded, expected arrays robot, period, commanded, measured"),
-        (["--log", "text.npz"], "expected an .npz"),
+        (["--log", "text.npz"], "got another kind of file, expected an .npz"),
+        (["--log", "degrees.npz"], "got commanded -131.8 of panda_joint4, expected -3.072 to -0.0698 rad. The unit of"),
         (["--log", "rest.npz", "--dynamics", "mild"], "got mild with --log, expected one of them"),
         (["--dynamics", "fr3.json"], "got of the arm fr3, expected of panda"),
         (["--before", "fr3.json"], "got of the arm fr3, expected of panda"),
@@ -61,6 +62,7 @@ def test_bad_input_is_a_line(
     MotionLog("panda", 0.005, REST[:20], REST[:20]).save(Path("short.npz"))
     MotionLog("panda", 0.005, REST, np.full_like(REST, np.nan)).save(Path("nan.npz"))
     np.savez("half.npz", robot="panda", period=0.005, measured=REST)
+    MotionLog("panda", 0.005, np.degrees(REST), np.degrees(REST)).save(Path("degrees.npz"))
     Path("text.npz").write_text("no archive")
     write_dynamics(Path("fr3.json"), DynamicsConfig("x", {"gain": Spread("normal", (1.0,), (0.0,))}, "fr3"))
     assert main(["identify", *words, "--out", "out"]) == 2
@@ -129,7 +131,33 @@ def test_joint_states_that_are_stamped_early_are_named(tmp_path: Path, capsys: p
         kept = len(log.commanded) - 2
         shifted = MotionLog("panda", log.period, log.commanded[:kept], log.measured[early : kept + early])
         path, out = shifted.save(tmp_path / f"{early}.npz"), tmp_path / f"out-{early}"
-        assert main(["identify", "--log", str(path), "--held-out", "0.4", "--out", str(out), "--json"]) == 0
+        code = 0 if early else 1  # an arm that is as modelled: no fit predicts it better
+        assert main(["identify", "--log", str(path), "--held-out", "0.4", "--out", str(out), "--json"]) == code
         found.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert [one["measured_early"] for one in found] == [False, True]
     assert found[1]["parameters"]["command_delay.0"]["value"] < 1e-4
+
+
+@pytest.mark.long
+def test_a_fit_that_predicts_no_better_than_the_model_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """An arm that is 0.2 s late while the fit looks on, and as modelled while it is judged."""
+    from robots.excitation import excitation
+
+    contract = load_contract("sim")
+    log = drive(RealtimeWorld("lift", 0), contract, excitation(PANDA, 11.0, 1.0 / contract.stream_hz, 0))
+    changes = round(0.6 * len(log.commanded))
+    late = np.concatenate([log.measured[: changes - 40], log.measured[changes:]])
+    commanded = np.concatenate([log.commanded[40:changes], log.commanded[changes:]])
+    path = MotionLog("panda", log.period, commanded, late).save(tmp_path / "late.npz")
+    lab, out = tmp_path / "lab", tmp_path / "out"
+    assert main(["station", str(lab), "--contract", "sim"]) == 0
+    words = ["--robot", str(lab), "--log", str(path), "--held-out", "0.4", "--write", "--out", str(out)]
+    assert main(["identify", *words]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"rejected {NO_BETTER}, and nothing into the station" in shown
+    assert "finetune" not in shown and "version 2" not in shown
+    assert not (out / "dynamics.json").exists() and not (lab / "dynamics.json").exists()
+    assert [one.name for one in (lab / "versions").iterdir()] == ["1"]
+    assert NO_BETTER in (out / "report.html").read_text()

@@ -9,7 +9,8 @@ from mutation import Mutant, kill_replacements
 ARM, DRAWS, LATE = "sim/embedded/dynamics.py", "robots/dynamics.py", "robots/transmission.py"
 WORLD, FILES = ("tests/sim/test_world_dynamics.py",), ("tests/robots/test_dynamics.py",)
 PAIRED, PAIRS = "robolearn/eval/paired.py", ("tests/eval/test_paired.py",)
-FOUND = ("tests/sim/test_identification.py",)
+FOUND, LOGS = ("tests/sim/test_identification.py",), ("tests/robots/test_motion_log.py",)
+REJECTED = ("tests/cli/test_identify.py::test_a_fit_that_predicts_no_better_than_the_model_is_rejected",)
 MOVED, PLAYED = "hardware/calibration/motion.py", "hardware/execution/played_motion.py"
 MOVES = ("tests/hardware/calibration/test_motion.py",)
 WAYS, EXCITED = "robots/excitation.py", "robolearn/deploy/excited.py"
@@ -64,6 +65,17 @@ MUTANTS: dict[str, Mutant] = {
     "delay-is-not-fitted": Mutant(
         "sim/identification/model.py", "np.broadcast_to(way, (len(rows), *way.shape))", "np.roll(np.broadcast_to("
         "way, (len(rows), *way.shape)), 2, axis=1)", FOUND,
+    ),
+    "degrees-are-radians": Mutant("robots/motion_log.py", "if outside[row, joint] > OUTSIDE:", "if False:", LOGS),
+    "limits-of-another-joint": Mutant("robots/motion_log.py", "{robot.upper[joint]:.4g} rad", "{robot.upper[0]:.4g} rad", LOGS),
+    "a-worse-fit-is-handed-over": Mutant(
+        "robolearn/cli/identify.py", "None if errors[1] < errors[0] else NO_BETTER", "None", REJECTED
+    ),
+    "a-rejected-fit-is-a-version": Mutant(
+        "robolearn/cli/identify.py", 'if self.write and not result["rejected"]:', "if self.write:", REJECTED
+    ),
+    "a-rejected-fit-is-a-success": Mutant(
+        "robolearn/cli/identify.py", 'return 1 if result["rejected"] else', "return", REJECTED
     ),
     "rest-identifies": Mutant("sim/identification/fit.py", "if sd > KEPT * own)", "if sd > 2.0 * own)", FOUND),
 }  # fmt: skip
