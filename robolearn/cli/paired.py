@@ -9,20 +9,41 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput
-from robolearn.runs.command import print_table, rate_text
+from robolearn.runs.command import MOST_SEED, print_table, rate_text
 from sim.registry import WorldConfig
 
 
 def read_deployment(folder: Path) -> dict[str, Any]:
-    """The result of the deployment whose --logs were `folder`. Raises `BadInput`: none, or without outcomes."""
+    """The result of the deployment whose --logs were `folder`. Raises `BadInput`: none, a dry run, without outcomes or
+    seed, or of another arm than its policy is for."""
+    from policies.storage.loading import needed_by
     from robolearn.io.json_files import read_json
 
     path = folder / "result.json"
     result = read_json(path, what=f"--paired-with {folder}")
-    for key, expected in (("policy", "a policy"), ("succeeded", "an outcome for each episode")):
-        if not result.get(key):
-            raise BadInput(f"--paired-with {path}", got=f"no {key}", expected=f"{expected}, as robolearn deploy writes")
+    what, policy, arm = f"--paired-with {path}", result.get("policy"), _arm(result)
+    if result.get("dry_run"):
+        raise BadInput(what, got="a dry run, in which the arm does not move", expected="a deployment without --dry-run")
+    if not isinstance(policy, str) or not policy:
+        raise BadInput(what, got=f"no policy ({policy!r})", expected="a policy, as robolearn deploy writes")
+    succeeded, seed = result.get("succeeded"), result.get("seed")
+    if not isinstance(succeeded, list) or not succeeded or not all(isinstance(one, bool) for one in succeeded):
+        got = "no succeeded" if not succeeded else f"succeeded {str(succeeded)[:60]}"
+        raise BadInput(what, got=got, expected="true or false for each episode, as robolearn deploy writes")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+        got = "no seed" if seed is None else f"seed {seed!r}"
+        raise BadInput(what, got=got, expected="the seed of its starts, as robolearn deploy writes")
+    if arm and arm != (needed := needed_by(policy).embodiment):
+        raise BadInput(what, got=f"a deployment on {arm}", expected=f"on {needed}, as its policy {policy} is for")
     return result
+
+
+def _arm(log: Mapping[str, Any]) -> str:
+    """The arm of a deployment; empty where it is not known."""
+    from robots.stations import contract_names, load_contract
+
+    known = log.get("robot") in contract_names()  # a log that names its station alone
+    return log.get("arm") or (load_contract(log["robot"]).interface.embodiment if known else "")
 
 
 def run_paired(
@@ -60,7 +81,7 @@ def run_paired(
         outcomes = []
         # The simulated arm is world 0: one world meets its episodes, in their order.
         for side_by_side, count, start in (
-            (1, len(log["succeeded"]), log.get("seed", seed)),
+            (1, len(log["succeeded"]), log["seed"]),
             (min(worlds, episodes), episodes, seed),
         ):
             with closing(matching.build(side_by_side)) as env:

@@ -295,6 +295,7 @@ def _result(
 
     return {
         "robot": deployment.contract.name,
+        "arm": deployment.contract.interface.embodiment,
         "station_version": deployment.contract.version or None,
         "policy": deployment.policy.policy,
         "task": None if deployment.simulation is None else deployment.simulation.task,

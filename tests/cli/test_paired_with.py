@@ -6,12 +6,14 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from untrained import make_constant
 
+from robolearn.cli import evaluator
 from robolearn.cli.main import main
 from sim.registry import make_env
 
@@ -27,7 +29,7 @@ def policies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     for path, succeeded in zip(made, ([False, False, True], [False, False, False]), strict=True):
         log = Path(f"logs-{path.name}")
         log.mkdir()
-        result = {"policy": str(path), "task": "lift", "seed": 7, "succeeded": succeeded}
+        result = {"policy": str(path), "task": "lift", "arm": "panda", "seed": 7, "succeeded": succeeded}
         (log / "result.json").write_text(json.dumps(result))
     return made
 
@@ -45,6 +47,32 @@ def test_each_deployment_is_run_once_more(policies: list[Path], capsys: pytest.C
     assert "2 of at least 4 policies" in " ".join(capsys.readouterr().out.split())
 
 
+def test_pairs_begin_where_the_episodes_of_the_deployment_began(
+    policies: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """With the deployment's seed in one world; the other episodes with --seed in as many worlds as are asked for."""
+    starts, evaluate_policy = [], evaluator.evaluate_policy
+
+    def noted(env, policy, *more):  # type: ignore[no-untyped-def]
+        reset = env.reset
+
+        def begin(**options):  # type: ignore[no-untyped-def]
+            observation, infos = reset(**options)
+            starts.append(observation["objects"].copy())
+            return observation, infos
+
+        env.reset = begin
+        return evaluate_policy(env, policy, *more)
+
+    monkeypatch.setattr(evaluator, "evaluate_policy", noted)
+    words = ["--policy", "a", "--paired-with", "logs-a", "--task", "lift", "--episodes", "2", "--seed", "4"]
+    assert main(["evaluate", *words]) == 0
+    expected = [make_env("lift", worlds).reset(seed=seed)[0]["objects"] for worlds, seed in ((1, 7), (2, 4))]
+    assert [len(start) for start in starts] == [1, 2] and not np.allclose(expected[0], expected[1][:1])
+    for start, wanted in zip(starts, expected, strict=True):
+        np.testing.assert_array_equal(start, wanted)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -56,14 +84,37 @@ def test_each_deployment_is_run_once_more(policies: list[Path], capsys: pytest.C
         (["--policy", "a", "--paired-with", "logs-a", "--task", "pick_place"], "got task lift, expected pick_place"),
         (["--policy", "a", "--paired-with", "logs-a", "--against", "b"], "got with --against, expected one of them"),
         (["--policy", "a", "--paired-with", "a"], "--paired-with a"),
-        (["--policy", "a", "--paired-with", "old"], "got no succeeded, expected an outcome for each episode"),
     ],
 )
 def test_what_is_no_pair_is_a_line(
     words: list[str], said: str, policies: list[Path], capsys: pytest.CaptureFixture
 ) -> None:
-    Path("old").mkdir()
-    Path("old/result.json").write_text(json.dumps({"policy": str(policies[0]), "task": "lift"}))
     assert main(["evaluate", *words]) == 2
     err = capsys.readouterr().err
     assert said in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"dry_run": True}, "got a dry run, in which the arm does not move, expected a deployment without --dry-run"),
+        ({"policy": None}, "got no policy (None), expected a policy"),
+        ({"succeeded": None}, "got no succeeded, expected true or false for each episode"),
+        ({"succeeded": []}, "got no succeeded"),
+        ({"succeeded": [True, None]}, "got succeeded [True, None], expected true or false"),
+        ({"succeeded": ["yes", "no"]}, "got succeeded ['yes', 'no']"),
+        ({"seed": None}, "got no seed, expected the seed of its starts"),
+        ({"seed": "7"}, "got seed '7'"),
+        ({"seed": -1}, "got seed -1"),
+        ({"arm": "fr3"}, "got a deployment on fr3, expected on panda, as its policy"),
+        ({"arm": None, "robot": "ur5e"}, "got a deployment on ur5e, expected on panda"),
+    ],
+)
+def test_what_is_no_deployment_is_a_line(
+    changed: dict, said: str, policies: list[Path], capsys: pytest.CaptureFixture
+) -> None:
+    path = Path("logs-a/result.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    assert main(["evaluate", "--policy", "a", "--paired-with", "logs-a", "logs-b"]) == 2
+    err = capsys.readouterr().err
+    assert "--paired-with logs-a" in err and said in err and err.count("\n") == 1
