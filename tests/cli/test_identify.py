@@ -140,16 +140,18 @@ def test_joint_states_that_are_stamped_early_are_named(tmp_path: Path, capsys: p
 
 @pytest.mark.long
 def test_a_fit_that_predicts_no_better_than_the_model_is_rejected(
-    tmp_path: Path, capsys: pytest.CaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     """An arm that is 0.2 s late while the fit looks on, and as modelled while it is judged."""
     from robots.excitation import excitation
 
+    monkeypatch.setattr("sim.identification.fit.ROUNDS", 1)
+    monkeypatch.setattr("sim.identification.fit.EVALUATIONS", 2)
     contract = load_contract("sim")
     log = drive(RealtimeWorld("lift", 0), contract, excitation(PANDA, 11.0, 1.0 / contract.stream_hz, 0))
     changes = round(0.6 * len(log.commanded))
-    late = np.concatenate([log.measured[: changes - 40], log.measured[changes:]])
     commanded = np.concatenate([log.commanded[40:changes], log.commanded[changes:]])
+    late = np.concatenate([log.measured[: changes - 40], log.measured[changes:]])
     path = MotionLog("panda", log.period, commanded, late).save(tmp_path / "late.npz")
     lab, out = tmp_path / "lab", tmp_path / "out"
     assert main(["station", str(lab), "--contract", "sim"]) == 0
