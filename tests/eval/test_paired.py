@@ -69,17 +69,70 @@ def outcomes(rate: float, n: int) -> list[bool]:
     return [i < round(rate * n) for i in range(n)]
 
 
-def test_the_sentence() -> None:
-    def of(pairs: list[tuple[float, float]]) -> dict:
-        return prediction([Paired(f"p{i}", outcomes(r, 20), outcomes(s, 20), outcomes(s, 100))
-                           for i, (r, s) in enumerate(pairs)])  # fmt: skip
+def judged(pairs: list[tuple[float, float]], n: int) -> dict:
+    """Of policies with these rates on the arm and in simulation, in n episodes on the arm."""
+    return prediction([Paired(f"p{i}", outcomes(r, n), outcomes(s, n), outcomes(s, 100))
+                       for i, (r, s) in enumerate(pairs)])  # fmt: skip
 
-    good = of([(0.2, 0.3), (0.4, 0.45), (0.6, 0.7), (0.9, 0.95)])
-    assert good["predicts"] and good["sentence"].startswith("this simulator predicts this arm: r = 1.00, MMRV = 0.000")
-    bad = of([(0.2, 0.9), (0.4, 0.45), (0.6, 0.7), (0.9, 0.3)])
+
+GOOD = [(0.2, 0.3), (0.4, 0.45), (0.6, 0.7), (0.9, 0.95)]
+
+
+def test_the_sentence() -> None:
+    good = judged(GOOD, 100)
+    assert good["predicts"] and good["sentence"].startswith("this simulator predicts this arm: r = 1.00 (0.9")
+    assert "MMRV = 0.000 (0.000–0.0" in good["sentence"] and "over 4 policies, 400 episodes on" in good["sentence"]
+    bad = judged([(0.2, 0.9), (0.4, 0.45), (0.6, 0.7), (0.9, 0.3)], 100)
     assert bad["predicts"] is False and "this simulator does not predict this arm" in bad["sentence"]
-    flat = of([(0.2, 0.5), (0.4, 0.5), (0.6, 0.5), (0.9, 0.5)])
-    assert flat["predicts"] is False and flat["pearson"] is None
-    few = of([(0.2, 0.3), (0.4, 0.45)])
-    assert few["predicts"] is None and "2 of at least 4 policies" in few["sentence"]
+    flat = judged([(0.1, 0.5), (0.3, 0.5), (0.7, 0.5), (0.9, 0.5)], 100)
+    assert flat["pearson"] is None and flat["predicts"] is not True
+    few = judged(GOOD[:2], 100)
+    assert few["predicts"] is None and few["intervals"] is None and "2 of at least 4 policies" in few["sentence"]
     assert good["policies"][0]["agreement"] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("simulated", [(0.1, 0.2, 0.8, 0.9), (0.9, 0.8, 0.2, 0.1)])
+def test_one_episode_for_each_policy_says_nothing(simulated: tuple[float, ...]) -> None:
+    """Raw rates of 0, 0, 1, 1: r = 0.99 and no rank that is wrong, or the very contrary."""
+    found = judged(list(zip((0.0, 0.0, 1.0, 1.0), simulated, strict=True)), 1)
+    assert abs(found["pearson"]) > 0.98 and found["predicts"] is None
+    assert found["sentence"].startswith("too few episodes to say whether this simulator predicts this arm: r = ")
+    assert "over 4 policies, 4 episodes on the arm" in found["sentence"]
+    ends = found["intervals"]
+    assert ends["pearson"]["low"] < 0.8 <= ends["pearson"]["high"] and ends["mmrv"]["low"] <= 0.1 < ends["mmrv"]["high"]
+    assert ends["pearson"]["low"] <= found["pearson"] <= ends["pearson"]["high"] + 1e-9
+
+
+SPREAD = tuple(np.linspace(0.1, 0.9, 10))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("real", "simulated", "n", "said"),
+    [
+        (SPREAD, SPREAD, 1, {None}),  # noise alone, by which a perfect simulator looks bad
+        (SPREAD, SPREAD, 5, {None}),
+        ((0.9, 0.92, 0.95, 0.97), (0.9, 0.92, 0.95, 0.97), 5, {None}),
+        ((0.2, 0.4, 0.6, 0.9), (0.2, 0.4, 0.6, 0.9), 100, {True}),
+        ((0.2, 0.4, 0.6, 0.9), (0.4, 0.2, 0.9, 0.6), 5, {None}),
+        ((0.2, 0.4, 0.6, 0.9), (0.4, 0.2, 0.9, 0.6), 200, {False}),
+        ((0.2, 0.4, 0.6, 0.9), (0.9, 0.4, 0.6, 0.2), 50, {False}),
+    ],
+)
+def test_intervals_hold_known_rates_and_decide_where_they_may(
+    real: tuple[float, ...], simulated: tuple[float, ...], n: int, said: set
+) -> None:
+    """The verdict is right, or none, in 95% of repetitions; with many episodes it is there."""
+    rng, r, violation = np.random.default_rng(3), pearson(simulated, real), mmrv(simulated, real)
+    inside, verdicts = [], []
+    for _ in range(60):
+        made = [Paired(str(i), a := list(rng.random(n) < p), a, list(rng.random(200) < q))
+                for i, (p, q) in enumerate(zip(real, simulated, strict=True))]  # fmt: skip
+        found = prediction(made)
+        ends = found["intervals"]
+        inside += [ends["pearson"]["low"] <= r <= ends["pearson"]["high"] + 1e-9,
+                   ends["mmrv"]["low"] <= violation <= ends["mmrv"]["high"]]  # fmt: skip
+        verdicts.append(found["predicts"])
+    assert np.mean(inside) >= 0.93
+    assert np.mean([verdict in said for verdict in verdicts]) >= 0.9
+    assert np.mean([verdict == (r < 0.8 or violation > 0.1) for verdict in verdicts]) <= 0.05  # the wrong one

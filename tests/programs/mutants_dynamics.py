@@ -54,8 +54,15 @@ MUTANTS: dict[str, Mutant] = {
         DRAWS, '"world": [2, seed, start]', '"world": [2, seed, start, episode]', FILES
     ),
     "ranks-of-simulation-count": Mutant(
-        PAIRED, "(np.abs(r[:, None] - r) * violated)", "(np.abs(s[:, None] - s) * violated)", PAIRS
+        PAIRED, "np.abs(r[..., :, None] - r[..., None, :]) * violated",
+        "np.abs(s[..., :, None] - s[..., None, :]) * violated", PAIRS,
     ),
+    "one-episode-is-certain": Mutant(
+        PAIRED, "rng.beta(w + 0.5, m - w + 0.5, shape)", "rng.binomial(m, w / m, shape) / m", PAIRS
+    ),
+    "noise-speaks-against-a-simulator": Mutant(PAIRED, "float(min(max(high, allowed), 1.0))", "float(high)", PAIRS),
+    "noise-violates-ranks": Mutant(PAIRED, "float(max(min(low, allowed), 0.0))", "float(low)", PAIRS),
+    "points-decide": Mutant(PAIRED, "if r_low >= R and high <= MMRV:", "if r >= R and violation <= MMRV:", PAIRS),
     "pairs-that-agree-are-proof": Mutant(PAIRED, "np.append(left, [1.0, -weight]).var", "left.var", PAIRS),
     "pairs-of-constant-outcomes-are-sure": Mutant(PAIRED, "if np.ptp(y) == 0.0 or", "if", PAIRS),
     "motion-around-the-filter": Mutant(
