@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from robolearn.core.errors import BadInput
@@ -67,8 +67,8 @@ PARAMETERS: dict[str, Parameter] = {
 
 @dataclass(frozen=True)
 class Spread:
-    """Distribution of a parameter's values: uniform from a to b, or normal with mean a and standard deviation b, cut at
-    the parameter's bounds. One value of `a` and `b` for all, or one each.
+    """Distribution of a parameter's values: uniform from a to b, or normal with mean a and standard deviation b (before
+    it is truncated to the parameter's bounds). One value of `a` and `b` for all, or one each.
 
     Attributes:
       when: drawn for each episode, once for each world (by its start id), or once for all worlds.
@@ -79,10 +79,15 @@ class Spread:
     b: tuple[float, ...]
     when: When = "episode"
 
-    def at(self, share: Array) -> Array:
-        """F⁻¹ of `share` (..., k) in (0, 1)."""
+    def at(self, share: Array, low: ArrayLike = -np.inf, high: ArrayLike = np.inf) -> Array:
+        """F⁻¹ of `share` (..., k) in (0, 1); of a normal distribution that of the one truncated to `low` and `high`,
+        one bound each or (k,): F⁻¹(u) = a + b Φ⁻¹(Φ(α) + u (Φ(β) − Φ(α))), α = (low − a)/b, β = (high − a)/b."""
         a, b = np.array(self.a), np.array(self.b)
-        return a + (b - a) * share if self.kind == "uniform" else a + b * ndtri(share)
+        if self.kind == "uniform":
+            return a + (b - a) * share
+        sd = np.where(b > 0.0, b, 1.0)
+        below, above = (ndtr((np.asarray(bound) - a) / sd) for bound in (low, high))
+        return np.clip(a + b * ndtri(below + share * (above - below)), low, high)  # rounding
 
 
 def uniform(low: float, high: float, when: When = "episode") -> Spread:
@@ -97,7 +102,8 @@ class DynamicsConfig:
     Attributes:
       name: a level's, or the path of a file.
       robot: the arm that they are of; empty for any.
-      correlated, correlation: names such as ``gain.2`` and their correlation matrix.
+      correlated, correlation: names such as ``gain.2`` and their correlation matrix. A correlated normal value beyond
+        a bound is set to it, not truncated: all others then stay where the relations of a posterior put them.
     """
 
     name: str
@@ -140,7 +146,10 @@ class DynamicsConfig:
                 z[at] = self._factor @ z[at]
             shares = np.split(ndtr(z), np.cumsum(list(counts.values()))[:-1])
             for name, share in zip(names, shares, strict=True):
-                values[name] = np.clip(self.spreads[name].at(share), PARAMETERS[name].low, PARAMETERS[name].high)
+                low, high = PARAMETERS[name].low, PARAMETERS[name].high
+                alone = np.array([f"{name}.{i}" not in self.correlated for i in range(counts[name])])
+                value = self.spreads[name].at(share, np.where(alone, low, -np.inf), np.where(alone, high, np.inf))
+                values[name] = np.clip(value, low, high)
         return values
 
     def most(self, name: str) -> float:

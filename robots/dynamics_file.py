@@ -121,11 +121,18 @@ def _spread(form: _Form, what: str, name: str) -> Spread:
 def _check_correlation(config: DynamicsConfig, what: str) -> None:
     if not config.correlated:
         return
-    matrix, n = np.array([list(row) + [np.nan] * (len(config.correlated) - len(row)) for row in config.correlation],
-                         dtype=object), len(config.correlated)  # fmt: skip
-    square = matrix.shape == (n, n) and all(len(row) == n for row in config.correlation)
-    whens = {config.spreads[name.partition(".")[0]].when for name in config.correlated
-             if name.partition(".")[0] in config.spreads}  # fmt: skip
+    n = len(config.correlated)
+    square = len(config.correlation) == n and all(len(row) == n for row in config.correlation)
+    for name in config.correlated:
+        base = name.partition(".")[0]
+        if base not in config.spreads or PARAMETERS[base].per == "thing":
+            available = [one for one in config.spreads if PARAMETERS[one].per != "thing"]
+            hint = "Things of a task are drawn by themselves" if base in config.spreads else ""
+            raise BadInput(f"{what}: correlation", got=name, available=available, hint=hint)
+    if len(set(config.correlated)) < n:
+        again = next(name for name in config.correlated if config.correlated.count(name) > 1)
+        raise BadInput(f"{what}: correlation", got=f"{again} twice", expected="each name once")
+    whens = {config.spreads[name.partition(".")[0]].when for name in config.correlated}
     if len(whens) > 1:
         raise BadInput(f"{what}: correlation", got=f"parameters drawn by {sorted(whens)}", expected="one `when`")
     values = np.array(config.correlation, dtype=np.float64) if square else np.zeros((0, 0))

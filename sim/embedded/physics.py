@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
 from robots import CONTROL_HZ, RobotSpec, solve
-from robots.dynamics import NONE, DynamicsConfig
+from robots.dynamics import NONE, PARAMETERS, DynamicsConfig
 from robots.stations import Contract
 from sim.embedded.dynamics import ArmDynamics, Episode
 from sim.embedded.scene import build_model, check_robot
 from sim.embedded.task import Array, BodyPose, Start, State, Task, layout_of
 from sim.vector import episode_rng
+
+THINGS = ("contact_friction", "object_mass")  # parameters of a task's things
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Physics:
         check_robot(robot, task.name)
         self.robot, self.task, self.num_worlds, self.randomise = robot, task, num_worlds, randomise
         self.delay = np.zeros(num_worlds, dtype=np.int64)
-        self._things = [dynamics.spreads[name] for name in ("contact_friction", "object_mass")]
+        self._things = [dynamics.spreads[name] for name in THINGS]
         differs = randomise and not dynamics.plain
         own = dynamics if differs else NONE
         self.model = m = build_model(robot, task, patterns=patterns, station=station, dynamics=own)
@@ -273,7 +275,8 @@ class Physics:
             self.delay[worlds[k]] = whole if self.arms is None else 0
         if self.arms is not None:
             self.arms.draw(worlds, episodes)
-        scales = [spread.at(draws[..., i]) for i, spread in enumerate(self._things)]
+        bounds = [(PARAMETERS[name].low, PARAMETERS[name].high) for name in THINGS]
+        scales = [spread.at(draws[..., i], *bounds[i]) for i, spread in enumerate(self._things)]
         for b, body in enumerate(self._randomised):
             friction, mass = (scale[:, b, None] for scale in scales)
             self._friction[worlds, body.geoms, 0] = body.friction * friction

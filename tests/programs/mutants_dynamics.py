@@ -50,6 +50,12 @@ MUTANTS: dict[str, Mutant] = {
     "play-on-one-side": Mutant(LATE, "max(y, u - half)", "max(y, u)", FILES),
     "parts-of-a-step-are-dropped": Mutant(LATE, "if part > 0.0:", "if False:", FILES),
     "correlation-is-read-and-dropped": Mutant(DRAWS, "z[at] = self._factor @ z[at]", "pass", FILES),
+    "bounds-collect-draws": Mutant(DRAWS, "ndtri(below + share * (above - below))", "ndtri(share)", FILES),
+    "upper-bound-is-forgotten": Mutant(DRAWS, "share * (above - below)", "share * (1.0 - below)", FILES),
+    "a-posterior-is-truncated": Mutant(DRAWS, 'f"{name}.{i}" not in self.correlated for', "True for", FILES),
+    "things-beyond-their-bounds": Mutant(
+        "sim/embedded/physics.py", "spread.at(draws[..., i], *bounds[i])", "spread.at(draws[..., i])", WORLD
+    ),
     "world-drawn-in-each-episode": Mutant(
         DRAWS, '"world": [2, seed, start]', '"world": [2, seed, start, episode]', FILES
     ),

@@ -51,6 +51,36 @@ def test_draws_have_the_distributions_and_the_correlation_that_are_asked_for() -
     assert abs(float(stats.spearmanr(gain[:, 2], damping[:, 4])[0])) < 0.06  # type: ignore[arg-type]
 
 
+def test_a_normal_distribution_is_truncated_to_the_bounds() -> None:
+    """Against scipy's: half a normal distribution above its bound, and both bounds within reach; a constant stays."""
+    means = (0.0, 0.0, 0.002, 0.05, 0.09, 0.1, 0.1)
+    sds = (0.005, 0.0, 0.003, 0.05, 0.03, 0.005, 0.0)
+    config = DynamicsConfig("x", {"backlash": Spread("normal", means, sds), "damping": uniform(0.5, 2.0)})
+    draws = [config.draw(PANDA, (0, 0, i)) for i in range(4000)]
+    values = np.array([draw["backlash"] for draw in draws])
+    assert set(values[:, 1]) == {0.0} and set(values[:, 6]) == {0.1}
+    for i in (0, 2, 3, 4, 5):
+        ends = [(bound - means[i]) / sds[i] for bound in (0.0, 0.1)]
+        truncated = stats.truncnorm(*ends, means[i], sds[i])
+        assert stats.kstest(values[:, i], truncated.cdf).pvalue > 1e-3, i
+        assert len(np.unique(values[:, i])) == len(values), "none is set to a bound"
+    # One normal draw each, as without bounds: what else is drawn stays as it is.
+    alone = DynamicsConfig("x", {"backlash": uniform(0.0, 0.1), "damping": uniform(0.5, 2.0)})
+    np.testing.assert_array_equal(draws[0]["damping"], alone.draw(PANDA, (0, 0, 0))["damping"])
+
+
+def test_a_correlated_value_beyond_a_bound_is_set_to_it() -> None:
+    """So that the others stay where their relation puts them: gain = 1 − 10 backlash, with play that cannot be less
+    than none."""
+    spreads = {"gain": Spread("normal", (1.0,), (0.05,)), "backlash": Spread("normal", (0.0,), (0.005,))}
+    names, matrix = ("gain.0", "backlash.0"), ((1.0, -0.99999), (-0.99999, 1.0))
+    draws = [DynamicsConfig("x", spreads, "", names, matrix).draw(PANDA, (0, 0, i)) for i in range(400)]
+    gain, backlash = (np.array([draw[name][0] for draw in draws]) for name in ("gain", "backlash"))
+    np.testing.assert_allclose(backlash, np.maximum(0.0, 0.1 * (1.0 - gain)), atol=1e-4)
+    assert 0.4 < np.mean(backlash == 0.0) < 0.6
+    assert all(draw["backlash"][1:].min() > 0.0 for draw in draws), "the others are truncated"
+
+
 @pytest.mark.parametrize("name", ["mild", "wild"])
 def test_the_levels_stay_within_the_bounds_and_wild_is_wider(name: str) -> None:
     config = DYNAMICS[name]
@@ -103,6 +133,31 @@ BAD: dict[str, tuple[dict, str]] = {
     "name": (
         {"robot": "panda", "parameters": {"gain": 1}, "correlation": {"names": ["gain.7"], "matrix": [[1.0]]}},
         "correlation: got gain.7; available: gain.0",
+    ),
+    "things": (
+        {
+            "parameters": {"gain": 1, "contact_friction": 1},
+            "correlation": {"names": ["gain.0", "contact_friction.0"], "matrix": [[1, 0.5], [0.5, 1]]},
+        },
+        "correlation: got contact_friction.0; available: gain. Things of a task are drawn by themselves",
+    ),
+    "not-drawn": (
+        {
+            "parameters": {"gain": {"mean": 1, "when": "world"}},
+            "correlation": {"names": ["gain.0", "command_delay.0"], "matrix": [[1, 0.5], [0.5, 1]]},
+        },
+        "correlation: got command_delay.0; available: gain",
+    ),
+    "twice": (
+        {
+            "parameters": {"gain": {"mean": 1, "sd": 0.1}},
+            "correlation": {"names": ["gain.0", "gain.0"], "matrix": [[1, 0.5], [0.5, 1]]},
+        },
+        "correlation: got gain.0 twice, expected each name once",
+    ),
+    "rows": (
+        {"parameters": {"gain": 1}, "correlation": {"names": ["gain.0"], "matrix": [[1, 0], [0, 1]]}},
+        "expected a positive definite 1 × 1 matrix",
     ),
 }
 

@@ -235,6 +235,21 @@ def test_the_things_and_delays_of_worlds_without_dynamics_are_those_of_their_gen
         assert env._physics.delay[w] == rng.integers(5)
 
 
+def test_masses_and_friction_of_things_stay_within_their_bounds(tmp_path: Path) -> None:
+    """Normal distributions of which a quarter or more is negative."""
+    wide = {"mean": 0.5, "sd": 1.0}
+    env = world(tmp_path, 64, object_mass=wide, contact_friction=wide)
+    physics = env._physics
+    env.reset(seed=0)
+    (body,) = physics._randomised
+    for values, modelled in (
+        (physics._mass[:, body.id], body.mass),
+        (physics._friction[:, body.geoms, 0], body.friction),
+    ):
+        factors = values / modelled
+        assert factors.min() >= 0.05 and len(np.unique(factors)) >= 64
+
+
 def test_dynamics_of_another_arm_or_of_worlds_that_have_none(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("robot: fr3\nparameters: {gain: 1.1}\n")
