@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from policies.settings import denoising_kinds
-from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device, SimRobot
+from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device, Dynamics, SimRobot
 from robolearn.core import BadInput
 from robolearn.presets import algorithm_preset, preset, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithms
@@ -41,6 +41,8 @@ class BenchmarkRl(Command):
     """Embedded tasks."""
     robot: SimRobot = "panda"
     """The arm."""
+    dynamics: Dynamics = "none"
+    """Dynamics that differ from world to world, in demonstrations, training and evaluations: a level or a file."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds; each has demonstrations, weights, starts and noise of its own."""
     policy: DenoisingKind = "flow"
@@ -97,7 +99,14 @@ class BenchmarkRl(Command):
         for task, kind, steps in settings:
             quickstarts = [self._quickstart(task, kind, steps, seed) for seed in self.seeds]
             runs = [self._one(quickstart) | self._baselines(quickstart) for quickstart in quickstarts]
-            which = {"task": task, "robot": self.robot, "policy": self.policy, "flow": kind, "denoise_steps": steps}
+            which = {
+                "task": task,
+                "robot": self.robot,
+                "dynamics": self.dynamics,
+                "policy": self.policy,
+                "flow": kind,
+                "denoise_steps": steps,
+            }
             rows.append({**which, "algorithm": self.algo, "runs": runs, **_summary(runs)})
         return {"settings": rows}
 
@@ -121,7 +130,7 @@ class BenchmarkRl(Command):
                 "policy_settings": denoising_kinds()[self.policy](steps=denoise_steps, **flow),
                 "settings": self._settings(task),
             },
-            world=WorldConfig(task, robot=self.robot),
+            world=WorldConfig(task, robot=self.robot, dynamics=self.dynamics),
             seed=seed,
             out=folder,
             policy=self.policy,
@@ -193,7 +202,7 @@ class BenchmarkRl(Command):
                 policy = at_tempo(policy, found["tempo"])
             else:
                 found = more_demonstrations(
-                    ["--task", q.world.task, "--robot", self.robot],
+                    q.world.words(),
                     ["--policy", q.policy, *words_of(q.policy_settings, changed=True)],
                     q.out / "data",
                     self.more_demos,

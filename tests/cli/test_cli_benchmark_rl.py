@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from robolearn.cli.benchmark_rl import BenchmarkRl
 from robolearn.cli.main import main
 from robolearn.cli.quickstart import Quickstart
 from robolearn.eval import Success
@@ -62,6 +63,14 @@ def test_finished_runs_of_other_settings_are_not_passed_off(tmp_path: Path, caps
     assert "'train_steps': got 1500, expected 9" in capsys.readouterr().err
     assert not (tmp_path / "lift-rectified-k4-seed7").exists()
     assert main([*asked, "--tasks"]) == 2 and "--tasks" in capsys.readouterr().err
+
+
+def test_dynamics_reach_the_worlds_and_are_a_setting(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    asked = BenchmarkRl(dynamics="mild", out=tmp_path)
+    assert asked._quickstart("lift", "rectified", 4, 0).world.dynamics == "mild"
+    finished(tmp_path, 0, 396)
+    assert main(["benchmark", "rl", "--seeds", "0", "--dynamics", "mild", "--out", str(tmp_path)]) == 2
+    assert "dynamics" in capsys.readouterr().err
 
 
 def test_refuses_unknown_tasks_and_flows(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from robolearn.cli.hil.commands import HilRun
 from robolearn.cli.main import main
 from robolearn.runs import read_metrics
 
@@ -120,6 +121,13 @@ def test_halves_with_certificates_and_ctrl_c(bc: Path, tmp_path: Path, capsys: p
         (["actor"], "--token"),
         (["actor", "--name", "../x", "--token", "x" * 20], "actor's name"),
         (["actor", "--task", "pick", "--token", "x" * 20], "pick"),
+        (["run", "--dynamics", "midl", "--operator", "scripted"], "dynamics: got midl"),
+        (
+            ["run", "--dynamics", "mild", "--robot", "sim", "--teleop", "keyboard"],
+            "got mild beside --robot, expected none",
+        ),
+        (["run", "--dynamics", "mild", "--task", "robosuite:Lift"], "option dynamics"),
+        (["actor", "--dynamics", "midl", "--token", "x" * 20], "dynamics: got midl"),
     ],
 )
 def test_bad_input_is_one_line(bc: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list, said: str,
@@ -155,3 +163,8 @@ def test_a_killed_half_comes_back_and_learns_the_same(tmp_path: Path, more: tupl
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["kills"] == 2
+
+
+def test_dynamics_go_to_the_actor() -> None:
+    words = HilRun(policy=Path("a"), out=Path("b"), dynamics="mild")._actor("127.0.0.1:1")
+    assert words[words.index("--dynamics") + 1] == "mild"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hardware.teleop import people
-from robolearn.cli.choices import OffPolicyAlgorithm, PersonTeleop, Station
+from robolearn.cli.choices import Dynamics, OffPolicyAlgorithm, PersonTeleop, Station
 from robolearn.cli.teleop_flags import device_options, shows_in_terminal, teleop_values, with_teleop_flags
 from robolearn.cli.view import TeleopView, check_view, chosen
 from robolearn.core import BadInput, Interface
@@ -67,6 +67,8 @@ class WorldArguments(Command):
 
     task: str = TASK
     """A task of ours, robosuite:<Name> or gym:<module>:<Id-v0>; with --robot that of the simulated arm."""
+    dynamics: Dynamics = "none"
+    """Dynamics of the world of a task of ours: a level or a file. An arm has its own."""
     words: str = ""
     """The task in a sentence, for a reward model; by default the world's own, and on an arm that of --demos."""
     done_check: str = ""
@@ -137,6 +139,8 @@ class WorldArguments(Command):
             raise BadInput("--teleop", got=self.teleop, available=people())
         if self.teleop and self.operator != "none":
             raise BadInput("--operator", got=f"{self.operator} beside --teleop", expected="one of the two")
+        if self.robot and self.dynamics != "none":
+            raise BadInput("--dynamics", got=f"{self.dynamics} beside --robot", expected="none: an arm has its own")
         if self.robot and not self.teleop:
             raise BadInput("--robot", got="no --teleop", expected="a person with a device", available=people())
         if self.rehearse and not self.robot:

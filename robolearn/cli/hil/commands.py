@@ -53,7 +53,7 @@ class HilRun(LearnerArguments, WorldArguments):
 
         self.check_learner()
         self.check_world()
-        WorldConfig(self.task).check()
+        WorldConfig(self.task, dynamics=self.dynamics).check()
         if self.live and self.pace != "realtime":
             raise BadInput("--pace", got=self.pace, expected="realtime beside a person or an arm")
         if self.robot and (delay := getattr(self.settings, "delay_steps", 0)):
@@ -170,7 +170,7 @@ class HilActor(ActorArguments):
 
         outbox, link = self.make_link(base)
         with contextlib.closing(outbox), contextlib.ExitStack() as stack:
-            world = WorldConfig(self.task, threads=1).matching(base.interface)
+            world = WorldConfig(self.task, dynamics=self.dynamics, threads=1).matching(base.interface)
             env = world.build(1)
             stack.callback(env.close)
             if self.teleop and world.family.has_scene:
@@ -250,7 +250,7 @@ def check_policy_fits(world: WorldArguments, policy: Path) -> None:
     if kind not in POLICIES:
         raise BadInput(f"policy {policy}: kind", got=kind, available=POLICIES)
     needed = stated_by(policy)
-    offered, where, simulated = _on_arm(world, needed) if world.robot else _in_world(world.task, needed)
+    offered, where, simulated = _on_arm(world, needed) if world.robot else _in_world(world, needed)
     what = f"policy {policy} {where}"
     check_policy(policy, offered, what=what, simulated=simulated)
     check_compatible(needed, offered, what=what)  # words and goals, too: none are given here
@@ -282,12 +282,12 @@ def check_terminal(teleop: str) -> None:
     keys.close()
 
 
-def _in_world(task: str, needed: Interface) -> tuple[Interface, str, bool]:
+def _in_world(world: WorldArguments, needed: Interface) -> tuple[Interface, str, bool]:
     from sim.registry import WorldConfig
 
-    env = WorldConfig(task, threads=1).matching(needed).build(1)
+    env = WorldConfig(world.task, dynamics=world.dynamics, threads=1).matching(needed).build(1)
     try:
-        return env.interface, f"in {task}", True
+        return env.interface, f"in {world.task}", True
     finally:
         env.close()
 
