@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -61,8 +61,9 @@ class Identify(StationCommand):
     motion shows friction and backlash, and little of masses and gains."""
     held_out: float = 0.25
     """Share of the motion, its end, that judges the result."""
-    before: Path | None = None
-    """An earlier result of this arm: what has changed since is listed."""
+    before: tuple[Path, ...] = ()
+    """Earlier results of this arm, oldest first: what has changed since the last is listed, and each parameter's course
+    over all of them."""
     write: bool = False
     """Put the result into the station's folder, too, as dynamics.json and as its next version."""
     seed: int = 0
@@ -105,9 +106,9 @@ class Identify(StationCommand):
         if self.write and not contract.version:
             expected = "a folder with versions, by robolearn station"
             raise BadInput("--write", got=f"{contract.name}, in no station's folder", expected=expected)
-        earlier = None if self.before is None else load_dynamics(str(self.before))
-        if earlier is not None:
-            earlier.check(contract.robot)
+        earlier = [load_dynamics(str(path)) for path in self.before]
+        for one in earlier:
+            one.check(contract.robot)
         begun = time.perf_counter()
         motion, stopped = self._motion(contract)
         moved = time.perf_counter()
@@ -217,7 +218,12 @@ class Identify(StationCommand):
         return fit, HeldOut(held.period, held.measured[skip:], *predicted), errors
 
     def _result(
-        self, contract: Contract, fit: Fit, errors: tuple[float, float], seconds: tuple[float, float], earlier: Any
+        self,
+        contract: Contract,
+        fit: Fit,
+        errors: tuple[float, float],
+        seconds: tuple[float, float],
+        earlier: list[Any],
     ) -> dict[str, Any]:
         from sim.identification.fit import BEYOND
 
@@ -237,7 +243,8 @@ class Identify(StationCommand):
             "rejected": None if errors[1] < errors[0] else NO_BETTER,
             "residual_mrad": 1e3 * fit.residual,
             "noise_mrad": 1e3 * fit.noise,
-            "drift": [] if earlier is None else drift(earlier, fit.config("now")),
+            "drift": drift(earlier[-1], fit.config("now")) if earlier else [],
+            "course": course([*earlier, fit.config("now")]) if earlier else {},
         }
 
     def _write(self, motion: MotionLog, fit: Fit, result: dict[str, Any], held: Any) -> dict[str, Any]:
@@ -254,7 +261,8 @@ class Identify(StationCommand):
         command = command_text("identify", replace(self, log=motion_file, dynamics="none"))
         units = {name: (parameter.unit, parameter.nominal) for name, parameter in PARAMETERS.items()}
         written = {"dynamics": None if result["rejected"] else str(path), "log": str(motion_file)}
-        return written | reported(lambda: write_dynamics_page(self.out / "report.html", result, held, units, command))
+        page = self.out / "report.html"
+        return written | reported(lambda: write_dynamics_page(page, result, held, units, command, self.before))
 
     def exit_code(self, result: Mapping[str, Any]) -> int:
         return 1 if result["rejected"] else super().exit_code(result)
@@ -270,7 +278,7 @@ class Identify(StationCommand):
         rest = f"; not by this motion: {', '.join(r['not_identified'])}" if r["not_identified"] else ""
         console.print(f"identified  {known} of {len(r['parameters'])} parameters{rest}")
         console.print(f"not shown   by any motion in free space: {', '.join(r['not_shown_by_motion'])}")
-        if self.before is not None:
+        if self.before:
             found = [f"{d['name']} {d['before']:.4g} → {d['now']:.4g}" for d in r["drift"]]
             console.print(f"changed     {', '.join(found) or 'nothing'}")
         if r["rejected"]:
@@ -280,6 +288,24 @@ class Identify(StationCommand):
         console.print(f"report      {r['report'] or r['report_error']}")
         if "station_version" in r:
             console.print(f"station     version {r['station_version']}")
+
+
+def course(configs: Sequence[Any]) -> dict[str, list[dict[str, float] | None]]:
+    """Name → value and 95% interval in each of `configs`; None where a file does not have it."""
+    from robots.dynamics import PARAMETERS
+
+    found: dict[str, list[dict[str, float] | None]] = {}
+    for name, last in configs[-1].spreads.items():
+        for i in range(len(last.a)):
+            row: list[dict[str, float] | None] = []
+            for spread in (config.spreads.get(name) for config in configs):
+                if spread is None or spread.kind != "normal" or len(spread.a) != len(last.a):
+                    row.append(None)
+                    continue
+                value, reach = spread.a[i], 1.96 * spread.b[i if len(spread.b) > 1 else 0]
+                row.append({"value": value, "low": max(value - reach, PARAMETERS[name].low), "high": value + reach})
+            found[f"{name}.{i}"] = row
+    return found
 
 
 def drift(before: Any, now: Any) -> list[dict[str, Any]]:

@@ -77,13 +77,19 @@ def draw_intervals(name: str, unit: str, rows: Sequence[Mapping[str, Any]], mode
 
 
 def write_dynamics_page(
-    path: Path, result: Mapping[str, Any], held: HeldOut, units: Mapping[str, tuple[str, float]], command: str
+    path: Path,
+    result: Mapping[str, Any],
+    held: HeldOut,
+    units: Mapping[str, tuple[str, float]],
+    command: str,
+    before: Sequence[Path] = (),
 ) -> Path:
     """Write the page of `result`, as `robolearn identify` returns it, at `path`.
 
     Args:
       units: parameter → its unit and its value in the model.
       command: that makes it again.
+      before: files of the earlier results in the course.
     """
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for flat, row in result["parameters"].items():
@@ -102,6 +108,14 @@ def write_dynamics_page(
         pictures=[picture(figure, f"p{i}") for i, figure in enumerate(figures)],
         rows=rows,
         beyond=list(result["not_shown_by_motion"].items()),
+        times=["parameter", *(str(path) for path in before), "now"],
+        course=[
+            (
+                flat,
+                *("–" if one is None else f"{one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})" for one in row),
+            )
+            for flat, row in result["course"].items()
+        ],
         drift=[(d["name"], f"{d['before']:.4g}", f"{d['now']:.4g}", f"{d['sigmas']:+.1f}") for d in result["drift"]],
         commands=[command],
     )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hardware.calibration.motion import drive
-from robolearn.cli.identify import NO_BETTER, drift
+from robolearn.cli.identify import NO_BETTER, course, drift
 from robolearn.cli.main import main
 from robolearn.core import RobolearnError
 from robots import PANDA
@@ -100,6 +100,20 @@ def test_what_has_changed_since_is_listed() -> None:
     assert found[0]["sigmas"] == pytest.approx(0.1 / 0.0005**0.5)
 
 
+def test_the_course_over_several_results_has_intervals() -> None:
+    """By hand: 1.96 deviations, not below the parameter's bound; a parameter that one file does not have."""
+    first = DynamicsConfig("a", {"gain": Spread("normal", (1.0, 1.2), (0.01,))})
+    second = DynamicsConfig("b", {"gain": Spread("normal", (1.1, 1.2), (0.01, 0.02))})
+    now = DynamicsConfig(
+        "c", {"gain": Spread("normal", (1.2, 1.2), (0.02, 0.02)), "backlash": Spread("normal", (0.001,), (0.001,))}
+    )
+    found = course([first, second, now])
+    assert [one["value"] for one in found["gain.0"] if one] == [1.0, 1.1, 1.2]
+    assert found["gain.0"][0] == {"value": 1.0, "low": pytest.approx(0.9804), "high": pytest.approx(1.0196)}
+    assert found["gain.1"][2]["high"] == pytest.approx(1.2392)  # type: ignore[index]
+    assert found["backlash.0"] == [None, None, {"value": 0.001, "low": 0.0, "high": pytest.approx(0.00296)}]
+
+
 @pytest.mark.long
 def test_a_hidden_arm_is_found_and_the_result_is_a_dynamics_file(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     hidden = tmp_path / "hidden.yaml"
@@ -154,12 +168,20 @@ def test_a_fit_that_predicts_no_better_than_the_model_is_rejected(
     late = np.concatenate([log.measured[: changes - 40], log.measured[changes:]])
     path = MotionLog("panda", log.period, commanded, late).save(tmp_path / "late.npz")
     lab, out = tmp_path / "lab", tmp_path / "out"
+    spreads = {"command_delay": Spread("normal", (0.0,), (0.001,))}
+    for week in ("week-1", "week-2"):
+        (tmp_path / week).mkdir()
     assert main(["station", str(lab), "--contract", "sim"]) == 0
     words = ["--robot", str(lab), "--log", str(path), "--held-out", "0.4", "--write", "--out", str(out)]
+    earlier = [
+        write_dynamics(tmp_path / week / "dynamics.json", DynamicsConfig("x", spreads)) for week in ("week-1", "week-2")
+    ]
+    words += ["--before", *map(str, earlier)]
     assert main(["identify", *words]) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert f"rejected {NO_BETTER}, and nothing into the station" in shown
     assert "finetune" not in shown and "version 2" not in shown
     assert not (out / "dynamics.json").exists() and not (lab / "dynamics.json").exists()
     assert [one.name for one in (lab / "versions").iterdir()] == ["1"]
-    assert NO_BETTER in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert NO_BETTER in page and "week-2" in page and "0 (0 to 0.00196)" in page
