@@ -143,7 +143,8 @@ class ArmDynamics:
         self._play[w, :n] = value("backlash")
         self._noise[w] = value("joint_noise")[0]
         self.delay[w], self._jitter[w] = value("command_delay")[0] / self._dt, value("command_jitter")[0] / self._dt
-        self._age[w] = value("observation_delay")[0] / self._period
+        oldest = self._seen.shape[1] - 2  # a normal distribution has no longest delay
+        self._age[w] = min(value("observation_delay")[0] / self._period, oldest)
 
     def begin(self, worlds: NDArray[np.int64], q: Array, finger: Array) -> None:
         """Let the arms of `worlds` (M,) have rested at `q` (M, n) [rad], their fingers at `finger` (M,)."""

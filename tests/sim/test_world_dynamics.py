@@ -152,6 +152,14 @@ def test_sensors_are_off_late_and_noisy_and_success_is_of_the_truth(tmp_path: Pa
     assert np.abs(observation["objects"][:, 0] - position).max() < 1e-5
 
 
+def test_a_measurement_is_at_most_as_late_as_there_is_room(tmp_path: Path) -> None:
+    """A normal distribution has no longest delay; a draw beyond four deviations must not end the world."""
+    env = world(tmp_path, observation_delay={"mean": 0.02, "sd": 0.01})
+    env.reset(seed=0)
+    env._physics.arms.write(0, {"observation_delay": np.array([5.0])})
+    assert np.isfinite(env.step(np.zeros((1, 8), np.float32))[0]["proprio"]).all()
+
+
 def test_the_start_of_an_episode_is_the_same_with_any_dynamics() -> None:
     starts = [make_env("lift", 3, dynamics=d, threads=1).reset(seed=4)[0]["objects"][:, :3]
               for d in ("none", "mild", "wild")]  # fmt: skip
