@@ -158,12 +158,12 @@ class WorldEpisodes:
 
 def called_done(model: Any, seen: list[dict[str, NDArray]], action: NDArray, prompt: str) -> bool:
     """True where the reward model calls a step of the episode done."""
+    from robolearn.rewards.done import FIRST_SURE
     from robolearn.rewards.metrics import score_or_withhold
-    from robolearn.rewards.scoring import CONFIDENT
 
     window = Window({key: np.stack([frame[key] for frame in seen]) for key in seen[0]}, action)
     (score,) = score_or_withhold(model, [window], [prompt])
-    return bool((score.done & (score.confidence >= CONFIDENT)).any())
+    return bool(FIRST_SURE.sure(score).any())
 
 
 class TrialOperator(TerminalOperator):

@@ -74,7 +74,7 @@ class Score:
     """Scores of T steps by a reward model."""
 
     progress: NDArray[np.float32]  # (T,) in [0, 1], how much of the task is done after the step
-    reward: NDArray[np.float32]  # (T,) of each step
+    reward: NDArray[np.float32]  # (T,) of each step, to be stored; a learner makes its own of the progress
     done: NDArray[np.bool_]  # (T,) the task is solved after the step
     confidence: NDArray[np.float32]  # (T,) in [0, 1], how sure that is
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from robolearn.data.replay import Assembler, PlayedEpisode, Record, ReplayStep, StoredScore
-from robolearn.rewards.scoring import CONFIDENT, with_score
+from robolearn.rewards.done import FIRST_SURE, DoneRule
+from robolearn.rewards.scoring import with_score
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.experience import Experience
 
@@ -65,7 +66,7 @@ class RecordedExperience(Experience):
     Args:
       algorithm: its settings define how windows are made and drawn.
       demonstrations: to begin with, with their rewards.
-      threshold: least confidence of a model's *done*.
+      rule: of a model's *done*.
 
     Attributes:
       taken: actor → number of its records that were taken.
@@ -77,10 +78,10 @@ class RecordedExperience(Experience):
         self,
         algorithm: OffPolicy,
         demonstrations: Iterable[PlayedEpisode],
-        threshold: float = CONFIDENT,
+        rule: DoneRule = FIRST_SURE,
     ) -> None:
         super().__init__(algorithm, demonstrations)
-        self._threshold = threshold
+        self._rule, self._gamma = rule, algorithm.config.gamma
         self._over: dict[str, int] = {}  # actor → the newest episode that was cut
         self._assemblers: dict[str, Assembler] = {}
         self.taken: dict[str, int] = {}
@@ -125,7 +126,7 @@ class RecordedExperience(Experience):
         episode, withheld = closed.episode, stored is not None and stored.score is None
         if stored is not None and stored.score is not None:
             assert stored.key.steps == len(episode)
-            episode = with_score(episode, stored.score, self._threshold)
+            episode = with_score(episode, stored.score, self._rule, gamma=self._gamma)
         if withheld:
             self.withheld_steps += len(episode)
         else:

@@ -73,7 +73,8 @@ class Learner:
         self.run, self.config, self.budget, self.receiver, self.state = run, config, budget, receiver, state
         self.options, self._awaited = LearnerOptions() if options is None else options, awaited
         self.algorithm = config.settings.build(base, seed=config.seed)
-        self.experience = RecordedExperience(self.algorithm, demonstrations, config.done_threshold)
+        rule = config.done_rule(base.interface.control_hz)
+        self.experience = RecordedExperience(self.algorithm, demonstrations, rule)
         self._scoring = scoring
         self.draws = torch.Generator().manual_seed(config.seed)
         self._lockstep = config.pace == "lockstep"

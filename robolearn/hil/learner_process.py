@@ -23,7 +23,7 @@ from robolearn.hil.learner import Learner, result_of
 from robolearn.hil.learner_service import LearnerState, learner_methods
 from robolearn.hil.processes import BESIDE, stopping
 from robolearn.hil.scoring import EpisodeScoring
-from robolearn.hil.settings import LearnerRun
+from robolearn.hil.settings import LearnerConfig, LearnerRun
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import interface_hash
 from robolearn.io.atomic import write_text
@@ -91,7 +91,7 @@ def run_learner(
             words = tasks[0] if tasks else ""
             scoring = EpisodeScoring(model, name, scores, own.score_timeout_s, words, receiver.wake, stop)
             stack.callback(scoring.close)
-        shown = () if demos is None else _shown(demos, scoring, config.done_threshold)
+        shown = () if demos is None else _shown(demos, scoring, config)
         learner = Learner(run, base, config, own, receiver, state, shown, own, scoring, int(go_on))
         methods = learner_methods(
             receiver, state, run=_run_name(own.out), config=config.to_text(),
@@ -119,13 +119,14 @@ def _tasks(demos: Dataset) -> list[str]:
     return [demos.episode(i).task for i in range(demos.episodes)]
 
 
-def _shown(demos: Dataset, scoring: EpisodeScoring | None, threshold: float) -> Iterator[PlayedEpisode]:
+def _shown(demos: Dataset, scoring: EpisodeScoring | None, config: LearnerConfig) -> Iterator[PlayedEpisode]:
     """The demonstrations, with the rewards of a model where there is one; those whose reward is withheld are left out.
 
     Raises:
       BadInput: all are.
     """
     left_out: list[str] = []
+    rule = config.done_rule(demos.interface.control_hz)
     content = "" if scoring is None else demos.frames_content()
     if scoring is not None:
         log.info("the reward model scores %d demonstrations, where their scores are not stored yet", demos.episodes)
@@ -136,7 +137,7 @@ def _shown(demos: Dataset, scoring: EpisodeScoring | None, threshold: float) -> 
             if stored.score is None:
                 left_out.append(stored.withheld)
                 continue
-            episode = with_score(episode, stored.score, threshold)
+            episode = with_score(episode, stored.score, rule, gamma=config.settings.gamma)
         yield episode
     if left_out and len(left_out) == demos.episodes:
         raise BadInput("--reward", got=f"no score of any demonstration ({left_out[0]})", expected="scores")

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 
 from robolearn.core import BadInput
 from robolearn.rewards.choice import reward_config
+from robolearn.rewards.done import DoneRule
 from robolearn.rl.algorithms import OffPolicyConfig, algorithms
 
 Pace = Literal["lockstep", "realtime"]
@@ -66,6 +67,10 @@ class LearnerConfig:
     def ends_online(self) -> bool:
         """True where a reward model is to end episodes."""
         return self.done_hz > 0 and not reward_config(self.reward).recorded
+
+    def done_rule(self, control_hz: float) -> DoneRule:
+        """The rule by which a reward model's *done* ends an episode of `control_hz`."""
+        return DoneRule(self.done_threshold)
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

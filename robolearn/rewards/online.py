@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from robolearn.core import RewardModel, Window
 from robolearn.core.errors import first_line
-from robolearn.rewards.scoring import CONFIDENT, scores_of
+from robolearn.rewards.done import CONFIDENT
+from robolearn.rewards.scoring import scores_of
 
 log = logging.getLogger(__name__)
 

@@ -1,14 +1,15 @@
 """A model's score in the place of an episode's rewards: late, but before anybody learns from it.
 
-    r_t ← score_t          done_t and confidence_t ≥ ½: the task is solved after step t, and nothing comes after it
+    T     the step with which it is solved (`robolearn.rewards.done`), if any; what came after that is left out
+    r_t   = [t = T] + γ Φ_t − Φ_{t−1}       Φ: progress; 0 before the first step and after an end, solved or failed
 
-A model that looks at pictures need not see every frame. With one in `every`, the last among them, progress and verdict
-hold until the next one, and the rewards are shaped by what is held, Φ, which makes of them a potential all the same:
+γ is the learner's, so that the discounted return of an episode telescopes: γ^{T−1} of one that is solved, 0 of one that
+failed, γ^T Φ_T where it was only cut. The reward that a model gives with its score has another discount, and does not
+know how the episode ends: it is not learned from.
 
-    r_t = [done first at t] + γ Φ_t − Φ_{t−1}              Φ_{−1} = 0; 0 after *done*
-
-What the episode went on with after that is no part of the task, and is left out. Where the model has not seen the task
-solved the episode was cut by whatever ended it, unless a person or the world called it a failure.
+Where the model has not seen the task solved the episode was cut by whatever ended it, unless a person or the world
+called it a failure. A model that looks at pictures need not see every frame. With one in `every`, the last among them,
+progress and verdict hold until the next one, which makes a potential of them all the same.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ import numpy as np
 
 from robolearn.core import BadInput, RewardModel, Score, Window
 from robolearn.data.replay import PlayedEpisode
+from robolearn.rewards.done import FIRST_SURE, DoneRule
 from robolearn.rewards.shaping import shaped_rewards
 
-CONFIDENT = 0.5
 SCORE_TYPES = {"progress": np.float32, "reward": np.float32, "done": np.bool_, "confidence": np.float32}
 
 
@@ -59,15 +60,15 @@ def scored(
 
     Args:
       task: in words; may be empty.
-      every: steps between two frames that the model sees; from 2 on the rewards are shaped anew.
-      gamma: discount of a step, for those.
+      every: steps between two frames that the model sees.
+      gamma: discount of a step.
 
     Raises:
       BadInput: see `scores_of`.
     """
     if every == 1:
         (score,) = scores_of(model, [window_of(episode)], [task])
-        return with_score(episode, score)
+        return with_score(episode, score, gamma=gamma)
     steps, frames = len(episode), len(next(iter(episode.observation.values())))
     after = frames - steps  # 1: step t leads to frame t + 1; 0: that is not stored, and frame t stands for it
     looked = np.unique(np.append(np.arange(0, frames, every), frames - 1))
@@ -75,13 +76,8 @@ def scored(
     (score,) = scores_of(model, [Window(seen, episode.action[: len(looked) - after])], [task])
     # The newest frame that was looked at, for each step; before the first of them there was no progress.
     newest = np.searchsorted(looked[after:], np.arange(steps) + after, side="right")
-    held = {name: np.append(0, getattr(score, name))[newest] for name in ("progress", "done", "confidence")}
-    done = held["done"].astype(np.bool_) & (held["confidence"] >= CONFIDENT)
-    progress = held["progress"].astype(np.float32)
-    end = int(np.argmax(done)) + 1 if done.any() else steps
-    reward = np.zeros(steps, np.float32)
-    reward[:end] = shaped_rewards(progress[:end], done[:end], gamma=gamma, ended=bool(done.any()))
-    return with_score(episode, Score(progress, reward, done, held["confidence"].astype(np.float32)))
+    held = {name: np.append(0, getattr(score, name))[newest].astype(kind) for name, kind in SCORE_TYPES.items()}
+    return with_score(episode, Score(**held), gamma=gamma)
 
 
 def window_of(episode: PlayedEpisode) -> Window:
@@ -89,24 +85,23 @@ def window_of(episode: PlayedEpisode) -> Window:
     return Window(episode.observation, episode.action)
 
 
-def with_score(episode: PlayedEpisode, score: Score, threshold: float = CONFIDENT) -> PlayedEpisode:
+def with_score(episode: PlayedEpisode, score: Score, rule: DoneRule = FIRST_SURE, *, gamma: float) -> PlayedEpisode:
     """`episode` with the rewards, end and success of its `score`.
 
     Args:
-      threshold: least confidence of a *done*.
+      rule: of the *done* that ends it as solved.
+      gamma: discount of a step.
     """
-    reward = score.reward
-    ends = np.flatnonzero(score.done & (score.confidence >= threshold))
-    if not len(ends):
-        failed = episode.terminated and not episode.success
-        return replace(episode, reward=reward, terminated=failed, success=False)
-    steps = int(ends[0]) + 1
+    end = rule.steps(score, called=episode.success)
+    solved, steps = end is not None, len(episode) if end is None else end
+    terminated = solved or (episode.terminated and not episode.success)
+    done = np.arange(1, steps + 1) == end
     return replace(
         episode,
         observation={key: value[: steps + 1] for key, value in episode.observation.items()},
         action=episode.action[:steps],
-        reward=reward[:steps],
+        reward=shaped_rewards(score.progress[:steps], done, gamma=gamma, ended=terminated),
         intervention=episode.intervention[:steps],
-        terminated=True,
-        success=True,
+        terminated=terminated,
+        success=solved,
     )

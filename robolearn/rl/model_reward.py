@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from robolearn.core import BadInput, Env, RewardModel, Window
-from robolearn.rewards.scoring import CONFIDENT, scores_of
+from robolearn.rewards.done import FIRST_SURE
+from robolearn.rewards.scoring import scores_of
 from robolearn.rewards.shaping import Shaping, shaped_rewards
 from robolearn.rl.audit import counts
 from robolearn.rl.buffer import RolloutBatch, Scale
@@ -82,7 +83,7 @@ class ModelReward:
         for (world, rows), score, (_, begins) in zip(pieces, scores, fresh, strict=True):
             if begins:
                 self._called[world], self._potential[world] = False, 0.0
-            progress, sure = score.progress, score.done & (score.confidence >= CONFIDENT)
+            progress, sure = score.progress, FIRST_SURE.sure(score)
             made = shaped_rewards(
                 progress, sure & (not bool(self._called[world])), start=float(self._potential[world]), gamma=self.gamma,
                 ended=bool(terminated[rows[-1]]), kind=self.shaping,

@@ -229,7 +229,7 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
     """Rewards by proprioception, filled in at the learner: the buffer has them, and a resumed one has the same."""
 
     class Halfway:
-        """−1 a step, and solved beyond 0.3."""
+        """Progress is x, and solved beyond 0.3; the reward that it gives itself is −1 a step."""
 
         def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
             return [self.score_one(window) for window in windows]
@@ -248,13 +248,17 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
             episodes.setdefault(record.episode, []).append(float(record.observation["proprio"][0]))
     wanted = [next((i + 1 for i, x in enumerate(xs) if x >= 0.3), len(xs)) for xs in episodes.values()]
     outcomes = room.learner.experience.outcomes
-    assert [o.steps for o in outcomes] == wanted and [o.reward for o in outcomes] == [-float(n) for n in wanted]
+    assert [o.steps for o in outcomes] == wanted
+    for outcome, xs in zip(outcomes, episodes.values(), strict=True):
+        progress = np.clip(xs[: outcome.steps], 0.0, 1.0)
+        after, before = np.append(progress[:-1], 0.0 if outcome.success else progress[-1]), progress[:-1]
+        assert outcome.reward == pytest.approx(outcome.success + 0.99 * after.sum() - before.sum(), abs=1e-5)
     assert [o.success for o in outcomes] == [max(xs) >= 0.3 for xs in episodes.values()]
     assert any(o.success for o in outcomes) and any(
         len(xs) > n for xs, n in zip(episodes.values(), wanted, strict=True)
     )
     batch = room.learner.experience.sample(torch.Generator().manual_seed(0))
-    assert (batch.reward < 0).all(), "the world's own rewards are 0 or 1"
+    assert not set(batch.reward.tolist()) <= {0.0, 1.0}, "as the world's own rewards are"
     again = Classroom(tmp_path, make_lesson(), env_steps=150, model=Halfway())
     again.close()
     assert [(o.steps, o.reward) for o in again.learner.experience.outcomes] == [(o.steps, o.reward) for o in outcomes]

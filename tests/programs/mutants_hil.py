@@ -268,7 +268,8 @@ MUTANTS: dict[str, Mutant] = {
         "ReplayStep(self._episode, self._index, seen, action, reward, False, words)", STATION,
     ),
     "reward-of-the-world-beside-a-model-s": Mutant(
-        "robolearn/rewards/scoring.py", "reward=reward[:steps],", "reward=episode.reward[:steps],", REWARDS
+        "robolearn/rewards/scoring.py", "reward=shaped_rewards(score.progress[:steps], done, gamma=gamma, ended=terminated)",
+        "reward=episode.reward[:steps]", REWARDS,
     ),
     "critic-gains-when-it-runs-backwards": Mutant(
         "robolearn/rewards/pairs.py", "np.where(t >= i, c, -c)", "np.where(t >= i, c, c)", OBJECTIVE
@@ -300,7 +301,7 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/rewards/shaping.py", '(gamma if kind == "shaped" else 1.0)', "1.0", OBJECTIVE
     ),
     "reward-goes-on-after-the-task-is-solved": Mutant(
-        "robolearn/rewards/scoring.py", "steps = int(ends[0]) + 1", "steps = len(episode)", REWARDS
+        "robolearn/rewards/scoring.py", "len(episode) if end is None else end", "len(episode)", REWARDS
     ),
     "reward-of-demonstrations-is-left": Mutant(
         EXPERIENCE, "algorithm.keep(score(episode))", "algorithm.keep(episode)", REWARDS

@@ -13,7 +13,7 @@ SRPOS, SRPO = ("tests/rl/test_rl_srpo.py",), "robolearn/rl/algorithms/srpo.py"
 CLASSIFIER, LABELLED = ("tests/rewards/test_classifier.py",), ("tests/rewards/test_labels.py",)
 LOOPBACK = "robolearn/runs/loopback.py"
 TRAINING, LABELS = (f"robolearn/rewards/{name}.py" for name in ("classifier_training", "labels"))
-SPARSE = "robolearn/rewards/scoring.py"
+SPARSE, RULE = "robolearn/rewards/scoring.py", "robolearn/rewards/done.py"
 SPARSELY = (
     "tests/rewards/test_rewards.py",
     "tests/rl/test_replay_runner.py::test_a_model_that_sees_is_shown_the_frames_of_decisions",
@@ -36,9 +36,14 @@ MUTANTS: dict[str, Mutant] = {
     "hand-in-other-units": Mutant(TAUGHT, "found.std(0).clamp_min(LEAST_SPREAD)", "found.std(0) + 1.0", HANDS),
     "held-one-frame-too-soon": Mutant(SPARSE, "np.arange(steps) + after,", "np.arange(steps) + after + 1,", SPARSELY),
     "held-without-the-last-frame": Mutant(SPARSE, "np.append(np.arange(0, frames, every), frames - 1)", "np.arange(0, frames, every)", SPARSELY),
-    "held-with-a-potential-after-done": Mutant(SPARSE, "gamma=gamma, ended=bool(done.any())", "gamma=gamma", SPARSELY),
+    "held-with-a-potential-after-done": Mutant(SPARSE, "gamma=gamma, ended=terminated", "gamma=gamma", SPARSELY),
     "held-by-another-discount": Mutant(SPARSE, "gamma=gamma, ended", "gamma=0.99, ended", SPARSELY),
-    "held-though-not-sure": Mutant(SPARSE, 'held["done"].astype(np.bool_) & (held["confidence"] >= CONFIDENT)', 'held["done"].astype(np.bool_)', SPARSELY),
+    "held-though-not-sure": Mutant(RULE, "score.done & (score.confidence >= self.threshold)", "score.done", SPARSELY),
+    "the-one-at-the-first-done-of-the-model": Mutant(SPARSE, "done = np.arange(1, steps + 1) == end", "done = score.done[:steps]", SPARSELY),
+    "reward-of-the-model-s-own-discount": Mutant(
+        SPARSE, "reward=shaped_rewards(score.progress[:steps], done, gamma=gamma, ended=terminated)", "reward=score.reward[:steps]", SPARSELY
+    ),
+    "held-with-a-potential-after-a-failure": Mutant(SPARSE, "ended=terminated", "ended=solved", SPARSELY),
     "sees-every-frame": Mutant(
         "robolearn/rl/offline_runner.py", 'self.algorithm.chunk if getattr(self._model, "reads", ()) else 1', "1", SPARSELY
     ),

@@ -24,13 +24,14 @@ from robolearn.rewards.choice import (
     make_reward_model,
     reward_config,
 )
-from robolearn.rewards.scoring import scored, scores_of
+from robolearn.rewards.done import DoneRule
+from robolearn.rewards.scoring import scored, scores_of, with_score
 
 INTERFACE = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
 
 
 class BeyondOne:
-    """Scores by proprioception: the reward is where a step leads to, and beyond 1 the task is solved."""
+    """Scores by proprioception: the progress is where a step leads to, and beyond 1 the task is solved."""
 
     def __init__(self, interface: Interface) -> None:
         self.interface, self.sure = interface, 1.0
@@ -57,7 +58,8 @@ def episode(*x: float, terminated: bool = False, success: bool = False) -> Playe
 def test_a_score_takes_the_place_of_the_reward_and_ends_the_episode() -> None:
     model = BeyondOne(INTERFACE)
     found = scored(episode(0.1, 0.4, 1.2, 0.3, 1.5), model, "go right")
-    assert found.reward.tolist() == pytest.approx([0.4, 1.2]) and found.terminated and found.success
+    #                                            γ Φ, Φ = .4;  1 − .4, without a potential after the end
+    assert found.reward.tolist() == pytest.approx([0.99 * 0.4, 0.6]) and found.terminated and found.success
     assert found.observation["proprio"][:, 0].tolist() == pytest.approx([0.1, 0.4, 1.2]), "with its final observation"
     assert found.action.tolist() == [[0.0], [pytest.approx(0.1)]] and found.intervention.tolist() == [False, True]
     ((window, words),) = model.seen
@@ -70,7 +72,9 @@ def test_a_score_takes_the_place_of_the_reward_and_ends_the_episode() -> None:
 def test_where_the_model_sees_no_success_there_is_none(terminated: bool, success: bool, failed: bool) -> None:
     """The world's own success is only where the episode was cut; a failure stays one, and nothing comes after it."""
     found = scored(episode(0.1, 0.4, 0.9, terminated=terminated, success=success), BeyondOne(INTERFACE), "")
-    assert found.reward.tolist() == pytest.approx([0.4, 0.9]) and not found.success and found.terminated is failed
+    last = -0.4 if failed else 0.99 * 0.9 - 0.4
+    assert found.reward.tolist() == pytest.approx([0.99 * 0.4, last])
+    assert not found.success and found.terminated is failed
 
 
 def test_a_model_that_is_not_sure_ends_nothing() -> None:
@@ -117,6 +121,35 @@ def test_without_a_final_observation_a_frame_stands_for_its_own_step() -> None:
     found = scored(cut, Still(INTERFACE), "", every=2, gamma=1.0)
     #               seen: .3, .5, and the last, .7;  Φ: .3, .3, .5, .7
     assert found.reward.tolist() == pytest.approx([0.3, 0.0, 0.2, 0.2])
+
+
+def half_sure(*p: float) -> Score:
+    """The score of a critic whose probability of *done* is `p`, with a reward of its own: 1 where it is half first."""
+    values, done = np.array(p, np.float32), np.array(p) >= 0.5
+    own = (np.arange(len(p)) == np.argmax(done)).astype(np.float32) + values
+    return Score(values / 2, own, done, np.where(done, values, 1 - values).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("p", "solved"), [((0.1, 0.6, 0.6, 0.7, 0.9), 5), ((0.1, 0.6, 0.9, 0.7, 0.9), 3), ((0.1, 0.6, 0.6, 0.2, 0.1), 0)]
+)
+@pytest.mark.parametrize("terminated", [False, True])
+@pytest.mark.parametrize("gamma", [0.5, 0.9, 1.0])
+def test_the_return_of_a_scored_episode_telescopes_to_the_one_of_done(
+    p: tuple[float, ...], solved: int, terminated: bool, gamma: float
+) -> None:
+    """γ^{T−1} of an episode that is solved after T steps, 0 of one that failed, γ^T Φ_T of one that was only cut."""
+    found = with_score(episode(*range(6), terminated=terminated), half_sure(*p), DoneRule(0.8), gamma=gamma)
+    assert found.success is bool(solved) and len(found) == (solved or 5)
+    back = float((found.reward * gamma ** np.arange(len(found))).sum())
+    cut = 0.0 if terminated else gamma**5 * p[-1] / 2
+    assert back == pytest.approx(gamma ** (solved - 1) if solved else cut, abs=1e-6)
+    potential = np.array(p[: len(found)]) / 2
+    shaped = gamma * potential - np.append(0.0, potential[:-1])
+    if found.terminated:
+        shaped[-1] -= gamma * potential[-1]
+    one = np.arange(1, len(found) + 1) == solved
+    assert (found.reward - shaped).tolist() == pytest.approx(one.astype(float).tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(3, np.float32), np.array([np.nan, 0.0], np.float32)])
