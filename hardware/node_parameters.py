@@ -171,7 +171,7 @@ class HilParameters(TeleopParameters):
     )
     done_frames: int = param(3, "verdicts in a row for that")
     done_threshold: float = param(0.5, "least confidence of a reward model's done, in episodes and in scores")
-    done_check: str = param("", "a second reward model that has to agree before an episode ends as solved")
+    done_check: str = param("", "a second reward model that has to agree before an episode ends, or counts, as solved")
     env_steps: int = param(24_000, "budget of control steps")
     policy: str = param("", "the policy to begin with: a run or its checkpoint folder")
     demos: str = param("", "folder of a data set of demonstrations")

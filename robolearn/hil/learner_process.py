@@ -14,7 +14,7 @@ import torch
 
 from policies.storage.checkpoint import load_chunk_policy
 from policies.storage.loading import needed_by
-from robolearn.core import BadInput, check_compatible
+from robolearn.core import BadInput, Interface, RewardModel, check_compatible
 from robolearn.core.machine import resolve_device
 from robolearn.data import Dataset
 from robolearn.data.mixture import check_actions
@@ -32,7 +32,7 @@ from robolearn.io.json_files import plain
 from robolearn.io.wire.security import Address, Certificates, check_encryption, find_token, own_token
 from robolearn.io.wire.server import GrpcServer, Refusals, handshake_refusals
 from robolearn.rewards.choice import make_reward, reward_config
-from robolearn.rewards.scoring import with_score
+from robolearn.rewards.scoring import Agreed, with_score
 from robolearn.rewards.stored import model_name
 from robolearn.runs import Progress, Run
 from robolearn.runs.run import CONFIG
@@ -40,7 +40,7 @@ from robolearn.runs.run import CONFIG
 log = logging.getLogger(__name__)
 
 MAY_DIFFER = ("policy", "demos.path", "env_steps", "episodes")  # between a run and its resumption
-ADDED = ("demos.content",)  # that a run of an earlier version has not
+ADDED = ("demos.content", "done_check")  # that a run of an earlier version has not
 SHOWN = ("success", "intervention_rate", "updates")  # beside the progress bar
 
 
@@ -67,14 +67,13 @@ def run_learner(
     os.nice(nice)
     torch.set_num_threads(1)
     base = load_chunk_policy(own.policy, resolve_device(own.device))
-    model = make_reward(config.reward, base.interface, resolve_device(own.device))
+    model, name, asks = reward_model(config, base.interface, resolve_device(own.device))
     demos = Dataset.open(own.demos) if own.demos else None
     if demos is not None:
         check_compatible(needed_by(own.policy), demos.interface, what=f"--demos {own.demos}", subject="the policy")
         check_actions(demos)
-    asks = reward_config(config.reward).needs_prompt or getattr(model, "needs_prompt", False)  # the latter if served
-    needs_words, tasks = bool(asks), [] if demos is None else _tasks(demos)
-    if needs_words and not all(task.strip() for task in tasks):
+    tasks = [] if demos is None else _tasks(demos)
+    if asks and not all(task.strip() for task in tasks):
         raise BadInput(
             f"--demos {own.demos}", got="an episode without words", expected=f"the task, for {config.reward}"
         )
@@ -87,7 +86,7 @@ def run_learner(
         stack.callback(receiver.close)
         state, scoring = LearnerState(), None
         if model is not None:
-            scores, name = ScoreLog(own.out / "log"), model_name(config.reward, model)
+            scores = ScoreLog(own.out / "log")
             words = tasks[0] if tasks else ""
             scoring = EpisodeScoring(model, name, scores, own.score_timeout_s, words, receiver.wake, stop)
             stack.callback(scoring.close)
@@ -96,7 +95,7 @@ def run_learner(
         methods = learner_methods(
             receiver, state, run=_run_name(own.out), config=config.to_text(),
             interface=interface_hash(base.interface), policy=stored["sha256"], record_limit=schema.limit,
-            needs_words=needs_words and not tasks,
+            needs_words=asks and not tasks,
         )  # fmt: skip
         refusals = Refusals()
         known = own_token(own.out / "token") if given is None else given
@@ -112,6 +111,22 @@ def run_learner(
         result = result_of(learner)
         run.finish(result)
     return result
+
+
+def reward_model(config: LearnerConfig, interface: Interface, device: str) -> tuple[RewardModel | None, str, bool]:
+    """The model of --reward with that of --done-check, its identity, and whether the task in words is needed; no model
+    for rewards that are in the records."""
+    texts = [config.reward, *([config.done_check] if config.done_check else [])]
+    models = [make_reward(text, interface, device) for text in texts]
+    found = [model for model in models if model is not None]
+    if len(found) < len(texts):
+        return None, "", False
+    asks = any(  # of the model itself where it is served
+        reward_config(text).needs_prompt or getattr(model, "needs_prompt", False)
+        for text, model in zip(texts, found, strict=True)
+    )
+    name = " and ".join(model_name(text, model) for text, model in zip(texts, found, strict=True))
+    return (found[0] if len(found) == 1 else Agreed(found)), name, asks
 
 
 def _tasks(demos: Dataset) -> list[str]:

@@ -59,9 +59,12 @@ class LearnerConfig:
     done_hz: float = 5.0
     """Verdicts a second by which a reward model ends a running episode as solved; 0: it only scores."""
     done_frames: int = 3
-    """Verdicts in a row for that."""
+    """Verdicts in a row for that, and for an episode that is scored."""
     done_threshold: float = 0.5
     """Least confidence with which a reward model's *done* counts, in the running episode and in the scores."""
+    done_check: str = ""
+    """A second reward model, as of --reward, e.g. one of proprioception, that has to agree before an episode ends as
+    solved, in the running episode and in the scores."""
 
     @property
     def ends_online(self) -> bool:
@@ -70,7 +73,7 @@ class LearnerConfig:
 
     def done_rule(self, control_hz: float) -> DoneRule:
         """The rule by which a reward model's *done* ends an episode of `control_hz`."""
-        return DoneRule(self.done_threshold)
+        return DoneRule.at(control_hz, self.done_hz, self.done_frames, self.done_threshold)
 
     def to_text(self) -> str:
         return json.dumps(asdict(self))

@@ -1,7 +1,7 @@
 """The end of a running episode by a reward model, as SERL's success classifier has it.
 
-    done_i   the newest frame is done with at least the given confidence, by all models
-    solved   done_i for k verdicts in a row, none of them of another episode
+    verdict   the newest frame is done with at least the given confidence, by all models
+    solved    k verdicts in a row, none of them of another episode (`robolearn.rewards.done`)
 
 Verdicts come at a rate, on a thread that looks at the newest frame alone: control never waits for one, and what a slow
 model has missed it does not see. Where a simulated clock waits anyway, each verdict is waited for, so that the end of
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from robolearn.core import RewardModel, Window
 from robolearn.core.errors import first_line
-from robolearn.rewards.done import CONFIDENT
-from robolearn.rewards.scoring import scores_of
+from robolearn.rewards.done import CONFIDENT, DoneRule
+from robolearn.rewards.scoring import Agreed, scores_of
 
 log = logging.getLogger(__name__)
 
@@ -58,15 +58,16 @@ class OnlineDone:
         threshold: float = CONFIDENT,
         waits: bool = False,
     ) -> None:
-        self._models, self._frames, self._threshold, self._waits = tuple(models), frames, threshold, waits
-        self._every, self._period_s = max(1, round(control_hz / verdict_hz)), 1.0 / verdict_hz
+        self._model, self._waits = Agreed(models), waits
+        self._rule, self._period_s = DoneRule.at(control_hz, verdict_hz, frames, threshold), 1.0 / verdict_hz
         # Models that judge each frame beside the first one alone need no others.
-        self._two = all(getattr(model, "frame_by_frame", False) for model in models)
+        self._two = self._model.frame_by_frame
         self._changed = threading.Condition()
         self._seen: list[Frame] = []
         self._actions: list[NDArray] = []
         self._task, self._episode, self._steps, self._judged = "", 0, 0, 0
-        self._in_a_row, self._asked_at = 0, 0.0
+        self._found: list[bool] = []  # the verdicts of this episode
+        self._asked_at = 0.0
         self._solved = self._closed = self._failed = self._slow = False
         self.verdicts = 0
         if not waits:
@@ -82,7 +83,7 @@ class OnlineDone:
         with self._changed:
             self._seen, self._actions, self._task = [observation], [], task
             self._episode, self._steps, self._judged = self._episode + 1, 0, 0
-            self._in_a_row, self._solved = 0, False
+            self._found, self._solved = [], False
             late = self._asked_at and time.monotonic() - self._asked_at > SILENT_S
         if late and not self._slow:
             self._slow = True
@@ -98,7 +99,7 @@ class OnlineDone:
                 self._actions.append(action)
             self._steps += 1
             self._changed.notify_all()
-        if self._waits and self._steps % self._every == 0:
+        if self._waits and self._steps % self._rule.every == 0:
             self._judge()
 
     def close(self) -> None:
@@ -133,18 +134,15 @@ class OnlineDone:
             self._asked_at = 0.0
             self.verdicts += 1
             if episode == self._episode:
-                self._in_a_row = self._in_a_row + 1 if done else 0
-                self._solved |= self._in_a_row >= self._frames
+                self._found.append(done)
+                self._solved |= self._rule.first(self._found) is not None
 
     def _is_done(self, window: Window, task: str) -> bool:
         try:
-            for model in self._models:
-                (score,) = scores_of(model, [window], [task])
-                if not (score.done[-1] and score.confidence[-1] >= self._threshold):
-                    return False
+            (score,) = scores_of(self._model, [window], [task])
         except BaseException as error:  # a model may do anything: control goes on
             if not self._failed:
                 self._failed = True
                 log.warning("the reward model gives no verdict, and ends no episode then: %s", first_line(error))
             return False
-        return True
+        return bool(self._rule.sure(score)[-1])

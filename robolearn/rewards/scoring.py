@@ -53,6 +53,27 @@ def _checked(score: Score, steps: int) -> Score:
     return Score(**values)
 
 
+class Agreed:
+    """A reward model whose *done* takes several: progress and reward are those of the first, and it is as sure as the
+    least sure of all."""
+
+    def __init__(self, models: Sequence[RewardModel]) -> None:
+        self._models = tuple(models)
+        self.frame_by_frame = all(getattr(model, "frame_by_frame", False) for model in models)
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        """See `robolearn.core.RewardModel`; raises as the models do, and `BadInput` as `scores_of` does."""
+        each = [scores_of(model, windows, prompts) for model in self._models]
+        return [
+            replace(
+                of_all[0],
+                done=np.logical_and.reduce([score.done for score in of_all]),
+                confidence=np.minimum.reduce([score.confidence for score in of_all]),
+            )
+            for of_all in zip(*each, strict=True)
+        ]
+
+
 def scored(
     episode: PlayedEpisode, model: RewardModel, task: str, *, every: int = 1, gamma: float = 0.99
 ) -> PlayedEpisode:

@@ -131,6 +131,9 @@ def make_lesson(
     return LearnerConfig(algo=algo, settings=kind(**{**SMALL, **own, **settings}), pace=pace, seed=3, reward=reward)  # type: ignore[arg-type]
 
 
+FIRST: dict[str, Any] = {"done_hz": INTERFACE.control_hz, "done_frames": 1}  # the first sure frame is the end
+
+
 class Classroom:
     """A learner in a thread, behind its door. It can be stopped, and started again at the same address."""
 

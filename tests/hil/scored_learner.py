@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from classroom import SCHEMA, make_base, make_lesson
+from classroom import FIRST, SCHEMA, make_base, make_lesson
 
 from robolearn.core import Score, Window
 from robolearn.data.replay import ScoreLog
@@ -49,7 +50,8 @@ def learn(folder: Path, slow_s: float) -> None:
     model, scores = Counted(folder / "calls", slow_s), ScoreLog(folder / "log")
     scoring = EpisodeScoring(model, "counted", scores, 60.0, arrived=receiver.wake)
     options, budget = LearnerOptions(checkpoint_s=0.05), Budget(episodes=12)
-    learner = Learner(run, make_base(), make_lesson(utd=1.0), budget, receiver, LearnerState(), (), options, scoring)
+    lesson = replace(make_lesson(utd=1.0), **FIRST)
+    learner = Learner(run, make_base(), lesson, budget, receiver, LearnerState(), (), options, scoring)
     learner.learn(lambda: False, lambda *_: None)
     scoring.close()
     receiver.close()

@@ -19,7 +19,7 @@ from robolearn.rl.experience import Experience
 from robolearn.runs import read_metrics
 
 sys.path.insert(0, str(Path(__file__).parent))
-from classroom import Classroom, Helper, LineWorld, make_base, make_lesson, play
+from classroom import FIRST, Classroom, Helper, LineWorld, make_base, make_lesson, play
 
 
 def whole_run(folder: Path, **config: object) -> tuple[Classroom, object]:
@@ -239,7 +239,8 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
             cost, sure = np.full(len(steps), -1.0, np.float32), np.ones(len(steps), np.float32)
             return Score(np.clip(x, 0.0, 1.0), cost, x >= 0.3, sure)
 
-    room = Classroom(tmp_path, make_lesson(), env_steps=150, model=Halfway())
+    lesson = replace(make_lesson(), **FIRST)
+    room = Classroom(tmp_path, lesson, env_steps=150, model=Halfway())
     played = play(tmp_path / "outbox", room.port)
     room.close()
     episodes: dict[int, list[float]] = {}  # episode → x after each step, from the records
@@ -259,7 +260,7 @@ def test_a_model_s_score_is_what_is_learned_from(tmp_path: Path) -> None:
     )
     batch = room.learner.experience.sample(torch.Generator().manual_seed(0))
     assert not set(batch.reward.tolist()) <= {0.0, 1.0}, "as the world's own rewards are"
-    again = Classroom(tmp_path, make_lesson(), env_steps=150, model=Halfway())
+    again = Classroom(tmp_path, lesson, env_steps=150, model=Halfway())
     again.close()
     assert [(o.steps, o.reward) for o in again.learner.experience.outcomes] == [(o.steps, o.reward) for o in outcomes]
 

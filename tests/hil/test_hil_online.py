@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ from robolearn.data.replay import End, Record, RecordSchema, ReplayStep
 from robolearn.examples.lifted import Lifted
 from robolearn.hil.actor import ActorLoop
 from robolearn.hil.agent import DoubleBufferedPolicy
+from robolearn.hil.learner_process import reward_model
 from robolearn.hil.outbox import Outbox
 from robolearn.hil.settings import CurriculumConfig, LearnerConfig
 from robolearn.hil.wire.messages import Period
@@ -172,10 +174,11 @@ class Beyond:
 
 @pytest.mark.long
 def test_a_slow_model_delays_no_control_step(tmp_path: Path) -> None:
-    """Each verdict takes seven control steps. The learner, which has the model too, counts to the first done step."""
+    """Each verdict takes seven control steps. The learner, which has the model too, counts to the second done step."""
     right = SimpleNamespace(begin=lambda _: None, steer=lambda: None)
     right.command = lambda observation: (np.array([True]), np.full((1, 1), 0.3, np.float32))
-    room = Classroom(tmp_path, make_lesson("realtime", warmup=10**6), env_steps=10**6, model=Beyond(0.0))
+    lesson = replace(make_lesson("realtime", warmup=10**6), done_hz=20.0, done_frames=2)
+    room = Classroom(tmp_path, lesson, env_steps=10**6, model=Beyond(0.0))
     env, model = LineWorld(limit=40), Beyond(0.35)
     with closing(OnlineDone([model], 20.0, 20.0, frames=2)) as done:
         played = play(tmp_path / "outbox", room.port, env=env, helper=lambda _: right, done=done,
@@ -183,16 +186,34 @@ def test_a_slow_model_delays_no_control_step(tmp_path: Path) -> None:
     room.stop()
     for steps, end in split([r for r in played.records if r.episode < 2]):
         xs = np.array([*(step.observation["proprio"][0] for step in steps[1:]), end.observation["proprio"][0]])
-        first = int(np.argmax(xs >= 0.3)) + 1
-        assert first < len(steps) < 40, "two verdicts later, but before the world's clock"
+        second = int(np.argmax(xs >= 0.3)) + 2
+        assert second < len(steps) < 40, "two verdicts later, but before the world's clock"
         assert (end.terminated, end.success, steps[-1].reward) == (True, True, 1.0) and float(xs[-1]) < 1.0 + 1.0
         outcome = room.learner.experience.outcomes[steps[0].episode]
-        assert (outcome.steps, outcome.success) == (first, True)
-        assert outcome.reward == pytest.approx(1.0 - 0.01 * np.clip(xs[: first - 1], 0, 1).sum(), abs=1e-5)
+        assert (outcome.steps, outcome.success) == (second, True)
+        assert outcome.reward == pytest.approx(1.0 - 0.01 * np.clip(xs[: second - 1], 0, 1).sum(), abs=1e-5)
     assert all(seen[0] == 0 for seen in model.seen), "from the episode's first frame"
     assert max(np.diff([seen[-1] for seen in model.seen])) >= 5, "it skips what it has missed"
     period = played.link.measure()
     assert period.count > 20 and period.p50 == pytest.approx(50, abs=5) and period.p99 < 120, "of ideally 50 ms"
+
+
+def test_a_learner_scores_by_its_check_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Never(Beyond):
+        def score_one(self, window: Window) -> Score:
+            return replace(super().score_one(window), done=np.zeros(len(window), bool))
+
+    models = SimpleNamespace(Model=lambda _: Beyond(0.0), Check=lambda _: Never(0.0), Twice=lambda _: Beyond(0.0))
+    monkeypatch.setitem(sys.modules, "mine", models)  # type: ignore[arg-type]
+    window = Window({"proprio": np.full((4, 2), 0.5, np.float32)}, np.zeros((3, 1), np.float32))
+    found, names = [], set()
+    for check in ("", "mine:Twice", "mine:Check"):
+        lesson = replace(make_lesson(reward="mine:Model"), done_check=check)
+        model, name, asks = reward_model(lesson, LineWorld().interface, "cpu")
+        assert model is not None and not asks
+        names.add(name)
+        found += [score.done.all() for score in model.score([window], [""])]
+    assert found == [True, True, False] and len(names) == 3, "scores of another check are others"
 
 
 def test_a_person_s_label_comes_before_the_model_s(tmp_path: Path) -> None:
@@ -227,5 +248,10 @@ def test_an_actor_opens_no_model_because_a_learner_names_it(
     found = HilActor(**asked, reward="mine:Model").make_done(config, interface)
     assert found is not None
     found.close()
-    with pytest.raises(BadInput, match="--done-check"):
-        HilActor(**asked, reward="mine:Model", done_check="task").make_done(config, interface)
+    with pytest.raises(BadInput, match="--done-check: got mine:Model, expected none"):
+        HilActor(**asked, reward="mine:Model", done_check="mine:Model").make_done(config, interface)
+    checked = replace(config, done_check="mine:Model")
+    with pytest.raises(BadInput, match="--done-check: missing; expected the learner's, mine:Model"):
+        HilActor(**asked, reward="mine:Model").make_done(checked, interface)
+    with pytest.raises(BadInput, match="--reward, --done-check"):
+        HilActor(**asked, reward="mine:Model", done_check="task").make_done(checked, interface)

@@ -44,8 +44,8 @@ def number_of(window: Window) -> int:
 
 
 class ByNumber:
-    """Progress that pays a prime a step, by the episode's number; `hold` is waited for, `faults` answers for some. Notes
-    whom it saw."""
+    """Progress that pays a prime a step, by the episode's number; `hold` is waited for, `faults` answers for some. It
+    notes whom it saw."""
 
     def __init__(self, **faults: Callable[[Window], Any]) -> None:
         self.faults, self.asked, self.prompts = {int(k[1:]): v for k, v in faults.items()}, [], []

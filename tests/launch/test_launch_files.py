@@ -216,12 +216,13 @@ def test_the_learner_that_a_launch_file_starts_has_the_done_settings_of_its_argu
         for process in launch("hil", policy="runs/7", out="runs/8", task="lift", reward="mine:Reward", **said).started
         if process.executable == "hil_node"
     ]
-    assert hil["done_check"] == "mine:Check"
     words = ["hil", "learner", *learner_flags(HilParameters(**hil))]
     learner = parse(*find(words))
-    found = {name: getattr(learner, name) for name in ("done_hz", "done_frames", "done_threshold", "reward", "pace")}
+    names = ("done_hz", "done_frames", "done_threshold", "done_check", "reward", "pace")
+    found = {name: getattr(learner, name) for name in names}
     assert found == {
-        "done_hz": 2.5, "done_frames": 4, "done_threshold": 0.8, "reward": "mine:Reward", "pace": "realtime",
+        "done_hz": 2.5, "done_frames": 4, "done_threshold": 0.8, "done_check": "mine:Check", "reward": "mine:Reward",
+        "pace": "realtime",
     }  # fmt: skip
 
 

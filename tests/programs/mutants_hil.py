@@ -45,6 +45,7 @@ GONE = (
 )
 SETS = (f"{LINK_FILE}::test_weights_are_loaded_beside_those_in_use",)
 
+SCORES, RULE = "robolearn/rewards/scoring.py", "robolearn/rewards/done.py"
 ONLINE, VERDICTS = "robolearn/rewards/online.py", ("tests/rewards/test_online.py", "tests/hil/test_hil_online.py")
 SCORING, SCORED = f"{HIL}/scoring.py", ("tests/hil/test_hil_scoring.py",)
 
@@ -328,16 +329,29 @@ MUTANTS: dict[str, Mutant] = {
     "late-model-holds-the-records": Mutant(
         f"{HIL}/learner.py", "(self._scoring.busy if self._lockstep else self._scoring.full)", "self._scoring.busy", SCORED
     ),
-    "done-takes-one-verdict-more": Mutant(ONLINE, ">= self._frames", "> self._frames", VERDICTS),
-    "done-takes-one-verdict-less": Mutant(ONLINE, ">= self._frames", ">= self._frames - 1", VERDICTS),
-    "done-need-not-be-in-a-row": Mutant(ONLINE, "if done else 0", "if done else self._in_a_row", VERDICTS),
+    "done-takes-one-verdict-more": Mutant(RULE, ">= self.frames", "> self.frames", VERDICTS),
+    "done-takes-one-verdict-less": Mutant(RULE, ">= self.frames", ">= self.frames - 1", VERDICTS),
+    "done-need-not-be-in-a-row": Mutant(RULE, "if sure else 0", "if sure else in_a_row", VERDICTS),
     "late-verdict-is-for-the-next-episode": Mutant(ONLINE, "if episode == self._episode:", "if True:", VERDICTS),
     "done-is-counted-over-episodes": Mutant(
-        ONLINE, "self._in_a_row, self._solved = 0, False", "self._solved = False", VERDICTS
+        ONLINE, "self._found, self._solved = [], False", "self._solved = False", VERDICTS
     ),
     "control-waits-for-the-verdict": Mutant(ONLINE, "if self._waits and self._steps", "if self._steps", VERDICTS),
-    "one-of-the-models-is-enough": Mutant(ONLINE, "in self._models:\n", "in self._models[:1]:\n", VERDICTS),
-    "done-without-confidence": Mutant(ONLINE, "score.confidence[-1] >= self._threshold", "True", VERDICTS),
+    "one-of-the-models-is-enough": Mutant(
+        SCORES, "np.logical_and.reduce([score.done", "np.logical_or.reduce([score.done", VERDICTS
+    ),
+    "check-is-surer-than-it-says": Mutant(SCORES, "np.minimum.reduce([score", "np.maximum.reduce([score", VERDICTS),
+    "done-without-confidence": Mutant(RULE, "score.done & (score.confidence >= self.threshold)", "score.done", VERDICTS),
+    "learner-takes-the-first-sure-frame": Mutant(
+        RULE, "self.first(sure[self.every - 1 :: self.every])", "DoneRule().first(sure[self.every - 1 :: self.every])",
+        VERDICTS,
+    ),
+    "learner-judges-every-frame": Mutant(RULE, "sure[self.every - 1 :: self.every]", "sure", VERDICTS),
+    "learner-scores-without-its-check": Mutant(
+        f"{HIL}/learner_process.py", "found[0] if len(found) == 1 else Agreed(found)", "found[0]", VERDICTS
+    ),
+    "last-frame-is-enough-for-anybody": Mutant(RULE, "if called and sure[-1]", "if sure[-1]", VERDICTS),
+    "solved-end-is-never-believed": Mutant(RULE, "if called and sure[-1]", "if False", VERDICTS),
     "model-overrules-the-person": Mutant(
         f"{HIL}/actor.py", "self._agent.label or self._verdict(turn)", "self._verdict(turn) or self._agent.label", VERDICTS
     ),

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from robolearn.core import Score, Window
+from robolearn.data.replay import PlayedEpisode
+from robolearn.rewards.done import DoneRule
 from robolearn.rewards.online import OnlineDone
+from robolearn.rewards.scoring import Agreed, with_score
 
 A = np.zeros(1, np.float32)
 
@@ -97,6 +100,53 @@ def test_all_models_have_to_agree() -> None:
 
     found = play(OnlineDone([Positive(), Beyond()], 20, 20, frames=2, waits=True), [1, 2, 3, -1, 3, 3])
     assert found == [False] * 5 + [True]
+
+
+class Smaller(Positive):
+    """Done where x < 3, with a confidence of 0.6."""
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        (score,) = super().score(windows, prompts)
+        return [Score(-score.progress, -score.reward, score.reward < 3, np.full(len(windows[0]), 0.6, np.float32))]
+
+
+def played(xs: Sequence[float], success: bool = False) -> PlayedEpisode:
+    x, n = np.array([-9, *xs], np.float32)[:, None], len(xs)
+    return PlayedEpisode(
+        {"x": x}, np.zeros((n, 1), np.float32), np.zeros(n, np.float32), np.zeros(n, bool), success, success
+    )
+
+
+@pytest.mark.parametrize(("hz", "frames"), [(20, 1), (20, 3), (10, 2), (5, 2)])
+@pytest.mark.parametrize("threshold", [0.5, 0.7])
+@pytest.mark.parametrize("models", [[Positive()], [Positive(), Smaller()]])
+def test_a_learner_calls_solved_what_ended_online_after_the_same_steps(
+    hz: int, frames: int, threshold: float, models: list[Positive]
+) -> None:
+    """By the same frames, with the same verdicts in a row and the same check."""
+    rng, rule = np.random.default_rng(0), DoneRule.at(20, hz, frames, threshold)
+    ends = []
+    for _ in range(40):
+        xs = rng.choice([-1.0, 1.0, 2.0, 4.0], size=int(rng.integers(1, 30)), p=[0.2, 0.4, 0.3, 0.1]).tolist()
+        online = play(OnlineDone(models, 20, hz, frames=frames, threshold=threshold, waits=True), xs)
+        (score,) = Agreed(models).score([Window({"x": played(xs).observation["x"]}, np.zeros((len(xs), 1)))], ["lift"])
+        found = with_score(played(xs), score, rule, gamma=0.9)
+        ends.append(online.index(True) + 1 if True in online else None)
+        assert found.success is (ends[-1] is not None) and len(found) == (ends[-1] or len(xs))
+        np.testing.assert_array_equal(score.progress, np.clip(xs, 0, 1), "the first model's")
+    assert None in ends or frames == 1
+    assert any(ends) is (threshold == 0.5 or len(models) == 1), "0.6 of confidence is not enough"
+
+
+@pytest.mark.parametrize(("xs", "solved"), [((-1, -1, -1, 1), True), ((1, -1, 1, -1), False)])
+def test_one_verdict_is_enough_on_the_last_frame_of_what_a_world_or_a_person_called_solved(
+    xs: tuple[float, ...], solved: bool
+) -> None:
+    (score,) = Positive().score([Window({"x": played(xs).observation["x"]}, np.zeros((4, 1)))], [""])
+    rule = DoneRule(frames=3)
+    assert not with_score(played(xs), score, rule, gamma=1.0).success
+    found = with_score(played(xs, success=True), score, rule, gamma=1.0)
+    assert found.success is solved and len(found) == 4 and found.reward.sum() == pytest.approx(float(solved))
 
 
 def test_a_model_that_fails_ends_nothing_and_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

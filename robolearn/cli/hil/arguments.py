@@ -51,6 +51,9 @@ class LearnerArguments(LearnerRun, Command):
         at_least(0, episodes=self.episodes)
         check_seed(self.seed)
         check_reward(self.reward)
+        if self.done_check and (reward_config(self.reward).recorded or reward_config(self.done_check).recorded):
+            got = f"{self.done_check} beside --reward {self.reward}"
+            raise BadInput("--done-check", got=got, expected="two reward models")
         at_least(1, done_frames=self.done_frames)
         if not (self.done_hz >= 0 and 0 <= self.done_threshold <= 1):
             got = (self.done_hz, self.done_threshold)
@@ -71,9 +74,6 @@ class WorldArguments(Command):
     """Dynamics of the world of a task of ours: a level or a file. An arm has its own."""
     words: str = ""
     """The task in a sentence, for a reward model; by default the world's own, and on an arm that of --demos."""
-    done_check: str = ""
-    """A second reward model, as of --reward, e.g. one of proprioception, that has to agree before an episode ends as
-    solved."""
     operator: Operators = "none"
     """Operator where no --teleop is given: none, or a script that watches and takes over (tasks of ours)."""
     teleop: PersonTeleop = ""
@@ -191,6 +191,8 @@ class ActorArguments(WorldArguments):
     """Device of the policy and of a reward model: auto, cpu, cuda or cuda:<i>."""
     reward: str = ""
     """The learner's reward model, as --reward of the learner names it, or its copy here: ends episodes as solved."""
+    done_check: str = ""
+    """The learner's --done-check, or its copy here."""
 
     def make_done(self, config: LearnerConfig, interface: Interface) -> OnlineDone | None:
         """The verdicts that end episodes as solved, by the settings of the learner, or None."""
@@ -199,6 +201,9 @@ class ActorArguments(WorldArguments):
         if not self.reward:  # no module and no folder is opened because the other end of a wire names it
             log.warning("the learner's reward model ends no episodes here: that needs --reward %s", config.reward)
             return None
+        if bool(self.done_check) != bool(config.done_check):  # the learner would call another episode solved
+            expected = f"the learner's, {config.done_check}" if config.done_check else "none, as the learner has none"
+            raise BadInput("--done-check", got=self.done_check or "nothing", expected=expected)
         texts = [self.reward, *([self.done_check] if self.done_check else [])]
         return self._verdicts(texts, config, interface, what="--reward, --done-check")
 

@@ -108,6 +108,7 @@ class HilRun(LearnerArguments, WorldArguments):
         return [
             *words_of(seen, own), "--policy", str(self.policy), "--out", str(self.out / "spool"),
             "--learner", address, "--json", *(["--reward", self.reward] if self.ends_online else []),
+            *(["--done-check", self.done_check] if self.ends_online and self.done_check else []),
         ]  # fmt: skip
 
 

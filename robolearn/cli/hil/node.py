@@ -20,6 +20,7 @@ from robolearn.core import BadInput, RobolearnError
 WAIT_S = 120.0  # for the learner to come up
 LEARNERS = (
     "policy", "demos", "out", "algo", "reward", "env_steps", "done_hz", "done_frames", "done_threshold",
+    "done_check",
 )  # fmt: skip
 """Parameters that are flags of the learner."""
 
