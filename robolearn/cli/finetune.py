@@ -93,6 +93,7 @@ class Finetune(Command):
         from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core.machine import resolve_device
         from robolearn.io.json_files import plain
+        from robolearn.rewards.asking import LoggedScores
         from robolearn.rewards.stored import model_name
         from robolearn.rl.actors import check_tunable
         from robolearn.runs import Progress, Run
@@ -129,8 +130,8 @@ class Finetune(Command):
             stored["back"] = backward
         model = self._model(policy.interface, resolve_device(self.device))
         if model is not None:
-            stored["reward_model"] = model_name(self.reward_model, model)
-            given["model"] = model
+            stored["reward_model"] = name = model_name(self.reward_model, model)
+            given["model"] = model = LoggedScores(model, name, self.out / "log")
         shaping = config.step_discount(policy.execute_steps)
         stored |= self.world.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
         world = replace(self.world.matching(policy.interface), shaping_gamma=shaping, two_way=backward is not None)
@@ -139,7 +140,7 @@ class Finetune(Command):
         if self.env_steps:
             made = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
             worlds = closing(made)
-        with worlds as env, closing(evaluator):
+        with worlds as env, closing(evaluator), nullcontext() if model is None else closing(model):
             note = noting(env)
             runner = config.runner(policy, env, self.env_steps, self.seed, str(self.policy), **given)
             every = runner.iterations_between_states(self.checkpoint_every)
@@ -186,7 +187,7 @@ class Finetune(Command):
                 if backward is not None:
                     result["back"] = {"policy": str(run.policy_dir / BACKWARD), "helped": runner.helped}
                 if model is not None:
-                    result["audit"] = audited.to_json()
+                    result |= {"audit": audited.to_json(), "withheld": withheld_episodes(self.out)}
                 if self.keep.episodes:
                     result |= evaluator.outcomes(run, kept)
                 run.finish(result)
@@ -223,6 +224,8 @@ class Finetune(Command):
             )
         if back := r.get("back"):
             console.print(f"way back     {back['policy']}; a person put things in their place {back['helped']} times")
+        if r.get("withheld"):
+            console.print(f"withheld     {r['withheld']} episodes have no reward, and were not learned from")
         if (found := r.get("audit")) and found["rule"] != "off":
             shown = {"solved, of those called done": "precision", "called done, of those failed": "false_positives"}
             for words, key in shown.items():
@@ -350,6 +353,13 @@ def rewarded_episodes(run: Path) -> int | None:
     rows = [row for row in read_metrics(run) if row.get("episodes")]
     known = bool(rows) and all("rewarded" in row for row in rows)
     return round(sum(row["rewarded"] for row in rows)) if known else None
+
+
+def withheld_episodes(run: Path) -> int:
+    """Episodes of a run that a reward model did not score."""
+    from robolearn.runs.run import read_metrics
+
+    return round(sum(row.get("withheld", 0.0) for row in read_metrics(run)))
 
 
 def wall_profile(run: Path, calibration: Any) -> dict[str, float]:

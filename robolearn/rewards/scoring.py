@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robolearn.core import BadInput, RewardModel, Score, Window
 from robolearn.data.replay import PlayedEpisode
@@ -74,36 +75,32 @@ class Agreed:
         ]
 
 
-def scored(
-    episode: PlayedEpisode, model: RewardModel, task: str, *, every: int = 1, gamma: float = 0.99
-) -> PlayedEpisode:
-    """`episode` with the rewards, end and success that `model` gives.
-
-    Args:
-      task: in words; may be empty.
-      every: steps between two frames that the model sees.
-      gamma: discount of a step.
-
-    Raises:
-      BadInput: see `scores_of`.
-    """
+def window_of(episode: PlayedEpisode, every: int = 1) -> Window:
+    """All of an episode, for a model to score; one frame in `every`, and the last."""
     if every == 1:
-        (score,) = scores_of(model, [window_of(episode)], [task])
-        return with_score(episode, score, gamma=gamma)
-    steps, frames = len(episode), len(next(iter(episode.observation.values())))
-    after = frames - steps  # 1: step t leads to frame t + 1; 0: that is not stored, and frame t stands for it
-    looked = np.unique(np.append(np.arange(0, frames, every), frames - 1))
+        return Window(episode.observation, episode.action)
+    looked, after = _looked(episode, every)
     seen = {key: value[looked] for key, value in episode.observation.items()}
-    (score,) = scores_of(model, [Window(seen, episode.action[: len(looked) - after])], [task])
+    return Window(seen, episode.action[: len(looked) - after])
+
+
+def held(episode: PlayedEpisode, score: Score, every: int) -> Score:
+    """The score of each step of `episode`, of which a model has seen one frame in `every`: `window_of`."""
+    if every == 1:
+        return score
+    looked, after = _looked(episode, every)
     # The newest frame that was looked at, for each step; before the first of them there was no progress.
-    newest = np.searchsorted(looked[after:], np.arange(steps) + after, side="right")
-    held = {name: np.append(0, getattr(score, name))[newest].astype(kind) for name, kind in SCORE_TYPES.items()}
-    return with_score(episode, Score(**held), gamma=gamma)
+    newest = np.searchsorted(looked[after:], np.arange(len(episode)) + after, side="right")
+    return Score(
+        **{name: np.append(0, getattr(score, name))[newest].astype(kind) for name, kind in SCORE_TYPES.items()}
+    )
 
 
-def window_of(episode: PlayedEpisode) -> Window:
-    """All of an episode, for a model to score."""
-    return Window(episode.observation, episode.action)
+def _looked(episode: PlayedEpisode, every: int) -> tuple[NDArray[np.int64], int]:
+    """The frames that a model sees, and 1 where step t leads to frame t + 1, 0 where that is not stored, and frame t
+    stands for it."""
+    frames = len(next(iter(episode.observation.values())))
+    return np.unique(np.append(np.arange(0, frames, every), frames - 1)), frames - len(episode)
 
 
 def with_score(episode: PlayedEpisode, score: Score, rule: DoneRule = FIRST_SURE, *, gamma: float) -> PlayedEpisode:

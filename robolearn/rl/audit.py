@@ -135,7 +135,8 @@ class Audited:
                 log.warning("the world reports no success: the reward model is not audited")
             self._silent = True
             return row
-        self._history.append([round(row[name]) for name in (*COUNTS, "episodes")])
+        judged = row["episodes"] - row.get("withheld", 0.0)
+        self._history.append([*(round(row[name]) for name in COUNTS), round(judged)])
         while sum(one[-1] for one in self._history[1:]) >= self.config.audit_window:
             self._history.pop(0)
         verdicts = self.verdicts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -50,6 +50,16 @@ class RolloutBatch:
 
     def __len__(self) -> int:
         return len(self.reward)
+
+    def only(self, kept: Tensor) -> RolloutBatch:
+        """The decisions where `kept` (B,) is true; what was counted of the rollout stays as it is."""
+        place = torch.where(kept, kept.cumsum(0) - 1, -1)
+        columns = {
+            key: {name: part[kept] for name, part in value.items()} if isinstance(value, dict) else value[kept]
+            for key, value in vars(self).items()
+            if key != "grid" and isinstance(value, dict | Tensor)
+        }
+        return replace(self, **columns, grid=torch.cat([place, place.new_full((1,), -1)])[self.grid])
 
     def on_grid(self, values: Tensor) -> Tensor:
         """(B,) → (T, N), 0 where there is no decision."""

@@ -6,6 +6,7 @@ demonstrations   the demonstrator's episodes, and of every other the windows in 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +17,8 @@ from robolearn.data.replay import PlayedEpisode, ReplayBatch, ReplayBuffer
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.runs.checkpoint import prefixed, unprefixed
 
+log = logging.getLogger(__name__)
+
 
 class Experience:
     """See the module.
@@ -23,14 +26,15 @@ class Experience:
     Args:
       algorithm: its settings define how windows are made and drawn.
       demonstrations: to begin with.
-      score: gives an episode its rewards and its end, before anything is learned from it.
+      score: gives an episode its rewards and its end, before anything is learned from it; None where its reward is
+        withheld, and it is not learned from.
     """
 
     def __init__(
         self,
         algorithm: OffPolicy,
         demonstrations: Iterable[PlayedEpisode] = (),
-        score: Callable[[PlayedEpisode], PlayedEpisode] = lambda episode: episode,
+        score: Callable[[PlayedEpisode], PlayedEpisode | None] = lambda episode: episode,
     ) -> None:
         self._algorithm, self._score = algorithm, score
         config = algorithm.config
@@ -45,8 +49,18 @@ class Experience:
             )
             for _ in range(2)
         )
+        self.show(demonstrations)
+
+    def show(self, demonstrations: Iterable[PlayedEpisode]) -> None:
+        """Learn from `demonstrations` from now on."""
+        withheld = 0
         for episode in demonstrations:
-            self.demonstrations.add(algorithm.keep(score(episode)))
+            scored = self._score(episode)
+            if scored is not None:
+                self.demonstrations.add(self._algorithm.keep(scored))
+            withheld += scored is None
+        if withheld:
+            log.warning("%d demonstrations are left out: their reward is withheld", withheld)
 
     @property
     def env_steps(self) -> int:
@@ -62,14 +76,16 @@ class Experience:
         """Number of windows."""
         return len(self.online) + len(self.demonstrations)
 
-    def add(self, episode: PlayedEpisode) -> PlayedEpisode:
-        """Learn from `episode` from now on; returns it as it was scored."""
-        episode = self._score(episode)
-        kept = self._algorithm.keep(episode)
+    def add(self, episode: PlayedEpisode) -> PlayedEpisode | None:
+        """Learn from `episode` from now on; returns it as it was scored, or None where its reward is withheld."""
+        scored = self._score(episode)
+        if scored is None:
+            return None
+        kept = self._algorithm.keep(scored)
         self.online.add(kept)
-        if episode.intervention.any():
+        if scored.intervention.any():
             self.demonstrations.add(kept, only_interventions=True)
-        return episode
+        return scored
 
     def sample(self, generator: torch.Generator) -> ReplayBatch:
         """A batch with the share of demonstrations of the settings, once there are both."""

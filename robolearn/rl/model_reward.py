@@ -5,7 +5,7 @@
 
 The world's own reward and its success are not learned from, only counted beside the model's verdict; that the world
 ends a solved episode is. An episode that goes on from one rollout to the next is scored against its first frame, which
-is kept; what its steps were between is not.
+is kept; what its steps were between is not. An episode whose score is withheld is left out of the update, to its end.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from robolearn.core import BadInput, Env, RewardModel, Window
+from robolearn.core import BadInput, Env, RewardModel, RobolearnError, Window
+from robolearn.rewards.asking import WithheldCount
 from robolearn.rewards.done import FIRST_SURE
-from robolearn.rewards.scoring import scores_of
 from robolearn.rewards.shaping import Shaping, shaped_rewards
 from robolearn.rl.audit import counts
 from robolearn.rl.buffer import RolloutBatch, Scale
@@ -59,7 +59,8 @@ class ModelReward:
         self.shaping: Shaping = shaping
         self._prompt, self._actions = env.prompt, env.interface.action.shape
         self._first: dict[str, Tensor] = {}  # feature → (N, …), the first frame of each running episode
-        self._running, self._called = (torch.zeros(env.num_envs, dtype=torch.bool) for _ in range(2))
+        self._running, self._called, self._left_out = (torch.zeros(env.num_envs, dtype=torch.bool) for _ in range(3))
+        self._withheld = WithheldCount()
         self._potential = torch.zeros(env.num_envs)
 
     def begin(self) -> None:
@@ -68,21 +69,34 @@ class ModelReward:
 
     def fill(self, batch: RolloutBatch, scale: Scale) -> tuple[RolloutBatch, dict[str, float]]:
         """`batch` with the model's rewards, scaled, and metrics: ``called_done``, the share of its ended episodes that
-        the model called done, ``progress``, the mean at their ends, and the counts of `robolearn.rl.audit`.
+        the model called done, ``progress``, the mean at their ends, and the counts of `robolearn.rl.audit`; and
+        ``withheld``, the number of ended episodes that are left out of it.
 
         Args:
           scale: as the algorithm's; the rewards of the batch are not scaled yet.
+
+        Raises:
+          RobolearnError: no score came for any episode, or not for many in a row.
         """
         pieces = self._pieces(batch)
         fresh = [self._begins(batch, world, rows) for world, rows in pieces]
-        windows = [window for window, _ in fresh]
-        scores = scores_of(self.model, windows, [self._prompt] * len(windows))
-        reward = torch.zeros(len(batch))
+        asked = [
+            begins or not bool(self._left_out[world]) for (world, _), (_, begins) in zip(pieces, fresh, strict=True)
+        ]
+        windows = [window for (window, _), asks in zip(fresh, asked, strict=True) if asks]
+        scores = iter(self._withheld.scores(self.model, windows, [self._prompt] * len(windows)))
+        reward, kept = torch.zeros(len(batch)), torch.ones(len(batch), dtype=torch.bool)
         ended, terminated = batch.ended.cpu(), batch.terminated.cpu()
-        solved, verdicts, ends = batch.solved.cpu(), [], []
-        for (world, rows), score, (_, begins) in zip(pieces, scores, fresh, strict=True):
+        solved, verdicts, ends, withheld = batch.solved.cpu(), [], [], 0
+        for (world, rows), (_, begins), asks in zip(pieces, fresh, asked, strict=True):
             if begins:
                 self._called[world], self._potential[world] = False, 0.0
+            score = next(scores) if asks else None
+            self._left_out[world] = score is None
+            if score is None:
+                kept[rows] = False
+                withheld += int(ended[rows[-1]])
+                continue
             progress, sure = score.progress, FIRST_SURE.sure(score)
             made = shaped_rewards(
                 progress, sure & (not bool(self._called[world])), start=float(self._potential[world]), gamma=self.gamma,
@@ -94,8 +108,11 @@ class ModelReward:
             if bool(ended[rows[-1]]):
                 verdicts.append((bool(self._called[world]), bool(solved[rows[-1]])))
                 ends.append(float(progress[-1]))
+        if not kept.any():
+            raise RobolearnError("the rewards of all episodes of a rollout are withheld: nothing is learned from it")
         metrics = counts(verdicts) | {"progress": float(np.mean(ends))} if ends else {}
-        return replace(batch, reward=_scaled(batch, reward, scale)), metrics
+        made = replace(batch, reward=_scaled(batch, reward, kept, scale))
+        return made if kept.all() else made.only(kept.to(batch.reward.device)), metrics | {"withheld": float(withheld)}
 
     def _pieces(self, batch: RolloutBatch) -> list[tuple[int, Tensor]]:
         """The rows of each episode, or part of one, world by world, and in it in order."""
@@ -128,23 +145,28 @@ class ModelReward:
 
     def state(self) -> dict[str, Tensor]:
         """Everything that the rewards of the next rollout depend on."""
-        flags = {"running": self._running.clone(), "called": self._called.clone(), "potential": self._potential.clone()}
+        flags = {"running": self._running, "called": self._called, "left_out": self._left_out}
+        flags = {key: value.clone() for key, value in (flags | {"potential": self._potential}).items()}
         return flags | prefixed("first", {key: value.clone() for key, value in self._first.items()})
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """The inverse of `state`."""
         self._running, self._called = tensors["running"].clone(), tensors["called"].clone()
         self._potential = tensors["potential"].clone()
+        if "left_out" in tensors:  # a state of an earlier version has none: there was nothing left out
+            self._left_out = tensors["left_out"].clone()
         self._first = {key: value.clone() for key, value in unprefixed("first", tensors).items()}
 
 
-def _scaled(batch: RolloutBatch, reward: Tensor, scale: Scale) -> Tensor:
-    """(B,) rewards by the algorithm's scale, decision by decision as they were made."""
+def _scaled(batch: RolloutBatch, reward: Tensor, kept: Tensor, scale: Scale) -> Tensor:
+    """(B,) rewards by the algorithm's scale, which sees those that are `kept` (B,), decision by decision as they were
+    made."""
     grid, ended = batch.grid.cpu(), batch.ended.cpu().numpy()
     out = torch.zeros(len(batch))
     for rows in grid:
         present = (rows >= 0).numpy()
-        values = np.where(present, reward[rows].numpy(), 0.0).astype(np.float32)
-        scaled = scale(values, present & ended[rows.numpy()], present)
+        counted = present & kept[rows].numpy()
+        values = np.where(counted, reward[rows].numpy(), 0.0).astype(np.float32)
+        scaled = scale(values, present & ended[rows.numpy()], counted)
         out[rows[rows >= 0]] = torch.from_numpy(np.asarray(scaled, np.float32)[present])
     return out.to(batch.reward.device)

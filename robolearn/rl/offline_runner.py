@@ -19,7 +19,8 @@ from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, RewardModel
 from robolearn.data.replay import PlayedEpisode
-from robolearn.rewards.scoring import scored
+from robolearn.rewards.asking import WithheldCount
+from robolearn.rewards.scoring import held, window_of, with_score
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.experience import Experience
 from robolearn.rl.model_reward import check_seen
@@ -63,12 +64,28 @@ class OfflineRunner:
         if model is not None:
             check_seen(model, policy.interface.observation)
         self._model, self._task = model, task
-        self.experience = Experience(self.algorithm, episodes, self._scored)
-        if updates and not len(self.experience):
-            got, expected = "no window to learn from", f"episodes of more than {self.algorithm.chunk} steps"
-            raise BadInput("--updates: --data", got=got, expected=expected)
+        self._withheld = WithheldCount()
+        self.experience = Experience(self.algorithm, score=self._scored)
+        self._episodes_to_show: Iterable[PlayedEpisode] | None = episodes
+        if model is None:
+            self.show()
         self._draws = torch.Generator().manual_seed(seed)
         self._done = 0
+
+    def show(self) -> None:
+        """Fill the replay with the episodes to begin with, where that has not been done. With a model, which takes its
+        time for them, it is done by the first iteration, and a resumed run finds them in its state.
+
+        Raises:
+          BadInput: updates without anything to learn from.
+        """
+        if self._episodes_to_show is None:
+            return
+        episodes, self._episodes_to_show = self._episodes_to_show, None
+        self.experience.show(episodes)
+        if self.offline and not len(self.experience):
+            got, expected = "no window to learn from", f"episodes of more than {self.algorithm.chunk} steps"
+            raise BadInput("--updates: --data", got=got, expected=expected)
 
     @property
     def env_steps(self) -> int:
@@ -89,6 +106,7 @@ class OfflineRunner:
 
     def iterate(self, i: int) -> dict[str, float]:
         """`BLOCK` updates, or what is left of them; returns the metrics."""
+        self.show()
         began = time.perf_counter()
         sums: dict[str, Tensor] = {}
         before = self.algorithm.updates
@@ -117,12 +135,14 @@ class OfflineRunner:
         """Write the policy to the checkpoint folder `path`."""
         save_policy(self.algorithm.policy, path)
 
-    def _scored(self, episode: PlayedEpisode) -> PlayedEpisode:
-        """By the model; pictures take it time, so it sees those of decisions alone."""
+    def _scored(self, episode: PlayedEpisode) -> PlayedEpisode | None:
+        """By the model, or None where that withholds it; pictures take time, so it sees those of decisions alone."""
         if self._model is None:
             return episode
         every = self.algorithm.chunk if getattr(self._model, "reads", ()) else 1
-        return scored(episode, self._model, episode.task or self._task, every=every, gamma=self.config.gamma)
+        window, task = window_of(episode, every), episode.task or self._task
+        (score,) = self._withheld.scores(self._model, [window], [task])
+        return None if score is None else with_score(episode, held(episode, score, every), gamma=self.config.gamma)
 
     # --- exact resume ------------------------------------------------------------------------------------------
 
@@ -140,6 +160,7 @@ class OfflineRunner:
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         """The inverse of `state`."""
+        self._episodes_to_show = None
         self.algorithm.load_state(tensors, meta["algorithm"])
         self.experience.load_state(unprefixed("experience", tensors), meta["experience"])
         self._draws.set_state(tensors["draws"])

@@ -95,6 +95,7 @@ class ReplayRunner(OfflineRunner):
         """Act and learn; returns the metrics."""
         if self.offline_left:
             return super().iterate(i)
+        self.show()
         if self.env_steps == 0:
             self._restart(self.seed)
         before_s = self.engine.simulation_s, self.engine.acting_s
@@ -106,7 +107,8 @@ class ReplayRunner(OfflineRunner):
         with torch_threads(1):
             for turn in self.engine.turns(self._agent, Decisions(ITERATION * self.algorithm.chunk)):
                 ended = self._ended(turn)
-                verdicts += [(self.experience.add(episode).success, episode.success) for episode in ended]
+                scored = [(self.experience.add(episode), episode) for episode in ended]
+                verdicts += [(one.success, episode.success) for one, episode in scored if one is not None]
                 closed += ended
                 began = time.perf_counter()
                 self.learn(self._allowed, sums)
@@ -122,7 +124,8 @@ class ReplayRunner(OfflineRunner):
             "wall_simulation_s": self.engine.simulation_s - before_s[0],
             "wall_inference_s": self.engine.acting_s - before_s[1],
             "wall_update_s": update_s,
-            **({} if self._model is None or not closed else counts(verdicts)),
+            **({} if self._model is None else {"withheld": float(len(closed) - len(verdicts))}),
+            **({} if self._model is None or not verdicts else counts(verdicts)),
             **self.metrics(sums, updates),
         }
 

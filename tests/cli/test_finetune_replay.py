@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from robolearn.cli.main import main
+from robolearn.core import Interface, RewardWithheld, Score, Window
 from robolearn.runs import Progress, read_metrics
 
 pytestmark = pytest.mark.long
@@ -119,3 +124,44 @@ def test_what_does_not_fit_is_refused(
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert all(word in error for word in words), error
     assert not (tmp_path / "rl").exists()
+
+
+class Moody:
+    """Progress by a clock, of every other episode; a line of `calls` is a score that it made."""
+
+    calls: ClassVar[list[int]] = []
+
+    def __init__(self, interface: Interface) -> None:
+        pass
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        found = []
+        for window in windows:
+            n = len(window)
+            if int(1e6 * abs(window.observation["proprio"][0]).sum()) % 2:
+                raise RewardWithheld("not in the mood")
+            self.calls.append(n)
+            progress = np.linspace(0, 1, n, dtype=np.float32)
+            found.append(Score(progress, progress, np.zeros(n, bool), np.ones(n, np.float32)))
+        return found
+
+
+def test_withheld_rewards_are_counted_and_scores_are_kept_over_a_kill(
+    bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "moody", SimpleNamespace(Moody=Moody))  # type: ignore[arg-type]
+    monkeypatch.setattr("robolearn.rewards.asking.IN_A_ROW", 10**6)
+    out = tmp_path / "rl"
+    args = ("finetune", "--policy", bc, "--algo", "rlpd", "--data", demos, "--out", out, *SMALL, "--eval-episodes", 0,
+            "--reward-model", "moody:Moody", "--audit", "off")  # fmt: skip
+    assert run(*args, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    rows = list(read_metrics(out))
+    assert result["withheld"] == sum(row["withheld"] for row in rows) > 0
+    assert result["withheld"] < sum(row["episodes"] for row in rows) and (out / "log" / "scores").exists()
+    shutil.rmtree(out / "state")  # as if it had been killed before it was saved for the first time
+    (out / "result.json").unlink()
+    Moody.calls.clear()
+    assert run(*args, "--resume") == 0
+    assert f"withheld     {result['withheld']} episodes have no reward" in capsys.readouterr().out
+    assert not Moody.calls, "everything that was scored is in the log"

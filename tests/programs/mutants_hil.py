@@ -143,7 +143,7 @@ MUTANTS: dict[str, Mutant] = {
     "two-actors-in-lockstep": Mutant(f"{HIL}/transition_receiver.py", "if self._single and self.actors:", "if False:", ALONE),
     "full-disk-goes-on": Mutant(f"{HIL}/transition_receiver.py", "self.failure = error", "pass", FULL),
     "interventions-are-not-shown": Mutant(
-        EXPERIENCE, "if episode.intervention.any():", "if False:", BOTH
+        EXPERIENCE, "if scored.intervention.any():", "if False:", BOTH
     ),
     "crash-is-not-cut": Mutant(
         f"{HIL}/experience.py", "if isinstance(record, ReplayStep) and record.index == 0 and assembler.expects[1] > 0:",
@@ -305,9 +305,18 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/rewards/scoring.py", "len(episode) if end is None else end", "len(episode)", REWARDS
     ),
     "reward-of-demonstrations-is-left": Mutant(
-        EXPERIENCE, "algorithm.keep(score(episode))", "algorithm.keep(episode)", REWARDS
+        EXPERIENCE, "self.demonstrations.add(self._algorithm.keep(scored))", "self.demonstrations.add(self._algorithm.keep(episode))",
+        REWARDS,
     ),
-    "reward-comes-too-late": Mutant(EXPERIENCE, "episode = self._score(episode)\n", "pass\n", REPLAY),
+    "reward-comes-too-late": Mutant(
+        EXPERIENCE, "kept = self._algorithm.keep(scored)", "kept = self._algorithm.keep(episode)", REPLAY
+    ),
+    "worlds-learn-from-what-is-withheld": Mutant(
+        EXPERIENCE, "        if scored is None:\n            return None\n", "        scored = scored or episode\n", REPLAY
+    ),
+    "demonstrations-are-scored-again": Mutant(
+        OFFLINE, "        if model is None:\n            self.show()\n", "        self.show()\n", REPLAY
+    ),
     "score-is-made-twice": Mutant(SCORING, "job.result = self._scores.find(job.key, self._name)", "pass", SCORED),
     "score-is-not-stored": Mutant(SCORING, "self._scores.append(stored)", "pass", SCORED),
     "score-of-another-episode": Mutant(

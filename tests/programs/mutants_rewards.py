@@ -18,6 +18,7 @@ SPARSELY = (
     "tests/rewards/test_rewards.py",
     "tests/rl/test_replay_runner.py::test_a_model_that_sees_is_shown_the_frames_of_decisions",
 )
+ASKING, ASKED = "robolearn/rewards/asking.py", ("tests/rewards/test_asking.py",)
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
 
 TWO_WAY, TWO_WAYS = "sim/embedded/two_way.py", ("tests/sim/test_two_way.py",)
@@ -34,7 +35,7 @@ MUTANTS: dict[str, Mutant] = {
     "hand-of-the-first-frame": Mutant(TAUGHT, "self._hands[torch.from_numpy(pairs.second)]", "self._hands[torch.from_numpy(pairs.first)]", HANDS),
     "hand-is-not-learned": Mutant(TAUGHT, "loss + by_hand, parts", "loss, parts", HANDS),
     "hand-in-other-units": Mutant(TAUGHT, "found.std(0).clamp_min(LEAST_SPREAD)", "found.std(0) + 1.0", HANDS),
-    "held-one-frame-too-soon": Mutant(SPARSE, "np.arange(steps) + after,", "np.arange(steps) + after + 1,", SPARSELY),
+    "held-one-frame-too-soon": Mutant(SPARSE, "np.arange(len(episode)) + after,", "np.arange(len(episode)) + after + 1,", SPARSELY),
     "held-without-the-last-frame": Mutant(SPARSE, "np.append(np.arange(0, frames, every), frames - 1)", "np.arange(0, frames, every)", SPARSELY),
     "held-with-a-potential-after-done": Mutant(SPARSE, "gamma=gamma, ended=terminated", "gamma=gamma", SPARSELY),
     "held-by-another-discount": Mutant(SPARSE, "gamma=gamma, ended", "gamma=0.99, ended", SPARSELY),
@@ -83,6 +84,16 @@ MUTANTS: dict[str, Mutant] = {
     "srpo-references-of-groups-left-out": Mutant(
         SRPO, "self_referential(self.latents(batch)[kept], solved[kept])", "self_referential(self.latents(batch), solved)[kept]", SRPOS
     ),
+    "withheld-episode-comes-back": Mutant(
+        "robolearn/rl/model_reward.py", "self._left_out[world] = score is None", "self._left_out[world] = False", AUDIT
+    ),
+    "withheld-episode-is-learned-from": Mutant("robolearn/rl/model_reward.py", "                kept[rows] = False\n", "", AUDIT),
+    "withheld-episode-is-compared-with": Mutant(
+        "robolearn/rl/algorithms/grpo.py", "group_advantage(returns[present], group[present]", "group_advantage(returns, group", AUDIT
+    ),
+    "score-is-asked-for-twice": Mutant(ASKING, "if stored[key] is None]", "if True]", ASKED),
+    "score-of-other-words": Mutant(ASKING, "len(window), prompt)", 'len(window), "")', ASKED),
+    "no-server-is-waited-for-ever": Mutant(ASKING, "if self.in_a_row >= IN_A_ROW:", "if False:", ASKED),
     "shaping-of-another-kind": Mutant("robolearn/rl/model_reward.py", "kind=self.shaping", 'kind="shaped"', AUDIT),
     "shaping-pays-for-leaving": Mutant("robolearn/rewards/shaping.py", "after[-1] = 0.0", "pass", ("tests/rewards/test_potential.py",)),
     "classifier-learns-from-what-is-kept-apart": Mutant(TRAINING, "np.flatnonzero(~apart & chosen)", "np.flatnonzero(chosen)", CLASSIFIER),

@@ -25,7 +25,7 @@ from robolearn.rewards.choice import (
     reward_config,
 )
 from robolearn.rewards.done import DoneRule
-from robolearn.rewards.scoring import scored, scores_of, with_score
+from robolearn.rewards.scoring import held, scores_of, window_of, with_score
 
 INTERFACE = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
 
@@ -53,6 +53,14 @@ def episode(*x: float, terminated: bool = False, success: bool = False) -> Playe
         {"proprio": np.array(x, np.float32)[:, None]}, np.arange(steps, dtype=np.float32)[:, None] / 10,
         np.full(steps, 7.0, np.float32), np.arange(steps) == 1, terminated, success,
     )  # fmt: skip
+
+
+def scored(
+    played: PlayedEpisode, model: RewardModel, task: str, *, every: int = 1, gamma: float = 0.99
+) -> PlayedEpisode:
+    """As a replay has it: the model sees one frame in `every`."""
+    (score,) = scores_of(model, [window_of(played, every)], [task])
+    return with_score(played, held(played, score, every), gamma=gamma)
 
 
 def test_a_score_takes_the_place_of_the_reward_and_ends_the_episode() -> None:

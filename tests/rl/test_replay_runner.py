@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 
-from robolearn.core import BadInput, Score, Window
+from robolearn.core import BadInput, RewardWithheld, RobolearnError, Score, Window
 from robolearn.data.replay import PlayedEpisode
+from robolearn.rewards.asking import LoggedScores
 from robolearn.rl.algorithms import OffPolicyConfig, algorithms
 from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.replay_runner import ReplayRunner
@@ -172,6 +174,81 @@ def test_a_model_that_sees_is_shown_the_frames_of_decisions(make_policy: Make, p
     for episode in kept:
         assert episode.reward[0] == 0.0 and len(episode) <= 7
         assert len(episode) < 4 or episode.reward[2:4] == pytest.approx([0.5, -0.5])  # its progress is 1 throughout
+
+
+class Selective(Verdict):
+    """Withholds the score of what begins to the right, demonstrations among it; keeps the starts of all others."""
+
+    def __init__(self) -> None:
+        super().__init__(0.3)
+        self.starts: list[float] = []
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        starts = [float(window.observation["proprio"][0, 0]) for window in windows]
+        if max(starts) > 0:
+            raise RewardWithheld("too far to the right")
+        self.starts += starts
+        return super().score(windows, prompts)
+
+
+def selected(make_policy: Make, point: Make, model: Any, updates: int = 0) -> ReplayRunner:
+    world = point(4, limit=6)
+    policy = make_policy(world.interface, horizon=2, execute=2, gain=20.0)
+    config = algorithms(OffPolicyConfig)["rlpd"](**SMALL)  # type: ignore[arg-type]
+    shown = played_well_and_badly()
+    return ReplayRunner(policy, world, config, 2000, 0, shown, model=model, updates=updates)
+
+
+@pytest.mark.long
+def test_an_episode_without_a_score_is_counted_and_not_learned_from(
+    make_policy: Make, point: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = selected(make_policy, point, Selective())
+    rows = run(runner, 0, 4)
+    assert "6 demonstrations are left out" in caplog.text
+    starts = [buffer.gather(torch.arange(len(buffer)), 1.0, torch.Generator()).observation["proprio"][:, 0]
+              for buffer in (runner.experience.online, runner.experience.demonstrations)]  # fmt: skip
+    assert min(map(len, starts)) > 5 and runner.algorithm.updates > 0
+    withheld, episodes = sum(row["withheld"] for row in rows), sum(row["episodes"] for row in rows)
+    assert 0 < withheld < episodes and runner.experience.env_steps < runner.env_steps
+    for row in rows:
+        judged = sum(row.get(name, 0.0) for name in ("called_solved", "called_failed", "uncalled_solved"))
+        assert judged <= row["episodes"] - row["withheld"]
+
+
+def test_a_run_whose_rewards_are_all_withheld_ends(make_policy: Make, point: Make) -> None:
+    class Away(Selective):
+        def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+            raise RewardWithheld("no server")
+
+    with pytest.raises(RobolearnError, match="in a row are withheld: no server"):
+        run(selected(make_policy, point, Away()), 0, 20)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("updates", [0, 20])
+def test_a_resumed_run_asks_for_nothing_that_was_scored(
+    make_policy: Make, point: Make, kit: Any, tmp_path: Path, updates: int
+) -> None:
+    """Neither for what was shown nor for what was played after the saved state."""
+    first, second = Selective(), Selective()
+    kept = LoggedScores(first, "m", tmp_path)
+    whole = selected(make_policy, point, kept, updates)
+    assert not first.starts, "a resumed run has the demonstrations in its state"
+    run(whole, 0, 3)
+    tensors, meta = whole.state()
+    tensors = {key: value.clone() for key, value in tensors.items()}
+    shown = len(first.starts)
+    rows = run(whole, 3, 5)
+    assert shown >= 6 and len(first.starts) > shown
+    kept.close()
+    for folder, asked in ((tmp_path / "none", first.starts[shown:]), (tmp_path, [])):
+        again = selected(make_policy, point, LoggedScores(second, "m", folder), updates)
+        again.load_state({key: value.clone() for key, value in tensors.items()}, meta)
+        np.testing.assert_equal(run(again, 3, 5), rows)
+        kit.assert_same(again.state()[0], whole.state()[0])
+        assert second.starts == asked
+        second.starts.clear()
 
 
 def played_well_and_badly(episodes: int = 12) -> list[PlayedEpisode]:

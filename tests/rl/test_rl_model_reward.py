@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from robolearn.core import BadInput, Score, Window
+from robolearn.core import BadInput, RewardWithheld, RobolearnError, Score, Window
 from robolearn.eval import evaluate
 from robolearn.rl.buffer import RolloutBatch, unscaled
 from robolearn.rl.model_reward import ModelReward
@@ -61,6 +62,7 @@ def test_rewards_by_hand_and_over_the_border_of_rollouts(point: Make) -> None:
     # 0.8 → 0.5: γ 0.5 − 0; → 0.1, the end: 1 + 0 − 0.5; a new one: γ 0.4 − 0
     assert made.reward.tolist() == pytest.approx([0.45, 0.5, 0.36], abs=1e-6)
     assert row.pop("progress") == pytest.approx(0.9)
+    assert row.pop("withheld") == 0.0
     assert row == {"called_done": 1.0, "called_solved": 1.0, "called_failed": 0.0, "uncalled_solved": 0.0}
     assert model.prompts == ["come to 0"] * 2 and model.firsts == pytest.approx([0.8, 0.7])
     made, row = reward.fill(batch([0.6, 0.1], [0.1, 0.05], ends=[1], solved=[]), unscaled)
@@ -92,6 +94,84 @@ def test_worlds_side_by_side_and_the_scale_in_the_order_of_decisions(point: Make
     wanted = [0.45, 0.54, GAMMA * 0.6 - 0.5, GAMMA * 0.7 - 0.6]
     assert made.reward.tolist() == pytest.approx([2 * value for value in wanted], abs=1e-6)
     assert [ended for _, ended in seen] == [[False, False], [False, True]]
+
+
+class Selective(Nearness):
+    """Withholds the score of what begins, or goes on, at a place of `blind`."""
+
+    def __init__(self, *blind: float) -> None:
+        super().__init__()
+        self.blind = blind
+
+    def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        if any(np.isclose(window.observation["proprio"][:2, 0], x).any() for window in windows for x in self.blind):
+            raise RewardWithheld("too dark")
+        return super().score(windows, prompts)
+
+
+def test_an_episode_that_is_withheld_is_left_out_to_its_end_and_counted_there(point: Make) -> None:
+    """World 0 is blind from its start; that of world 1 is scored, and the rest of both goes on in a second rollout."""
+    seen: list[tuple[list[float], list[bool], list[bool]]] = []
+
+    def scale(reward: np.ndarray, ended: np.ndarray, worlds: np.ndarray) -> np.ndarray:
+        seen.append((reward.tolist(), ended.tolist(), worlds.tolist()))
+        return reward
+
+    reward = ModelReward(Selective(0.7), point(2), GAMMA, ["proprio"])
+    made, row = reward.fill(batch([0.7, -0.6, 0.5, -0.4], [0.5, -0.4, 0.4, -0.3], [3], [], worlds=2), scale)
+    assert row["withheld"] == 0.0 and made.grid.tolist() == [[-1, 0], [-1, 1]]
+    assert made.reward.tolist() == pytest.approx([GAMMA * 0.6, GAMMA * 0.7 - 0.6])
+    assert made.observation["proprio"][:, 0].tolist() == pytest.approx([-0.6, -0.4]) and len(made) == 2
+    assert [worlds for _, _, worlds in seen] == [[False, True]] * 2
+    state = {key: value.clone() for key, value in reward.state().items()}
+    reward = ModelReward(Nearness(), point(2), GAMMA, ["proprio"])  # that withholds nothing any more
+    reward.load_state(state)
+    seen.clear()
+    made, row = reward.fill(batch([0.4, -0.2, 0.6, 0.9], [0.3, -0.1, 0.5, 0.8], [0], [], worlds=2), scale)
+    assert row["withheld"] == 1.0 and row.get("called_done") is None, "the one that was blind has ended"
+    assert made.observation["proprio"][:, 0].tolist() == pytest.approx([-0.2, 0.6, 0.9]), "the next one is seen"
+    assert seen[0][1:] == ([True, False], [False, True]), "the scale begins anew with it"
+
+
+def test_a_rollout_without_any_score_ends_the_run(point: Make) -> None:
+    reward = ModelReward(Selective(0.7, -0.6), point(2), GAMMA, ["proprio"])
+    with pytest.raises(RobolearnError, match="all episodes of a rollout are withheld"):
+        reward.fill(batch([0.7, -0.6], [0.5, -0.4], [], [], worlds=2), unscaled)
+
+
+def test_what_was_not_scored_is_nothing_to_compare_with(point: Make, make_policy: Make, kit: Any) -> None:
+    """In a group of GRPO an episode that is left out counts neither as its own nor in the mean of the others."""
+    made = kit.runner(point(8), algo="grpo").algorithm
+    credits: list[torch.Tensor] = []
+    made._improve = lambda batch, advantage, progress: credits.append(advantage) or {}
+    whole = batch([0.5] * 8, [0.4] * 8, list(range(8)), [0, 1], worlds=8)
+    reward = torch.tensor([1.0, 0.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
+    row = made.update(replace(whole, reward=reward).only(torch.arange(8) != 2), 0, 0.0)
+    group = made.group.tolist()
+    mates = [i for i in range(8) if group[i] == group[0] and i != 2]
+    mean = float(reward[mates].mean())
+    assert credits[0].tolist()[:2] == pytest.approx([1.0 - mean, 0.0 - mean]) and len(credits[0]) == 7
+    assert row["return"] == pytest.approx(3.5 / 7)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("algo", ["reinflow", "dppo", "grpo"])
+def test_it_goes_on_where_some_episodes_are_withheld(point: Make, make_policy: Make, kit: Any, algo: str) -> None:
+    class Half(Nearness):
+        def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+            if any(window.observation["proprio"][0, 0] > 0.6 for window in windows):
+                raise RewardWithheld("too far to the right")
+            return super().score(windows, prompts)
+
+    world = point(8)
+    policy = make_policy(world.interface, horizon=2, execute=2, gain=5.0)
+    config = kit.runner(world, policy, algo).config
+    runner = Runner(policy, point(8), config, 2000, 0, model=Half())
+    rows = kit.run(runner, 0, 4)
+    assert sum(row["withheld"] for row in rows) > 0
+    assert all(
+        torch.isfinite(value).all() for value in runner.algorithm.state()[0].values() if value.is_floating_point()
+    )
 
 
 @pytest.mark.long

@@ -51,13 +51,14 @@ class Grpo(OnPolicy):
 
     def update(self, batch: RolloutBatch, i: int, progress: float) -> dict[str, float]:
         returns, found = self.returns(batch)
-        group = torch.from_numpy(self.group).to(returns.device)
-        advantage = group_advantage(returns, group, self.config.divide_by_std)
+        group, present = torch.from_numpy(self.group).to(returns.device), (batch.grid >= 0).any(0)
+        advantage = torch.zeros_like(returns)  # of episodes that a reward model did not score there is nothing
+        advantage[present] = group_advantage(returns[present], group[present], self.config.divide_by_std)
         credit = advantage
         if self.config.weigh == "episode":  # min(r w A, clip(r) w A) = w min(r A, clip(r) A)
-            credit = advantage * len(batch) / (self.num_envs * (batch.grid >= 0).sum(0))
+            credit = advantage * len(batch) / (present.sum() * (batch.grid >= 0).sum(0))
         by_row = batch.from_grid(credit.expand(batch.grid.shape))
-        metrics = {"return": returns.mean().item(), "groups_that_differ": _differing(advantage, group)} | found
+        metrics = {"return": returns[present].mean().item(), "groups_that_differ": _differing(advantage, group)} | found
         if bool(advantage.abs().max() > 0):
             metrics |= self._improve(batch, by_row, progress)
         return metrics | self._end_update()
