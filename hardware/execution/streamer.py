@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -272,9 +272,9 @@ class Streamer:
         if self._homing is not None:
             self._homing.safety(arming)
 
-    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float) -> None:
+    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
         """A joint state, see `JointReader.update`."""
-        if self.joints.update(names, np.asarray(positions, dtype=np.float64), stamp):
+        if self.joints.update(names, np.asarray(positions, dtype=np.float64), stamp, publisher):
             self._sender_clock.update(stamp)
             if self._homing is not None and self.joints.q is not None:
                 self._homing.joint_state(stamp, self.joints.q)

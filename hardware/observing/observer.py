@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hardware.observing.pictures import CameraPictures
 from hardware.observing.timing import Freshness
+from hardware.safety.senders import Publishers
 from robolearn.core import BadInput, RobolearnError
 from robots.spec import proprio
 from robots.stations import Contract
@@ -128,22 +129,42 @@ class NotObserved(RobolearnError):
 
 class JointReader:
     """The arm's joints and its gripper's out of joint states, whatever their order and company. Messages that name no
-    joint of the arm are another device's and passed over; a gripper may have its own."""
+    joint of the arm are another device's and passed over; a gripper may have its own. A joint of the gripper comes from
+    one publisher: while two report it, neither is believed.
 
-    def __init__(self, contract: Contract, clock: Callable[[], float] = time.monotonic) -> None:
+    Attributes:
+      describe: the name of a publisher, for reasons.
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        clock: Callable[[], float] = time.monotonic,
+        describe: Callable[[Hashable], str] = str,
+    ) -> None:
         topic = contract.joint_states
         self.contract = contract
         self.freshness = Freshness(f"joint states on {topic.topic}", topic.max_age_s, clock)
         self.q: Array | None = None
         self._gripper = dict.fromkeys(contract.gripper_joints, np.nan)
         self._gripper_heard = dict.fromkeys(contract.gripper_joints, 0.0)  # when each last arrived
+        self.describe = describe
+        self._apart = False  # the gripper's joints come on a topic of their own
+        self._listen(topic.topic)
 
-    def update(self, names: Sequence[str], positions: Sequence[float] | Array, stamp: float) -> bool:
-        """Take a message in; True where it is the arm's, whole and newer than the last."""
-        if len(positions) == len(names) == len(set(names)):
-            for name, position in zip(names, positions, strict=True):
-                if name in self._gripper:
-                    self._gripper[name], self._gripper_heard[name] = float(position), self.freshness.clock()
+    def _listen(self, topic: str) -> None:
+        self._stranger: tuple[Publishers, Hashable] | None = None  # another publisher than the bound one
+        self._publishers = {
+            name: Publishers(f"gripper joint {name!r} on {topic}", self.freshness.clock, lambda one: self.describe(one))
+            for name in self._gripper
+        }
+
+    def update(
+        self, names: Sequence[str], positions: Sequence[float] | Array, stamp: float, publisher: Hashable = None
+    ) -> bool:
+        """Take a message of `publisher` in; True where it is the arm's, whole and newer than the last."""
+        if not self._apart:
+            self._take_gripper(names, positions, publisher)
         if not any(name in names for name in self.contract.joints):
             return False
         q = pick(self.freshness, names, positions, self.contract.joints, "joint ")
@@ -151,6 +172,39 @@ class JointReader:
             return False
         self.q = q
         return True
+
+    def gripper(self, names: Sequence[str], positions: Sequence[float] | Array, publisher: Hashable = None) -> None:
+        """Take a message of the gripper's own topic in. From the first one on its joints count nowhere else."""
+        topic = self.contract.gripper_states
+        if topic is not None and not self._apart and any(name in self._gripper for name in names):
+            self._apart = True
+            self._listen(topic.topic)
+        self._take_gripper(names, positions, publisher)
+
+    def _take_gripper(self, names: Sequence[str], positions: Sequence[float] | Array, publisher: Hashable) -> None:
+        if not len(positions) == len(names) == len(set(names)):
+            return
+        for name, position in zip(names, positions, strict=True):
+            if name not in self._gripper:
+                continue
+            publishers = self._publishers[name]
+            if not publishers.heard(publisher):
+                self._stranger = publishers, publisher
+            if publishers.alone:
+                self._gripper[name], self._gripper_heard[name] = float(position), self.freshness.clock()
+
+    def bind(self) -> None:
+        """The arm is armed: another publisher of the gripper's joints than the one that is heard is a `stranger`."""
+        self._stranger = None
+        for publishers in self._publishers.values():
+            publishers.bind()
+
+    def stranger(self) -> str:
+        """Reason to stop an arm that was armed by one publisher of the gripper's joints; empty where it is alone."""
+        if self._stranger is None:
+            return ""
+        publishers, stranger = self._stranger
+        return publishers.against(stranger)
 
     @property
     def width(self) -> float:
@@ -163,6 +217,8 @@ class JointReader:
         """The problem, or nothing."""
         if problem := self.freshness.problem():
             return problem
+        if found := [problem for one in self._publishers.values() if (problem := one.problem())]:
+            return found[0]
         silent = [name for name, value in self._gripper.items() if not np.isfinite(value)]
         if silent:
             return f"{self.freshness.name}: no gripper joint {silent[0]!r}"
@@ -178,6 +234,7 @@ class Observer:
     ``wrench``, ``images.<camera>``, of those that the station offers. `clock` is the steady time [s].
 
     Attributes:
+      joints: of arm and gripper.
       describe: the name of a publisher of pictures, for reasons.
     """
 

@@ -86,7 +86,7 @@ class FilmNode(Node):
         self._newest: dict[str, Any] = {}
         self._most, self._lost, self._sees = BEHIND[c.simulated], 0, False
         if c.simulated:
-            hear_joints(self, c, self._on_joints)
+            hear_joints(self, c, self._joints, self._on_joints)
             self.hear(MarkerArray, topics.SIM_SCENE, self._on_scene, qos.latched())
         else:
             for name, camera in c.cameras.items():

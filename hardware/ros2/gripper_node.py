@@ -136,7 +136,7 @@ class GripperNode(Node):
         self._topic = contract.gripper.topic
         self._goals = GripperGoals(contract.robot.gripper.max_width)
         self._reader = JointReader(contract)
-        hear_joints(self, contract, self._on_joints)
+        hear_joints(self, contract, self._reader, self._on_joints)
         kind, name = self._action.type, self._action.name
         if kind == FRANKA_GRASP:
             self._actions[False] = ActionClient(
@@ -189,7 +189,7 @@ class GripperNode(Node):
             self._ended(False)
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        self._reader.update(*messages.named(message), messages.seconds(message.header.stamp))
+        self._reader.update(*messages.named(message), messages.seconds(message.header.stamp), messages.publisher(info))
 
     def _on_opening(self, message: Float64MultiArray, info: MessageInfo) -> None:
         values = list(message.data)

@@ -15,7 +15,7 @@ from builtin_interfaces.msg import Time
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 
-from hardware.observing.observer import Observer
+from hardware.observing.observer import JointReader, Observer
 from hardware.ros2 import messages, qos
 from hardware.ros2.runtime import Node
 from hardware.ros2.senders import publisher_name
@@ -23,11 +23,23 @@ from robolearn.core import BadInput
 from robots.stations import Camera, Condition, Contract
 
 
-def hear_joints(node: Node, contract: Contract, callback: Callable[[JointState, MessageInfo], None]) -> None:
-    """Hear the joints of arm and gripper, which may come on two topics; see `Node.hear`."""
-    for topic in (contract.joint_states, contract.gripper_states):
-        if topic is not None:
-            node.hear(JointState, topic.topic, callback, qos.sensor())
+def hear_joints(
+    node: Node, contract: Contract, reader: JointReader, callback: Callable[[JointState, MessageInfo], None]
+) -> None:
+    """Hear the joints of arm and gripper; see `Node.hear`. `callback` receives the joint states, `reader` what comes on
+    a topic of the gripper's own. From now on it names publishers."""
+    node.hear(JointState, contract.joint_states.topic, callback, qos.sensor())
+    reader.describe = lambda gid: publisher_name(node, _joint_topics(contract), gid)
+    if contract.gripper_states is not None:
+
+        def on_gripper(message: JointState, info: MessageInfo) -> None:
+            reader.gripper(*messages.named(message), messages.publisher(info))
+
+        node.hear(JointState, contract.gripper_states.topic, on_gripper, qos.sensor())
+
+
+def _joint_topics(contract: Contract) -> list[str]:
+    return [topic.topic for topic in (contract.joint_states, contract.gripper_states) if topic is not None]
 
 
 class ObservationInputs:
@@ -39,7 +51,7 @@ class ObservationInputs:
         topics = [contract.cameras[name].topic for name in contract.cameras if f"images.{name}" in features]
         observer.describe = lambda gid: publisher_name(node, topics, gid)
         self.stamp = Time()
-        hear_joints(node, contract, self._on_joints)
+        hear_joints(node, contract, observer.joints, self._on_joints)
         if "objects" in features and contract.objects is not None:
             node.hear(JointState, contract.objects.topic, self._on_objects, qos.sensor())
         if observer.contact is not None and contract.contact is not None:
@@ -51,7 +63,8 @@ class ObservationInputs:
                 node.hear(kind, camera.topic, self._on_image(name, camera), qos.sensor(2))
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        if self._observer.joints.update(*messages.named(message), messages.seconds(message.header.stamp)):
+        stamp = messages.seconds(message.header.stamp)
+        if self._observer.joints.update(*messages.named(message), stamp, messages.publisher(info)):
             self.stamp = message.header.stamp
 
     def _on_objects(self, message: JointState, info: MessageInfo) -> None:

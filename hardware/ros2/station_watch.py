@@ -47,7 +47,7 @@ class StationWatch:
         for role, topic in self._roles.items():
             if role == SAFETY_STATE:
                 self._hear(role, topic, self._on_safety, qos.latched())
-            elif role in ("joint_states", "objects"):
+            elif role in ("joint_states", "gripper_states", "objects"):
                 self._hear(role, topic, _joints, qos.sensor(DEPTH))
             elif role in lenses:
                 self._hear(role, topic, _lens, qos.sensor(PICTURES))

@@ -46,7 +46,7 @@ class StreamerNode(Node):
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
         events = SubscriptionEventCallbacks(liveliness=self._on_liveliness, incompatible_qos=self._on_incompatible)
-        hear_joints(self, contract, self._on_joints)
+        hear_joints(self, contract, self.streamer.joints, self._on_joints)
         self.hear(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
         self.hear(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events)
         self.hear(Empty, topics.POLICY_ALIVE, lambda message, info: self.streamer.heartbeat(), qos.ALIVE)
@@ -63,7 +63,9 @@ class StreamerNode(Node):
         self.streamer.safety(report.arming if report else "")
 
     def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        self.streamer.joint_state(*messages.named(message), messages.seconds(message.header.stamp))
+        self.streamer.joint_state(
+            *messages.named(message), messages.seconds(message.header.stamp), messages.publisher(info)
+        )
 
     def _on_chunk(self, message: JointTrajectory, info: MessageInfo) -> None:
         if not self.active:

@@ -59,6 +59,11 @@ class Publishers:
         """Reason why the arm must not be armed, or must be stopped; empty when only one is heard."""
         return self.several(self._speaking())
 
+    @property
+    def alone(self) -> bool:
+        """True while no two are heard."""
+        return len(self._speaking()) < 2
+
     def against(self, publisher: Hashable) -> str:
         """The same for the one that the arm was armed by, however long it was silent, and `publisher`."""
         return self.several([self._bound, publisher])

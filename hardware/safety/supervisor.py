@@ -36,7 +36,7 @@ class SafetySupervisor:
       contract: the station.
       clock: steady time [s].
       wall: the clock of observation stamps [s].
-      describe: the name of a publisher of joint states or of the dead-man's switch, for reasons.
+      describe: the name of a publisher, for reasons.
       same: whether the caller of a service and a publisher are of one program.
 
     Attributes:
@@ -80,7 +80,7 @@ class SafetySupervisor:
         self._openings = Publishers("openings of the gripper", clock, describe)
         self._feelers = Publishers("" if self._contact is None else self._contact.name, clock, describe)
         # A jaw in the arm's command is commanded from the first one on: it begins where it is measured.
-        self._gripper = JointReader(contract, clock) if contract.gripper_in_command else None
+        self._gripper = JointReader(contract, clock, describe) if contract.gripper_in_command else None
         self._stuck = Stuck(contract.joints, contract.limits.state_timeout_s)
 
     @property
@@ -97,16 +97,19 @@ class SafetySupervisor:
 
     def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
         """A joint state: any order, other joints among them allowed; those of another device are ignored. One of the
-        arm that another `publisher` sends than the one by which the arm was armed stops it, unread."""
+        arm, or a jaw in its command, by another `publisher` than the one that it was armed by stops it, unread."""
         names = tuple(names)
-        if self._gripper is not None:
-            self._gripper.update(names, np.asarray(positions, dtype=np.float64), stamp)
         arm = any(name in names for name in self.contract.joints)
         believed = self._publishers.heard(publisher, arm=arm)
-        if not arm:
-            return
-        if self.state is SafetyState.ARMED and not believed:
+        if self.state is SafetyState.ARMED and arm and not believed:
             self.filter.stop(self._publishers.problem())
+            return
+        if self._gripper is not None:
+            self._gripper.update(names, np.asarray(positions, dtype=np.float64), stamp, publisher)
+            if self.state is SafetyState.ARMED and (stranger := self._gripper.stranger()):
+                self.filter.stop(stranger)
+                return
+        if not arm:
             return
         newer = self._joints.update(stamp)
         if newer:
@@ -290,6 +293,8 @@ class SafetySupervisor:
         self._armed_at = self._clock()
         self.filter.arm(None if self._gripper is None else self._gripper.width)
         self._publishers.bind()
+        if self._gripper is not None:
+            self._gripper.bind()
         self._feelers.bind()
         self._openings.bind()
         self._operators.bind()

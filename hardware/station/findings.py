@@ -50,7 +50,17 @@ class _Judge:
         why = "the filter stops the arm at limits.state_timeout_s"
         yield rhythm("joint states", Rhythm.of(seen.samples, self.seen.ended), timeout, why, 0.0)
         yield stamps("joint states", seen.samples, timeout)
-        yield from joint_values(self.contract, seen)
+        yield from joint_values(self.contract, seen, self._gripper())
+
+    def gripper_states(self) -> Iterator[Finding]:
+        """The gripper's joints, on a topic of their own or beside the arm's."""
+        topic, seen = self.contract.gripper_states, self._gripper()
+        if topic is not None:
+            yield publishers("gripper states", "gripper.states", topic, seen)
+        yield from one_gripper(self.contract, seen)
+
+    def _gripper(self) -> SeenTopic:
+        return self.seen.topics["joint_states" if self.contract.gripper_states is None else "gripper_states"]
 
     def command(self, name: str, role: str, topic: Topic) -> Iterator[Finding]:
         """The controller that takes set-points: it is subscribed, and only the safety node publishes."""
@@ -126,8 +136,11 @@ def check_station(contract: Contract, seen: SeenStation) -> dict[str, list[Findi
     }
     if contract.command.posture is not None:
         found["Controller"] += judge.command("posture controller", "command.posture", contract.command.posture)
+    gripper = [*judge.gripper_states()] if contract.gripper_joints else []
     if isinstance(contract.gripper, Gripper):
-        found["Gripper"] = [*judge.command("gripper controller", "gripper", contract.gripper)]
+        gripper += judge.command("gripper controller", "gripper", contract.gripper)
+    if gripper:
+        found["Gripper"] = gripper
     if contract.cameras:
         found["Cameras"] = [*judge.cameras()]
     if contract.objects is not None:
@@ -241,10 +254,21 @@ def one_speaker(contract: Contract, seen: SeenTopic) -> Iterator[Finding]:
         yield Finding("joint states publishers", True, f"one for the arm: {' and '.join(speakers)}")
 
 
-def joint_values(contract: Contract, seen: SeenTopic) -> Iterator[Finding]:
-    """Names and positions."""
+def one_gripper(contract: Contract, seen: SeenTopic) -> Iterator[Finding]:
+    """Publishers of each of the gripper's joints: of two, none is believed."""
+    for joint in contract.gripper_joints:
+        own = [s for s in _joint_samples(seen) if joint in s.names]
+        if len({s.sender for s in own}) > 1:
+            who = " and ".join(f"{name} ({count} messages)" for name, count in sorted(seen.senders(own).items()))
+            found = f"several for {joint}: {who}"
+            yield Finding("gripper states publishers", False, found, "end all but the gripper's driver")
+            return
+
+
+def joint_values(contract: Contract, seen: SeenTopic, gripper: SeenTopic) -> Iterator[Finding]:
+    """Names and positions; those of the gripper may be on a topic of their own, as they were seen there."""
     samples = _joint_samples(seen)
-    there = {name for sample in samples for name in sample.names}
+    there = {name for sample in (*samples, *_joint_samples(gripper)) for name in sample.names}
     missing = [name for name in (*contract.joints, *contract.gripper_joints) if name not in there]
     if missing:
         found = f"no {_list(missing)}; there are {_list(sorted(there)) or 'none'}"

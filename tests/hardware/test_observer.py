@@ -137,6 +137,49 @@ def test_a_gripper_that_speaks_for_itself_is_missed_when_it_is_silent(contract: 
     assert arm_alone() == "" and reader.width == pytest.approx(0.02)
 
 
+def test_a_second_publisher_of_the_grippers_joints_is_not_believed(contract: Contract, clock: Clock) -> None:
+    reader = JointReader(contract, clock, {1: "/driver", 2: "/stranger"}.__getitem__)
+    names = (*contract.joints, *contract.gripper_joints)
+
+    def driver() -> str:
+        clock.t += 0.02
+        reader.update(names, [*np.zeros(7), 0.03, 0.03], clock.wall, 1)
+        return reader.problem()
+
+    assert driver() == "" and reader.width == pytest.approx(0.06)
+    reader.update(contract.gripper_joints, (0.0, 0.0), clock.wall, 2)
+    assert "gripper joint 'panda_finger_left' on /joint_states: 2 publishers at once, /driver and /stranger" in (
+        reader.problem()
+    )
+    assert reader.width == pytest.approx(0.06)
+    for _ in range(40):
+        assert "2 publishers" in driver()
+    for _ in range(12):
+        found = driver()
+    assert found == "" and reader.width == pytest.approx(0.06)
+
+
+def test_fingers_of_two_publishers_and_a_topic_of_their_own(contract: Contract, clock: Clock) -> None:
+    """Each finger has its own, and a relay repeats both beside the arm until their own topic is heard."""
+    states = dataclasses.replace(contract.joint_states, topic="/fingers")
+    reader = JointReader(dataclasses.replace(contract, gripper_states=states), clock)
+    names = (*contract.joints, *contract.gripper_joints)
+    reader.update(names, [*np.zeros(7), 0.04, 0.04], clock.wall, "relay")
+    assert reader.problem() == "" and reader.width == pytest.approx(0.08)
+    for _ in range(5):
+        clock.t += 0.05
+        for publisher, name in zip("ab", contract.gripper_joints, strict=True):
+            reader.gripper([name], [0.01], publisher)
+        reader.update(names, [*np.zeros(7), 0.04, 0.04], clock.wall, "relay")
+        assert reader.problem() == "" and reader.width == pytest.approx(0.02)
+    reader.gripper(contract.gripper_joints[:1], [0.0], "stranger")
+    assert "gripper joint 'panda_finger_left' on /fingers: 2 publishers at once, a and stranger" in reader.problem()
+    with pytest.raises(NotObserved, match="2 publishers"):
+        seen = Observer(contract, ("proprio",), clock)
+        seen.joints = reader
+        seen.observation()
+
+
 @pytest.mark.parametrize(
     ("names", "values", "why"),
     [

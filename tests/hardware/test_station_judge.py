@@ -40,6 +40,13 @@ def joints(node: str = "/driver", hz: float = 200, seconds: float = 2.0, **chang
     ]  # fmt: skip
 
 
+HAND = endpoint("/franka_gripper", JOINT_STATE)
+
+
+def fingers(node: str = "/franka_gripper") -> list[JointSample]:
+    return joints(node, hz=50, names=CONTRACT.gripper_joints, positions=(0.04, 0.04))
+
+
 def pictures(hz: float = 30, size: tuple[int, int] = (480, 480), **changes: Any) -> list[PictureSample]:
     times = [NOW - 2.0 + i / hz for i in range(round(2 * hz))]
     return [
@@ -56,6 +63,7 @@ def station() -> dict[str, SeenTopic]:
         "joint_states": SeenTopic((endpoint("/driver", JOINT_STATE),), (), list(joints())),
         "command": SeenTopic((), (endpoint(controller, CONTRACT.command.type),)),
         "gripper": SeenTopic((), (endpoint(controller, FLOATS),)),
+        "gripper_states": SeenTopic((HAND,), (), list(fingers())),
         "images.wrist": SeenTopic((endpoint("/realsense", IMAGE),), (), list(pictures())),
         "safety_state": SeenTopic(),
     }
@@ -77,7 +85,7 @@ def only_wrong(topics: dict[str, SeenTopic], safety: tuple[str, str] | None = No
 def test_a_station_that_works() -> None:
     findings = judge(station())
     assert all(finding.ok and not finding.fix for finding in findings), findings
-    assert len({finding.name for finding in findings}) == len(findings) == 17
+    assert len({finding.name for finding in findings}) == len(findings) == 18
 
 
 def one(role: str, **changes: Any) -> dict[str, SeenTopic]:
@@ -120,6 +128,12 @@ NAMES = (*CONTRACT.joints, *CONTRACT.gripper_joints, "one_more")
             "joint positions", "fr3_joint4 is not a number in 400 of 400",
         ),
         (one("joint_states", samples=joints(names=NAMES)), "joint positions", "not a position per name"),
+        (one("gripper_states", publishers=(), samples=[]), "gripper states topic", "no publisher on /franka_gripper"),
+        (
+            one("gripper_states", publishers=(HAND, RELAY), samples=[*fingers(), *fingers("/joint_state_publisher")]),
+            "gripper states publishers",
+            "several for fr3_finger_joint1: /franka_gripper (100 messages) and /joint_state_publisher (100 messages)",
+        ),
         (one("joint_states", samples=joints(names=("a",) * 9)), "joint names", "no fr3_joint1"),
         (one("joint_states", samples=joints(positions=(*AT_HOME, 0.04, 0.04))), "joint noise", "to the last bit"),
         (one("joint_states", publishers=(), samples=[], elsewhere=("/a",)), "joint states topic", "no publisher"),
@@ -164,6 +178,17 @@ def test_the_safety_node() -> None:
     assert "hardware emergency stop" in only_wrong(hung, ("armed", "")).fix
     two = (*node, endpoint("/left/robolearn/safety", DIAGNOSTICS))
     assert "2 at once" in only_wrong(one("safety_state", publishers=two, samples=[sample]), ("armed", "")).found
+
+
+def test_fingers_are_looked_for_on_their_own_topic_and_otherwise_beside_the_arm() -> None:
+    alone = one("joint_states", samples=joints(names=CONTRACT.joints, positions=(*AT_HOME[:-1], AT_HOME[-1] + 1e-6)))
+    assert all(finding.ok for finding in judge(alone) if finding.name != "joint noise")
+    beside = replace(CONTRACT, gripper_states=None)
+    (wrong,) = [finding for finding in judge(alone, contract=beside) if not finding.ok and finding.needed]
+    assert wrong.name == "joint names" and "no fr3_finger_joint1, fr3_finger_joint2" in wrong.found
+    two = sorted([*joints(), *fingers("/stranger")], key=lambda s: s.arrived)
+    (wrong,) = [f for f in judge(one("joint_states", samples=two), contract=beside) if not f.ok]
+    assert wrong.name == "gripper states publishers"
 
 
 MATRIX = (600.0, 0.0, 240.0, 0.0, 600.0, 240.0, 0.0, 0.0, 1.0)

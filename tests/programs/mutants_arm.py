@@ -20,7 +20,8 @@ TIMING = ("tests/hardware/test_timing.py",)
 STREAMER = "hardware/execution/streamer.py"
 POSES = ("tests/hardware/test_pose_targets.py",)
 
-PICTURES, OBSERVER = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
+PICTURES, OBSERVED = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
+OBSERVER = "hardware/observing/observer.py"
 
 LEADS, LED = "robolearn/bench/emulators/trajectory_controller.py", ("tests/bench/test_trajectory_controller.py",)
 
@@ -43,6 +44,21 @@ LAUNCHING, LAUNCHED = (
 )
 
 MUTANTS: dict[str, Mutant] = {
+    "a-stranger-moves-the-jaw": Mutant(OBSERVER, "if publishers.alone:", "if True:", OBSERVED),
+    "two-publishers-of-the-jaw-are-observed": Mutant(
+        OBSERVER, "if (problem := one.problem())]:", "if (problem := '')]:", (*OBSERVED, *PUBLISHERS)
+    ),
+    "no-publisher-of-the-jaw-is-bound": Mutant(
+        SUPERVISOR, "            self._gripper.bind()\n", "            pass\n", PUBLISHERS
+    ),
+    "a-stranger-to-the-jaw-does-not-stop": Mutant(
+        SUPERVISOR, "(stranger := self._gripper.stranger())", "(stranger := '')", PUBLISHERS
+    ),
+    "a-relay-beside-the-grippers-own-topic": Mutant(OBSERVER, "        if not self._apart:\n", "        if True:\n", OBSERVED),
+    "two-publishers-of-the-jaw-are-fine-to-doctor": Mutant(
+        "hardware/station/findings.py", "if len({s.sender for s in own}) > 1:", "if False:",
+        ("tests/hardware/test_station_judge.py",),
+    ),
     "nothing-behind-the-last-set-point": Mutant(AHEAD, "return [*self._points, *braked]", "return [*self._points]", LATE),
     "the-way-to-rest-at-another-pace": Mutant(AHEAD, "v_t / pace)", "v_t)", LATE),
     "set-points-while-the-arm-comes-to-rest": Mutant(AHEAD, "        elif self._left:\n            return []\n", "", LATE),
@@ -121,14 +137,14 @@ MUTANTS: dict[str, Mutant] = {
     "poses-of-long-ago": Mutant(
         SUPERVISOR, "1e-9 * stamp_ns) <= self.contract.limits.command_timeout_s:", "1e-9 * stamp_ns) <= 1e9:", POSES
     ),
-    "pictures-of-any-time": Mutant(PICTURES, "elif behind > self._oldest:", "elif False:", OBSERVER),
-    "pictures-of-the-future": Mutant(PICTURES, "elif behind < -self._newest:", "elif False:", OBSERVER),
-    "pictures-from-anybody": Mutant(PICTURES, "self._publishers.problem() or", '"" or', OBSERVER),
-    "pictures-frozen-but-for-a-bit": Mutant(PICTURES, "FEW = 1e-3", "FEW = 0.0", OBSERVER),
-    "pictures-frozen-but-for-noise": Mutant(PICTURES, ") > FAR_M:", ") > 1e9:", OBSERVER),
-    "pictures-of-an-arm-in-view-are-frozen": Mutant(PICTURES, "BLOCK, FAINT = 8, 2.0", "BLOCK, FAINT = 8, 200.0", OBSERVER),
-    "pictures-once-frozen-ever-frozen": Mutant(PICTURES, "elif moved or self._frozen:", "elif moved:", OBSERVER),
-    "pictures-of-one-device-twice": Mutant("hardware/observing/observer.py", "if one.print == two.print and", "if False and", OBSERVER),
+    "pictures-of-any-time": Mutant(PICTURES, "elif behind > self._oldest:", "elif False:", OBSERVED),
+    "pictures-of-the-future": Mutant(PICTURES, "elif behind < -self._newest:", "elif False:", OBSERVED),
+    "pictures-from-anybody": Mutant(PICTURES, "self._publishers.problem() or", '"" or', OBSERVED),
+    "pictures-frozen-but-for-a-bit": Mutant(PICTURES, "FEW = 1e-3", "FEW = 0.0", OBSERVED),
+    "pictures-frozen-but-for-noise": Mutant(PICTURES, ") > FAR_M:", ") > 1e9:", OBSERVED),
+    "pictures-of-an-arm-in-view-are-frozen": Mutant(PICTURES, "BLOCK, FAINT = 8, 2.0", "BLOCK, FAINT = 8, 200.0", OBSERVED),
+    "pictures-once-frozen-ever-frozen": Mutant(PICTURES, "elif moved or self._frozen:", "elif moved:", OBSERVED),
+    "pictures-of-one-device-twice": Mutant("hardware/observing/observer.py", "if one.print == two.print and", "if False and", OBSERVED),
     "leader-goes-round": Mutant(LEADER, "* np.round((self._led - q)", "* 0 * np.round((self._led - q)", LEADER_TESTS),
     "leader-jumps": Mutant(LEADER, "JUMP = 1.0", "JUMP = 10.0", LEADER_TESTS),
     "still-joints-are-signals": Mutant("policies/normalize.py", "] = CONSTANT", "] = STD_FLOOR", NORMALIZE),

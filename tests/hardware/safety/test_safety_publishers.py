@@ -1,4 +1,5 @@
-"""Who may say where the arm is: two senders of joint states, at arming and while armed, through the supervisor."""
+"""Who may say where the arm and its jaw are: two senders of joint states, at arming and while armed, through the
+supervisor."""
 
 from __future__ import annotations
 
@@ -7,24 +8,25 @@ import pytest
 
 from hardware.safety import SafetyRefused, SafetyState
 from hardware.safety.supervisor import SafetySupervisor
-from robots.stations import load_contract
+from robots.stations import Contract, load_contract
 
 CONTRACT = load_contract("sim")
 HOME = np.array(CONTRACT.robot.home)
 OFF = HOME + 0.3 * np.eye(7)[0]
 PERIOD = 1.0 / CONTRACT.stream_hz
-NAMES = {"driver": "/driver", "forgotten": "/joint_state_publisher", "second": "/driver_2", "gripper": "/gripper"}
+NAMES = {"driver": "/driver", "forgotten": "/joint_state_publisher", "second": "/driver_2", "gripper": "/gripper",
+         "stranger": "/stranger", "planner": "/planner"}  # fmt: skip
 
 
 class Desk:
-    """A supervisor, and joint states by whom and how often."""
+    """A supervisor, and joint states by whom and how often. `whole` senders report arm and gripper."""
 
-    def __init__(self) -> None:
-        self.now = 10.0
-        self.supervisor = SafetySupervisor(CONTRACT, lambda: self.now, lambda: self.now, lambda one: NAMES[one])
+    def __init__(self, contract: Contract = CONTRACT, whole: tuple[str, ...] = ()) -> None:
+        self.now, self.contract, self.whole = 10.0, contract, whole
+        self.supervisor = SafetySupervisor(contract, lambda: self.now, lambda: self.now, lambda one: NAMES[one])
         self.supervisor.streamers_alive(1, "targets")
         self.says: dict[str, np.ndarray] = {"driver": HOME}
-        self.every = {"driver": 1, "second": 1, "forgotten": 20, "gripper": 4}  # periods
+        self.every = {"driver": 1, "second": 1, "forgotten": 20, "gripper": 4, "stranger": 5}  # periods
         self.there: tuple[str, ...] = ()
         self.sent: list[np.ndarray] = []
         self._ticks = 0
@@ -38,13 +40,16 @@ class Desk:
                 if self._ticks % self.every[who] == 0:
                     self.hear(who, positions)
             if self.supervisor.state is SafetyState.ARMED:
-                self.supervisor.target(CONTRACT.joints, self.says["driver"], round(1e9 * self.now))
+                goal = self.says["driver"][: len(self.contract.joints)]
+                self.supervisor.target(self.contract.joints, goal, round(1e9 * self.now))
             command = self.supervisor.step()
             if command is not None:
                 self.sent.append(command.positions)
 
     def hear(self, who: str, positions: np.ndarray) -> None:
-        names = CONTRACT.gripper_joints if who == "gripper" else CONTRACT.joints
+        c = self.contract
+        names = c.gripper_joints if who in ("gripper", "stranger") else c.joints
+        names = (*c.joints, *c.gripper_joints) if who in self.whole else names
         self.supervisor.joint_state(names, positions, self.now, who)
 
     def arm(self) -> None:
@@ -113,6 +118,59 @@ def test_a_gripper_with_a_publisher_of_its_own_is_no_second_one(desk: Desk) -> N
     assert desk.supervisor.state is SafetyState.ARMED
 
 
+SO101 = load_contract("so101")
+CLOSED = np.array([*SO101.robot.home, 0.0])
+JAW = "gripper joint 'gripper' on /follower/joint_states: 2 publishers at once, /"
+
+
+@pytest.fixture
+def so101() -> Desk:
+    desk = Desk(SO101, whole=("driver", "forgotten"))
+    desk.says = {"driver": CLOSED}
+    desk.run(0.5)
+    return desk
+
+
+def test_a_jaw_in_the_arms_command_is_not_armed_by_two_publishers(so101: Desk) -> None:
+    so101.says["stranger"] = np.array([1.7])
+    so101.run(0.5)
+    with pytest.raises(SafetyRefused, match=JAW):
+        so101.arm()
+    del so101.says["stranger"]
+    so101.run(1.1)
+    so101.arm()
+    so101.run(0.1)
+    jaw = SO101.gripper_width([0.0])
+    assert so101.supervisor.filter.step().gripper == pytest.approx(jaw, abs=1e-6)  # type: ignore[union-attr]
+
+
+def test_a_stranger_to_the_jaw_stops_an_armed_arm(so101: Desk) -> None:
+    so101.arm()
+    so101.run(0.2)
+    so101.hear("stranger", np.array([1.7]))
+    assert so101.supervisor.state is SafetyState.BRAKING
+    assert f"{JAW}driver and /stranger" in so101.supervisor.filter.reason
+
+
+def test_a_stranger_to_arm_and_jaw_is_named_as_one_to_the_arm(so101: Desk) -> None:
+    so101.arm()
+    so101.hear("forgotten", CLOSED)
+    assert "joint states on /follower/joint_states: 2 publishers at once" in so101.supervisor.filter.reason
+
+
+def test_a_jaw_with_a_publisher_of_its_own_is_armed_and_stopped_by_another(so101: Desk) -> None:
+    desk = Desk(SO101)
+    desk.says = {"driver": CLOSED[:-1], "gripper": CLOSED[-1:]}
+    desk.run(0.5)
+    desk.arm()
+    desk.run(0.5)
+    assert desk.supervisor.state is SafetyState.ARMED
+    del desk.says["gripper"]
+    desk.run(1.2)  # it is silent, and no arm moves by it
+    desk.hear("stranger", np.array([1.7]))
+    assert f"{JAW}gripper and /stranger" in desk.supervisor.filter.reason
+
+
 def test_where_nobody_reports_who_sends_two_publishers_are_refused() -> None:
     desk = Desk()
     NAMES.update({"a": "/a", "b": "/b"})
@@ -145,7 +203,6 @@ def test_an_arm_that_is_repeated_beside_a_finger_that_jitters_is_stopped(desk: D
 
 
 def test_openings_of_a_second_publisher_are_not_taken_and_stop_the_arm(desk: Desk) -> None:
-    NAMES["planner"], NAMES["stranger"] = "/planner", "/stranger"
     supervisor = desk.supervisor
     desk.arm()
     desk.run(0.1)
@@ -159,7 +216,6 @@ def test_openings_of_a_second_publisher_are_not_taken_and_stop_the_arm(desk: Des
 
 
 def test_two_publishers_of_openings_are_not_armed_nor_kept_moving(desk: Desk) -> None:
-    NAMES["planner"], NAMES["stranger"] = "/planner", "/stranger"
     assert desk.supervisor.opening("stranger") and desk.supervisor.opening("planner"), "nothing moves yet"
     with pytest.raises(SafetyRefused, match=r"openings of the gripper: 2 publishers at once, /stranger and /planner"):
         desk.arm()
