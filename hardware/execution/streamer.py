@@ -187,10 +187,12 @@ class StreamTarget:
     Attributes:
       positions: (n + 1,) [rad], [m].
       stamp_ns: of the observation behind it.
+      after_s: between that and now, when it is sent.
     """
 
     positions: NDArray[np.float64]
     stamp_ns: int
+    after_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -363,7 +365,7 @@ class Streamer:
             if self._begins:
                 self._begins = False
                 self._first.add(self._wall() - 1e-9 * self._observed_ns)
-        self._send(StreamTarget(self._target, self._observed_ns))
+        self._send(StreamTarget(self._target, self._observed_ns, self._wall() - 1e-9 * self._observed_ns))
 
     def halt(self, reason: str) -> None:
         """Stop, unless stopped already."""

@@ -187,9 +187,9 @@ def read_chunk(message: JointTrajectory) -> tuple[float, tuple[str, ...], Any, A
     return seconds(message.header.stamp), tuple(message.joint_names), np.array(rows) if even else rows, times
 
 
-def target(names: Sequence[str], positions: Values, stamp: Time) -> JointTrajectory:
-    """One set-point per joint, made from the observation of `stamp`."""
-    return _trajectory(names, stamp, [(positions, (), 0.0)])
+def target(names: Sequence[str], positions: Values, stamp: Time, after_s: float = 0.0) -> JointTrajectory:
+    """One set-point per joint, made from the observation of `stamp` and sent so long after it."""
+    return _trajectory(names, stamp, [(positions, (), after_s)])
 
 
 def stop(reason: str) -> JointTrajectory:

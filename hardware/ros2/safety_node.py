@@ -58,15 +58,15 @@ class SafetyNode(Node):
         contract = with_installed_conditions(self.station())
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
+        self._comparable = comparable()
         self.supervisor = SafetySupervisor(
             contract,
             wall=lambda: 1e-9 * self.get_clock().now().nanoseconds,
             describe=self._publisher_name,
-            same=same_program,
+            same=same_program if self._comparable else lambda first, second: True,
         )
         self._filter = self.supervisor.filter
         self._dry_run = self.value("dry_run")
-        self._comparable = comparable()
         if not self._comparable:
             log.warning("not Fast DDS: callers of arm and reset are not checked, nor publishers without messages")
         self._most = 0 if self._dry_run else 1  # publishers to the controller
@@ -173,8 +173,8 @@ class SafetyNode(Node):
         elif count > 1:
             self.supervisor.malformed_target(f"a target of {count} points; expected one")
         else:
-            _, names, rows, _ = messages.read_chunk(message)
-            self.supervisor.target(names, rows[0], messages.nanoseconds(message.header.stamp))
+            _, names, rows, after = messages.read_chunk(message)
+            self.supervisor.target(names, rows[0], messages.nanoseconds(message.header.stamp), after[0])
 
     def _on_opening(self, message: Float64, info: MessageInfo) -> None:
         if self.supervisor.opening(messages.publisher(info)):
@@ -183,7 +183,8 @@ class SafetyNode(Node):
     def _on_pose(self, message: PoseStamped, info: MessageInfo) -> None:
         p, o = message.pose.position, message.pose.orientation
         target = PoseTarget(np.array([p.x, p.y, p.z]), np.array([o.w, o.x, o.y, o.z]), self._target_opening)
-        self.supervisor.pose_target(target, message.header.frame_id, messages.nanoseconds(message.header.stamp))
+        stamp_ns, publisher = messages.nanoseconds(message.header.stamp), messages.publisher(info)
+        self.supervisor.pose_target(target, message.header.frame_id, stamp_ns, publisher)
 
     # --- services ------------------------------------------------------------------------------------------
 
@@ -308,9 +309,11 @@ class SafetyNode(Node):
         return 1e-9 * self.get_clock().now().nanoseconds
 
     def _publisher_name(self, gid: Hashable) -> str:
-        """The node that publishes joint states, contact, openings or the dead-man's switch under this identifier."""
+        """The node that publishes joint states, contact, poses, openings or the dead-man's switch under this
+        identifier."""
         contact = () if self.contract.contact is None else (self.contract.contact.topic,)
-        named = (self.contract.joint_states.topic, topics.DEADMAN, topics.TARGET_OPENING, *contact)
+        own = (topics.DEADMAN, topics.TARGET_POSE, topics.TARGET_OPENING)
+        named = (self.contract.joint_states.topic, *own, *contact)
         return publisher_name(self, named, gid)
 
     def _publish_changes(self) -> None:

@@ -104,7 +104,8 @@ class StreamerNode(Node):
         if isinstance(what, StreamStop):
             message = messages.stop(what.reason)
         else:
-            message = messages.target(self.streamer.names, what.positions, messages.stamp_of(what.stamp_ns))
+            stamp = messages.stamp_of(what.stamp_ns)
+            message = messages.target(self.streamer.names, what.positions, stamp, what.after_s)
         self._target_publisher.publish(message)
 
     def _report(self) -> None:

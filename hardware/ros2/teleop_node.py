@@ -168,7 +168,8 @@ class TeleopNode(Node):
     def send_target(self, positions: NDArray[np.float64], stamp_ns: int) -> None:
         assert self.session is not None
         names = (*self.session.contract.joints, GRIPPER)
-        self._target_publisher.publish(messages.target(names, positions, messages.stamp_of(stamp_ns)))
+        after_s = 1e-9 * (self.get_clock().now().nanoseconds - stamp_ns)
+        self._target_publisher.publish(messages.target(names, positions, messages.stamp_of(stamp_ns), after_s))
 
     def send_deadman(self, held: bool) -> None:
         self._deadman_publisher.publish(Bool(data=held))

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hardware.execution.setpoints import GRIPPER
-from hardware.observing.clocks import FUTURE_S, MEND, SenderClock
+from hardware.observing.clocks import FUTURE_S, MEND, WINDOW_S, SenderClock
 from hardware.observing.observer import ContactReader, JointReader
 from hardware.observing.timing import Freshness, Latencies
 from hardware.safety.filter import SafetyFilter
@@ -37,7 +37,7 @@ class SafetySupervisor:
       clock: steady time [s].
       wall: the clock of observation stamps [s].
       describe: the name of a publisher, for reasons.
-      same: whether the caller of a service and a publisher are of one program.
+      same: whether the caller of a service and a publisher, or two publishers, are of one program.
 
     Attributes:
       filter: the safety filter.
@@ -67,17 +67,21 @@ class SafetySupervisor:
         self._joints = Freshness(f"joint states on {states.topic}", states.max_age_s, clock)
         self._sender_clock = SenderClock(contract.limits.state_timeout_s, clock, wall)
         self._publishers = Publishers(f"joint states on {states.topic}", clock, describe)
+        self._same, self._describe = same, describe
         self._operators = Operators(contract.limits.deadman_timeout_s, clock, describe, same)
         self._conditions = Conditions(contract.conditions, clock)
         self._armed_at = self._ticked = self._target_at = 0.0
         self._streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
         self._stamp_ns = 0  # of the newest target
+        self._target_clock = SenderClock(contract.limits.command_timeout_s, clock, wall)
         self._answered = True  # a command has been sent since the newest stamp
         self._accepted: tuple[float, ...] = ()  # stamp and positions as last returned by `newly_accepted`
         self._set_point: NDArray[np.float64] | None = None
         self._contact = None if contract.contact is None else ContactReader(contract, clock)
         self._openings = Publishers("openings of the gripper", clock, describe)
+        self._opener: Hashable = None  # publisher of the newest opening since arming
+        self._planner: Hashable = None  # of the newest pose
         self._feelers = Publishers("" if self._contact is None else self._contact.name, clock, describe)
         # A jaw in the arm's command is commanded from the first one on: it begins where it is measured.
         self._gripper = JointReader(contract, clock, describe) if contract.gripper_in_command else None
@@ -162,17 +166,25 @@ class SafetySupervisor:
         elif push := self._contact.push():
             self.filter.contact(push)
 
-    def target(self, names: Sequence[str], positions: Any, stamp_ns: int) -> None:
-        """One set-point per joint, and perhaps the gripper's opening last, from the observation stamped `stamp_ns`."""
+    def target(self, names: Sequence[str], positions: Any, stamp_ns: int, after_s: float = 0.0) -> None:
+        """One set-point per joint, and perhaps the gripper's opening last, from the observation stamped `stamp_ns` and
+        sent `after_s` later, both by the sender's clock."""
+        self._target_clock.update(1e-9 * stamp_ns + after_s)
+        # One that waited while this machine stood still proves nothing.
+        going = self._clock() - self._target_at <= WINDOW_S
+        if going and (problem := self._target_clock.problem()):
+            self.malformed_target(f"targets: {problem}")
         names, gripper = tuple(names), None
         if names and names[-1] == GRIPPER and len(positions) == len(names):
             names, positions, gripper = names[:-1], positions[:-1], float(positions[-1])
         self._take(JointTarget(names, positions, gripper), stamp_ns)
 
-    def pose_target(self, target: PoseTarget, frame: str, stamp_ns: int) -> None:
+    def pose_target(self, target: PoseTarget, frame: str, stamp_ns: int, publisher: Hashable = None) -> None:
         """A pose of the tcp in `frame`, which has to be the arm's base: nothing is transformed here."""
-        base = self.contract.frames.base
-        if frame != base:
+        base, self._planner = self.contract.frames.base, publisher
+        if problem := self._foreign_opening():
+            self.malformed_target(problem)
+        elif frame != base:
             self.malformed_target(f"a target pose in frame {frame!r}; expected {base!r}")
         elif not -FUTURE_S <= (age := self._wall() - 1e-9 * stamp_ns) <= self.contract.limits.command_timeout_s:
             when = f"{age:.2f} s ago" if age > 0 else f"{-age:.2f} s in the future"
@@ -181,16 +193,27 @@ class SafetySupervisor:
             self._take(target, stamp_ns)
 
     def opening(self, publisher: Hashable = None) -> bool:
-        """True if an opening of the gripper from `publisher`, beside poses, is to be taken. From arming on the first
-        that sends one counts; a second one stops the arm."""
+        """True if an opening of the gripper from `publisher`, beside poses, is to be taken: of the program that sends
+        the poses. From arming on its first publisher counts; another one stops the arm."""
         believed = self._openings.heard(publisher)
         if self.state is not SafetyState.ARMED:
             return True
+        self._opener = publisher
         if believed:
             self._openings.bind()
-        else:
-            self.filter.stop(self._openings.against(publisher))
-        return believed
+        problem = self._foreign_opening() if believed else self._openings.against(publisher)
+        if problem:
+            self.filter.stop(problem)
+        return not problem
+
+    def _foreign_opening(self) -> str:
+        """Reason to stop where openings come from another program than the poses; empty where that is not known yet,
+        or not reported by the middleware."""
+        opener, planner = self._opener, self._planner
+        if opener is None or planner is None or self._same(opener, planner):
+            return ""
+        names = self._describe(opener), self._describe(planner)
+        return f"openings of the gripper come from {names[0]}, and the poses from {names[1]}: expected one program"
 
     def openings_there(self, publishers: Collection[Hashable]) -> str:
         """Reason why openings are not certain: two of these `publishers` of them; empty otherwise. Armed, it stops."""
@@ -287,7 +310,7 @@ class SafetySupervisor:
 
     def arm(self) -> None:
         """DISARMED → ARMED. Raises `SafetyRefused`: see `SafetyFilter.arm`."""
-        self._streaming, self._answered, self._set_point = False, True, None
+        self._streaming, self._answered, self._set_point, self._opener = False, True, None, None
         self._stuck.begin()
         self.arming += 1
         self._armed_at = self._clock()

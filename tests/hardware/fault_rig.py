@@ -182,6 +182,7 @@ class FaultRig:
         if isinstance(what, StreamStop):
             self.links["targets"].send(what.reason, self.now)
         else:
+            assert abs(1e-9 * what.stamp_ns + what.after_s - (self.wall + self.now)) < 1e-3, "when it is sent"
             *positions, gripper = what.positions
             self.links["targets"].send(JointTarget(CONTRACT.joints, np.array(positions), gripper), self.now)
 

@@ -198,7 +198,8 @@ class RecordingRig:
         return True
 
     def send_target(self, positions: np.ndarray, stamp_ns: int) -> None:
-        self.supervisor.target((*CONTRACT.joints, "gripper"), positions, stamp_ns)
+        after_s = WALL + self.now - 1e-9 * stamp_ns
+        self.supervisor.target((*CONTRACT.joints, "gripper"), positions, stamp_ns, after_s)
 
     def send_deadman(self, held: bool) -> None:
         self.supervisor.deadman(held)

@@ -134,7 +134,7 @@ def test_the_jaw_begins_where_it_is_measured_and_goes_no_faster_than_it_may() ->
     for k in range(60):
         hear()
         if k > 20:
-            core.target((*CONTRACT.joints, "gripper"), [*SO101.home, 0.0], k)
+            core.target((*CONTRACT.joints, "gripper"), [*SO101.home, 0.0], round(1e9 * now[0]))
         command = core.step()
         assert command is not None and command.gripper is not None, core.filter.reason
         core.filter.sent()

@@ -6,8 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hardware.safety import SafetyRefused, SafetyState
+from hardware.safety import PoseTarget, SafetyRefused, SafetyState
 from hardware.safety.supervisor import SafetySupervisor
+from robolearn.core.se3 import matrix_to_quat
 from robots.stations import Contract, load_contract
 
 CONTRACT = load_contract("sim")
@@ -213,6 +214,80 @@ def test_openings_of_a_second_publisher_are_not_taken_and_stop_the_arm(desk: Des
     assert not supervisor.opening("stranger")
     assert supervisor.state is SafetyState.BRAKING
     assert "openings of the gripper: 2 publishers at once, /planner and /stranger" in supervisor.filter.reason
+
+
+def send_pose(desk: Desk, program: str | None) -> None:
+    position, rotation = (one[0] for one in CONTRACT.robot.chain.forward(HOME[None]))
+    pose = PoseTarget(position, matrix_to_quat(rotation), 0.0)
+    desk.supervisor.pose_target(pose, CONTRACT.frames.base, round(1e9 * desk.now), program)
+
+
+@pytest.mark.parametrize("first", ["pose", "opening"])
+def test_openings_count_from_the_program_that_sends_the_poses(desk: Desk, first: str) -> None:
+    """In a planner that sends no openings, a stranger's would be the first, and bound."""
+    supervisor = desk.supervisor
+    desk.arm()
+    if first == "pose":
+        send_pose(desk, "planner")
+        assert not supervisor.opening("stranger")
+    else:
+        assert supervisor.opening("stranger"), "whose the poses are is not known"
+        send_pose(desk, "planner")
+    assert supervisor.state is SafetyState.BRAKING
+    words = "openings of the gripper come from /stranger, and the poses from /planner: expected one program"
+    assert words in supervisor.filter.reason
+    desk.run(0.5)
+    supervisor.filter.reset()
+    desk.run(1.0)
+    desk.arm()
+    send_pose(desk, "planner")
+    assert supervisor.opening("planner")
+    send_pose(desk, "planner")
+    assert supervisor.state is SafetyState.ARMED, supervisor.filter.reason
+
+
+def test_openings_of_a_sender_that_is_not_reported_are_taken(desk: Desk) -> None:
+    desk.arm()
+    send_pose(desk, None)
+    assert desk.supervisor.opening(None) and desk.supervisor.state is SafetyState.ARMED
+
+
+@pytest.mark.parametrize(
+    ("behind", "after", "says"),
+    [
+        (10.0, 0.0, "targets: stamped 10.00 s ago when it arrives, more than 0.1 s: the clock of its sender is behind"),
+        (-10.0, 0.0, "targets: stamped 10.00 s in the future: the clock of its sender is ahead"),
+        (0.2, 0.0, "targets: stamped 0.20 s ago"),
+        (4.0, 3.99, ""),  # of a long chunk, whose observation is old by now
+        (0.04, 0.0, ""),
+        (-0.04, 0.0, ""),
+    ],
+)
+def test_targets_of_joints_are_judged_by_when_they_were_sent(
+    desk: Desk, behind: float, after: float, says: str
+) -> None:
+    desk.arm()
+    for _ in range(40):
+        desk.now += PERIOD
+        desk.supervisor.deadman(True)
+        desk.hear("driver", HOME)
+        desk.supervisor.target(CONTRACT.joints, HOME, round(1e9 * (desk.now - behind)), after)
+        desk.supervisor.step()
+    assert (desk.supervisor.state is SafetyState.ARMED) == (says == "")
+    assert says in desk.supervisor.filter.reason
+
+
+def test_a_target_that_waited_while_the_machine_stood_still_stops_nothing(desk: Desk) -> None:
+    desk.arm()
+    desk.run(0.2)
+    for still in (0.12, 0.22):
+        sent = round(1e9 * desk.now)
+        desk.now += still
+        desk.supervisor.deadman(True)
+        desk.hear("driver", HOME)
+        desk.supervisor.target(CONTRACT.joints, HOME, sent)
+        desk.run(0.3)
+        assert desk.supervisor.state is SafetyState.ARMED, desk.supervisor.filter.reason
 
 
 def test_two_publishers_of_openings_are_not_armed_nor_kept_moving(desk: Desk) -> None:
