@@ -1,9 +1,13 @@
 """A robot's own vector against the demonstrations: what a policy never saw is said, and a joint a turn on is refused.
 
-With mean μ and deviation σ of a component, as the policy's normalisation has them, z = (x − μ) / σ:
+With mean μ and deviation σ of a component, as the policy's normalisation has them, x' = x − 2πn the nearest to μ of all
+whole turns, and z = (x − μ) / σ:
 
-    |z| > FAR, or |x − μ| > STILL where it never moved      the policy extrapolates
-    … and x ∓ 2π is within FAR σ and a quarter turn of μ   the joint is where it was, but a whole turn on
+    |z| > FAR, or |x − μ| > STILL where it never moved    the policy extrapolates
+    n ≠ 0, |z| > WITHIN, 2 |x' − μ| ≤ |x − μ|, and
+    |x' − μ| ≤ WITHIN σ, or FAR σ and a quarter turn      the joint is where it was, but whole turns on
+
+A joint that the demonstrations turned by more than half a turn has a wide σ: its place is judged by where x' is, too.
 """
 
 from __future__ import annotations
@@ -15,15 +19,24 @@ import numpy as np
 from policies.normalize import CONSTANT, PROPRIO, Normalizer
 from robolearn.core import Interface, Observation
 
-FAR = 6.0  # standard deviations
+FAR, WITHIN = 6.0, 3.0  # standard deviations; 3 hold all of a component that moves evenly
 STILL = 0.02  # [rad], [m]
+UNJUDGED = (
+    "the policy keeps no statistics of the joints that it has seen: a joint that is a whole turn on is not noticed"
+)
+
+
+def familiarity(policy: object, observation: Observation) -> tuple[str, str]:
+    """`unfamiliar` of any policy; `UNJUDGED` of one that has none."""
+    ask = getattr(policy, "unfamiliar", None)
+    return ask(observation) if ask else ("", UNJUDGED)
 
 
 def unfamiliar(normalizer: Normalizer, interface: Interface, observation: Observation) -> tuple[str, str]:
     """(why the policy must not act, what it has not seen) by the proprioception (1, D) of `observation`; each empty
     where there is nothing to say."""
     if PROPRIO not in normalizer.vectors or PROPRIO not in observation:
-        return "", ""
+        return "", UNJUDGED
     mean, inverse = (
         normalizer.get_buffer(f"{PROPRIO}/{name}").cpu().numpy().astype(np.float64) for name in ("mean", "inverse_std")
     )
@@ -31,8 +44,10 @@ def unfamiliar(normalizer: Normalizer, interface: Interface, observation: Observ
     names = interface.observation[PROPRIO].names or tuple(f"component {i}" for i in range(len(value)))
     off = value - mean
     far = np.where(np.isclose(inverse, 1 / CONSTANT), np.abs(off) > STILL, np.abs(off * inverse) > FAR)
-    rest = np.abs(np.abs(off) - 2 * math.pi)
-    turn = far & (rest < math.pi / 2) & (rest * inverse <= FAR)
+    turns = np.round(off / (2 * math.pi))
+    rest = np.abs(off - 2 * math.pi * turns)
+    near = (rest * inverse <= WITHIN) | ((rest * inverse <= FAR) & (rest < math.pi / 2))
+    turn = (turns != 0) & (np.abs(off * inverse) > WITHIN) & (2 * rest <= np.abs(off)) & near
     refused, warned = (
         "; ".join(
             f"{names[i]} at {value[i]:.3f}, in the demonstrations about {mean[i]:.3f}" for i in np.flatnonzero(where)

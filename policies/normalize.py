@@ -25,7 +25,7 @@ PROPRIO = "proprio"
 CLIP = 10.0  # standard deviations
 QUANTILES = 2 * 2.326  # standard deviations between the quantiles q01 and q99 of a normal distribution
 STD_FLOOR = 1e-3  # a component that never moved must not turn rounding into a signal; 1 mm is still seen
-RESOLUTION = 3.1e-3  # [rad], [m]: two steps of an encoder of 12 bits; a robot's component within it never moved
+RESOLUTION = 3.1e-3  # [rad], [m]: two steps of an encoder of 12 bits; a robot's component within never moved
 CONSTANT = 0.1  # of such a component: half a degree beside it, as after another calibration, is no other world
 WIDEN = 0.1  # of the demonstrations' half-range, on either side
 HALF_FLOOR = 0.05  # of an action component's half-range: a component that demonstrations hardly use keeps small noise
@@ -77,7 +77,8 @@ class Normalizer(nn.Module):
             deviation = std.clamp_min(STD_FLOOR)
             if of_goal(key) == PROPRIO and "min" in statistics[PROPRIO] and "max" in statistics[PROPRIO]:
                 least, most = (_statistic(statistics, PROPRIO, name, shape) for name in ("min", "max"))
-                deviation[(std < STD_FLOOR) & (most - least <= RESOLUTION)] = CONSTANT
+                # Whatever its deviation: jitter evenly over two steps has more than the floor.
+                deviation[most - least <= RESOLUTION] = CONSTANT
             self.get_buffer(_buffer(key, "inverse_std")).copy_(1.0 / deviation)
         low, high = (_statistic(statistics, "action", name, interface.action.shape) for name in ("min", "max"))
         centre, half = action_range(low, high)

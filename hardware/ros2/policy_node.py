@@ -11,7 +11,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from hardware.observing.timing import Latencies
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.runtime import Node
+from policies.familiar import UNJUDGED, familiarity
 from robolearn.core import BadInput, Policy, bind_policy
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class PolicyNode(Node):
         self._arming = ""  # which arming this is; empty: not armed
         self._chunks = 0
         self._complained = 0.0
+        self._unjudged = False  # said that the policy cannot be compared with its demonstrations
         self._latency = Latencies()
         contract.robot.chain.forward(np.zeros((1, len(contract.joints))))  # compiled now, not while the arm moves
         period = 1.0 / contract.control_hz
@@ -125,16 +127,12 @@ class PolicyNode(Node):
             # Nothing is published; the chunk runs out, and the streamer stops.
             self._complain(str(error))
             return
-        refused, warned = self._unfamiliar(observation)
-        if refused or warned:
+        refused, warned = familiarity(self.policy, observation)
+        if refused or (warned and not self._unjudged):
             self._complain(refused or warned)
+        self._unjudged = warned == UNJUDGED
         if not refused:
             self._predictor.ask(stamp, observation, self._observation_inputs.stamp)
-
-    def _unfamiliar(self, observation: Mapping[str, NDArray]) -> tuple[str, str]:
-        """(why the policy must not act, what it has not seen), of a policy with stored demonstrations."""
-        ask = getattr(self.policy, "unfamiliar", None)
-        return ask(observation) if ask else ("", "")
 
     def _publish(self, request: PredictionRequest, actions: NDArray) -> None:
         names, period = self.contract.interface.action.names, 1.0 / self.contract.control_hz
@@ -153,7 +151,7 @@ class PolicyNode(Node):
         reason, warned = (self._predictor.fault if self._predictor is not None else "") or self.observer.problem(), ""
         if not reason:
             with contextlib.suppress(NotObserved):
-                reason, warned = self._unfamiliar(self.observer.observation())
+                reason, warned = familiarity(self.policy, self.observer.observation())
         status = {
             "ready": not reason,
             "reason": reason,

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
+from policies.familiar import familiarity
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
 from robots.chunk_execution import ExecutionHistory
 
@@ -23,9 +24,8 @@ class PolicyWrapper:
         self.policy.bind(offered)
 
     def unfamiliar(self, observation: Observation) -> tuple[str, str]:
-        """As of `policies.familiar.unfamiliar`, where the policy inside knows its demonstrations."""
-        ask = getattr(self.policy, "unfamiliar", None)
-        return ask(self.seen(observation)) if ask else ("", "")
+        """Of the policy inside, see `policies.familiar`."""
+        return familiarity(self.policy, self.seen(observation))
 
     def reset(self, seed: int) -> None:
         self.policy.reset(seed)

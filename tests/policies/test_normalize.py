@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from policies.familiar import unfamiliar
+from policies.familiar import UNJUDGED, familiarity, unfamiliar
 from policies.normalize import Normalizer, action_range
-from robolearn.core import ArraySpec, BadInput, Interface
+from policies.wrappers.wrapper import PolicyWrapper
+from robolearn.core import ArraySpec, BadInput, Interface, Observation
 from robolearn.data.lerobot.statistics import describe
 
 INTERFACE = Interface(
@@ -52,6 +53,10 @@ def test_a_joint_that_never_moved_and_is_half_a_degree_off_is_no_signal():
     image = torch.zeros(1, 4, 6, 3, dtype=torch.uint8)
     seen = norm.observation({"proprio": torch.tensor([[1.5, -2.0 + 0.005236]]), "images.front": image})["proprio"]
     torch.testing.assert_close(seen, torch.tensor([[1.0, 0.052]]), atol=1e-3, rtol=0)
+    # Evenly over two steps, which deviates by 1.25 mrad: by step √(2/3).
+    norm = by_extremes([1.0, -2.0], [0.5, 0.00125], [0.0, -2.001534], [2.0, -1.998466])
+    seen = norm.observation({"proprio": torch.tensor([[1.5, -2.0 + 0.005236]]), "images.front": image})["proprio"]
+    torch.testing.assert_close(seen, torch.tensor([[1.0, 0.052]]), atol=1e-3, rtol=0)
     # A millimetre within four is a motion, however rare: the floor stays at one.
     norm = by_extremes([1.0, -2.0], [0.5, 0.0004], [0.0, -2.0], [2.0, -1.996])
     seen = norm.observation({"proprio": torch.tensor([[1.5, -1.999]]), "images.front": image})["proprio"]
@@ -73,6 +78,57 @@ def test_quantiles_are_not_moved_by_wild_frames():
     assert seen(wild)[0] == pytest.approx(2.326, abs=0.03)
     with pytest.raises(BadInput, match="no 'q01'"):
         Normalizer.from_statistics(INTERFACE, statistics(), quantiles=True)
+
+
+@pytest.mark.parametrize(
+    ("half", "pan", "refused", "warned"),
+    [
+        (2.0, 2 * np.pi, True, False),  # 5.4 deviations away
+        (2.0, 1.9 - 2 * np.pi, True, False),
+        (2.5, 2 * np.pi, True, False),
+        (2.5, -1.5 + 2 * np.pi, True, False),
+        (3.0, 2 * np.pi, True, False),
+        (2.0, 0.5 + 4 * np.pi, True, False),  # two turns
+        (2.5, 2.4, False, False),
+        (2.5, -2.5, False, False),
+        (1.0, 3.5, False, True),  # not seen, and not nearer by a turn
+    ],
+)
+def test_a_turn_is_found_however_far_the_demonstrations_went(half: float, pan: float, refused: bool, warned: bool):
+    """Evenly to either side by `half`: deviation half / √3."""
+    norm = by_extremes([0.0, -2.0], [half / np.sqrt(3), 0.5], [-half, -3.0], [half, -1.0])
+    interface = Interface({"proprio": ArraySpec((2,), names=("pan", "lift"))}, ArraySpec((3,)), 20.0)
+    no, said = unfamiliar(norm, interface, {"proprio": np.array([[pan, -2.0]], np.float32)})
+    assert (bool(no), bool(said)) == (refused, warned), (no, said)
+
+
+def test_what_a_joint_seldom_did_is_no_turn():
+    """In two of a hundred frames the wrist was 3.5 rad from where it mostly is, beyond half a turn."""
+    wrist = np.where(np.arange(1000) % 50 == 0, 3.5, 0.0)
+    norm = by_extremes([wrist.mean(), -2.0], [wrist.std(), 0.5], [0.0, -3.0], [3.5, -1.0])
+    interface = Interface({"proprio": ArraySpec((2,), names=("wrist", "lift"))}, ArraySpec((3,)), 20.0)
+    no, _ = unfamiliar(norm, interface, {"proprio": np.array([[3.5, -2.0]], np.float32)})
+    assert not no
+
+
+def test_a_policy_that_cannot_judge_says_so():
+    interface = Interface({"proprio": ArraySpec((2,))}, ArraySpec((3,)), 20.0)
+    blind = Normalizer(Interface({"objects": ArraySpec((2,))}, ArraySpec((3,)), 20.0))
+    here = {"proprio": np.zeros((1, 2), np.float32)}
+    assert unfamiliar(blind, interface, here) == ("", UNJUDGED)
+
+    class Exported:
+        interface, execute_steps, observes_every_step = INTERFACE, 1, False
+
+    assert familiarity(Exported(), here) == familiarity(PolicyWrapper(Exported()), here) == ("", UNJUDGED)
+    assert familiarity(Judging(), here) == familiarity(PolicyWrapper(Judging()), here) == ("turn", "far")
+
+
+class Judging:
+    interface, execute_steps, observes_every_step = INTERFACE, 1, False
+
+    def unfamiliar(self, observation: Observation) -> tuple[str, str]:
+        return "turn", "far"
 
 
 @pytest.mark.parametrize(

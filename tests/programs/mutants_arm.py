@@ -30,7 +30,7 @@ TURNED = ("tests/robots/test_pictures.py", "tests/sim/test_station_cameras.py",
           "tests/hardware/test_sim_arm_node.py::test_a_camera_on_its_side_sends_pictures_that_lie")  # fmt: skip
 
 LEADER, LEADER_TESTS = "hardware/teleop/leader.py", ("tests/hardware/teleop/test_teleop_leader.py",)
-NORMALIZE = ("tests/policies/test_normalize.py",)
+FAMILIAR, NORMALIZE = "policies/familiar.py", ("tests/policies/test_normalize.py",)
 
 SESSION, SESSIONS = "hardware/teleop/teleoperation.py", ("tests/hardware/test_recording_in_time.py",)
 
@@ -117,7 +117,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-finger-hides-a-frozen-arm": Mutant(
         "hardware/safety/measured.py", "positions = values[self._index]", "positions = values", (*STUCK, *PUBLISHERS)
     ),
-    "openings-from-anybody": Mutant(SUPERVISOR, "self.filter.stop(self._openings.against(publisher))", "pass", PUBLISHERS),
+    "openings-from-anybody": Mutant(SUPERVISOR, "else self._openings.against(publisher)", 'else ""', PUBLISHERS),
     "openings-of-a-stranger-are-taken": Mutant(
         SUPERVISOR, "            self._openings.bind()\n", "            pass\n", PUBLISHERS
     ),
@@ -133,6 +133,21 @@ MUTANTS: dict[str, Mutant] = {
         SUPERVISOR, "problem or self._joints.problem() or self._clock_problem()", "problem or self._joints.problem()", FAULTS
     ),
     "clock-is-not-said-by-the-streamer": Mutant(STREAMER, "reason = self._problem()", "reason = self.joints.problem()", FAULTS),
+    "openings-of-another-program": Mutant(
+        SUPERVISOR, "problem = self._foreign_opening() if believed else", 'problem = "" if believed else', PUBLISHERS
+    ),
+    "openings-of-another-program-before-poses": Mutant(
+        SUPERVISOR, "if problem := self._foreign_opening():", 'if problem := "":', PUBLISHERS
+    ),
+    "openings-of-the-last-arming": Mutant(
+        SUPERVISOR, "self._set_point, self._opener = False, True, None, None", "self._set_point = False, True, None", PUBLISHERS
+    ),
+    "targets-of-any-time": Mutant(SUPERVISOR, "problem := self._target_clock.problem()", 'problem := ""', PUBLISHERS),
+    "targets-by-their-observation": Mutant(SUPERVISOR, "1e-9 * stamp_ns + after_s)", "1e-9 * stamp_ns)", PUBLISHERS),
+    "a-target-that-waited-stops": Mutant(SUPERVISOR, "going = self._clock() - self._target_at <= WINDOW_S", "going = True", PUBLISHERS),
+    "targets-without-the-time-of-sending": Mutant(
+        STREAMER, "self._wall() - 1e-9 * self._observed_ns))", "0.0))", ("tests/hardware/test_faults_in_time.py",)
+    ),
     "poses-of-any-time": Mutant(SUPERVISOR, "elif not -FUTURE_S <= (age :=", "elif not -1e9 <= (age :=", POSES),
     "poses-of-long-ago": Mutant(
         SUPERVISOR, "1e-9 * stamp_ns) <= self.contract.limits.command_timeout_s:", "1e-9 * stamp_ns) <= 1e9:", POSES
@@ -148,9 +163,18 @@ MUTANTS: dict[str, Mutant] = {
     "leader-goes-round": Mutant(LEADER, "* np.round((self._led - q)", "* 0 * np.round((self._led - q)", LEADER_TESTS),
     "leader-jumps": Mutant(LEADER, "JUMP = 1.0", "JUMP = 10.0", LEADER_TESTS),
     "still-joints-are-signals": Mutant("policies/normalize.py", "] = CONSTANT", "] = STD_FLOOR", NORMALIZE),
-    "all-that-is-slow-is-still": Mutant("policies/normalize.py", "& (most - least <= RESOLUTION)", "", NORMALIZE),
-    "a-turn-on-is-familiar": Mutant("policies/familiar.py", "turn = far &", "turn = far & False &", NORMALIZE),
-    "still-joints-are-never-unfamiliar": Mutant("policies/familiar.py", "np.abs(off) > STILL,", "False,", NORMALIZE),
+    "all-that-is-slow-is-still": Mutant("policies/normalize.py", "most - least <= RESOLUTION", "std < STD_FLOOR", NORMALIZE),
+    "a-turn-on-is-familiar": Mutant(FAMILIAR, "turn = (turns != 0) &", "turn = False &", NORMALIZE),
+    "a-turn-beyond-six-deviations": Mutant(FAMILIAR, "(np.abs(off * inverse) > WITHIN) &", "far &", NORMALIZE),
+    "all-beyond-half-a-turn-is-a-turn": Mutant(
+        FAMILIAR, "(2 * rest <= np.abs(off)) & near", "(2 * rest <= np.abs(off))", NORMALIZE
+    ),
+    "no-nearer-by-a-turn-is-a-turn": Mutant(FAMILIAR, "& (2 * rest <= np.abs(off)) & near", "", NORMALIZE),
+    "policies-that-cannot-judge-are-silent": Mutant(FAMILIAR, 'if ask else ("", UNJUDGED)', 'if ask else ("", "")', NORMALIZE),
+    "jitter-over-two-steps-is-a-signal": Mutant(
+        "policies/normalize.py", "[most - least <= RESOLUTION]", "[(std < STD_FLOOR) & (most - least <= RESOLUTION)]", NORMALIZE
+    ),
+    "still-joints-are-never-unfamiliar": Mutant(FAMILIAR, "np.abs(off) > STILL,", "False,", NORMALIZE),
     "ends-wait-for-a-node-that-is-gone": Mutant(SESSION, "if not idle:", "if True:", SESSIONS),
     "ends-in-motion-wait-for-nobody": Mutant(
         SESSION, "idle = not (self._preparing or self._arming) and self._state in (None, *AT_REST)", "idle = True",
@@ -162,7 +186,7 @@ MUTANTS: dict[str, Mutant] = {
     "launch-ends-as-the-last": Mutant(LAUNCHING, "os._exit(self.failed[0])", "os._exit(self.failed[-1])", LAUNCHED),
     "launch-takes-a-stranger-s-code": Mutant(LAUNCHING, "if code and any(", "if code or any(", LAUNCHED),
     "a-turn-on-is-acted-on": Mutant(
-        "hardware/ros2/policy_node.py", "reason, warned = self._unfamiliar(", "_, warned = self._unfamiliar(",
+        "hardware/ros2/policy_node.py", "reason, warned = familiarity(", "_, warned = familiarity(",
         ("tests/hardware/test_unfamiliar_arm.py",),
     ),
 }  # fmt: skip
