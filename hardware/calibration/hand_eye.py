@@ -34,6 +34,7 @@ Array = NDArray[np.float64]
 Spread = tuple[float, float]  # root mean square and largest
 
 LEAST = 6  # pictures
+SAME_MM, SAME_DEG = 1.0, 0.2  # poses of the hand that are nearer to each other are one: the arm did not move
 TURNED = math.radians(10.0)  # spread of the rotations about the second most turned axis, below which t is a guess
 WORST_MM, WORST_DEG = 3.0, 0.5  # standard deviations of a result that is given
 OUTLIER_PX = 1.0  # corners farther off count less and less
@@ -100,10 +101,18 @@ def calibrate(views: Sequence[BoardView], lens: Intrinsics, parent: str) -> Cali
     """The pose of a camera on the flange (``parent="flange"``) or beside the arm (``"base"``).
 
     Raises:
-      BadInput: too few views, motion that does not determine the pose, or corners that fit no pose.
+      BadInput: too few views, numbers that are not finite, pictures of the same pose over and over, motion that does
+        not determine the pose, or corners that fit no pose.
     """
     if len(views) < LEAST:
         raise BadInput("pictures of the board", got=len(views), expected=f"at least {LEAST}")
+    for number, view in enumerate(views, 1):
+        if not all(np.isfinite(part).all() for part in (view.flange, view.pixels, view.places)):
+            raise BadInput(f"picture {number} of the board", got="NaN or infinity", expected="a pose and corners")
+    if (poses := _poses(views)) < LEAST:
+        raise BadInput(
+            "poses of the hand", got=f"{poses} in {len(views)} pictures", expected=f"at least {LEAST} that differ"
+        )
     hands: list[Array] = [v.flange if parent == "flange" else np.linalg.inv(v.flange).astype(float) for v in views]
     _check_motion(hands)
     boards = [_board_in_camera(view, lens) for view in views]
@@ -136,6 +145,17 @@ def calibrate(views: Sequence[BoardView], lens: Intrinsics, parent: str) -> Cali
         views=len(views),
         intrinsics=lens,
     )
+
+
+def _poses(views: Sequence[BoardView]) -> int:
+    """Number of poses of the flange that differ from each other."""
+    kept: list[Array] = []
+    for view in views:
+        apart = np.array([np.linalg.inv(one) @ view.flange for one in kept]).reshape(-1, 4, 4)
+        near = 1e3 * np.linalg.norm(apart[:, :3, 3], axis=1) < SAME_MM
+        if not len(kept) or not (near & (np.degrees(_rotation(apart).magnitude()) < SAME_DEG)).any():
+            kept.append(view.flange)
+    return len(kept)
 
 
 def _check_motion(hands: Sequence[Array]) -> None:

@@ -36,6 +36,8 @@ ENCODINGS: dict[str, tuple[str, int, str]] = {
     "32FC1": ("f4", 1, "depth"),  # [m]
 }
 MILLIMETRE = 1e-3
+MOST_PIXELS = 64_000_000  # of a compressed picture: a few bytes may unpack to gigabytes
+PNG_HEAD, JPEG_HEAD = b"\x89PNG\r\n\x1a\n", b"\xff\xd8"
 
 
 def picture(message: Any, camera: Camera) -> NDArray[np.uint8]:
@@ -84,10 +86,32 @@ def crop_of(camera: Camera, raw: tuple[int, int]) -> tuple[int, int, int, int]:
 def _compressed(message: Any) -> NDArray[np.uint8]:
     import cv2
 
+    height, width = _size_of(memoryview(message.data))
+    if height * width > MOST_PIXELS:
+        raise BadInput("compressed image", got=f"{width}×{height} pixels", expected=f"at most {MOST_PIXELS:,} in all")
     found = cv2.imdecode(np.frombuffer(message.data, np.uint8), cv2.IMREAD_COLOR) if len(message.data) else None
     if found is None:
         raise BadInput("compressed image", got=f"{len(message.data)} bytes that are no picture", expected="JPEG or PNG")
     return found[..., ::-1].astype(np.uint8, copy=False)
+
+
+def _size_of(data: memoryview) -> tuple[int, int]:
+    """(height, width) by the header of a PNG (IHDR) or JPEG (its frame header), which is all that is read; (0, 0) of
+    anything else."""
+    if data[:8] == PNG_HEAD:
+        return int.from_bytes(data[20:24], "big"), int.from_bytes(data[16:20], "big")
+    at = 2 if data[:2] == JPEG_HEAD else len(data)
+    while at + 9 <= len(data):
+        marker = data[at + 1]
+        if data[at] != 0xFF or marker == 0xFF:  # filled up
+            at += 1
+        elif 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):  # SOF0 to SOF15
+            return int.from_bytes(data[at + 5 : at + 7], "big"), int.from_bytes(data[at + 7 : at + 9], "big")
+        elif 0xD0 <= marker <= 0xD9 or marker == 0x01:  # without a length
+            at += 2
+        else:
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return 0, 0
 
 
 def _raw(message: Any, depth: tuple[float, float] | None) -> NDArray[np.uint8]:

@@ -163,7 +163,7 @@ def robot_of(info: ValidationInfo) -> RobotSpec:
     return context["robot"]
 
 
-Word = Annotated[StrictStr, Field(min_length=1)]
+Word = Annotated[StrictStr, Field(min_length=1), must(str.isprintable, "a word without control characters")]
 _NAME = "/?[A-Za-z_][A-Za-z0-9_]*(/[A-Za-z_][A-Za-z0-9_]*)*"
 Namespace = Annotated[
     Word, matching(_NAME, "a ROS namespace such as left"), AfterValidator(lambda text: "/" + text.removeprefix("/"))

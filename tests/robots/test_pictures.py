@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
 import pytest
 
 from robolearn.core import BadInput
-from robots.stations import IMAGE, Camera
+from robots.stations import IMAGE, Camera, pictures
 from robots.stations.pictures import crop_of, picture, raw_picture
 
 
@@ -155,3 +158,44 @@ def test_the_middle_in_the_shape_of_the_size(size, raw, wanted) -> None:
 def test_what_is_no_picture_is_refused(message: Image, camera: Camera, words: str) -> None:
     with pytest.raises(BadInput, match=words):
         picture(message, camera)
+
+
+def compressed(data: bytes) -> SimpleNamespace:
+    return SimpleNamespace(data=data, format="png")
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of one value: a few kilobytes that unpack to gigabytes."""
+
+    def part(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(b"")  # never looked at
+    return b"\x89PNG\r\n\x1a\n" + part(b"IHDR", head) + part(b"IDAT", rows) + part(b"IEND", b"")
+
+
+def test_a_picture_that_unpacks_to_gigabytes_is_refused_by_its_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("unpacked"))
+    with pytest.raises(BadInput, match=r"compressed image: got 20000×10000 pixels, expected at most 64,000,000 in all"):
+        raw_picture(compressed(bomb(20_000, 10_000)))
+    jpeg = cv2.imencode(".jpg", RGB)[1].tobytes()
+    at = next(i for i in range(len(jpeg)) if jpeg[i : i + 2] == b"\xff\xc0") + 5
+    huge = jpeg[:at] + struct.pack(">HH", 60_000, 50_000) + jpeg[at + 4 :]
+    with pytest.raises(BadInput, match="got 50000×60000 pixels"):
+        raw_picture(compressed(huge))
+
+
+@pytest.mark.parametrize("options", [(".png", []), (".jpg", []), (".jpg", [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])])
+def test_the_size_in_a_header_is_that_of_the_picture(options: tuple[str, list[int]]) -> None:
+    data = cv2.imencode(options[0], RGB, options[1])[1].tobytes()
+    assert pictures._size_of(memoryview(data)) == RGB.shape[:2]
+    assert raw_picture(compressed(data)).shape == RGB.shape
+    for end in range(0, len(data), 3):
+        pictures._size_of(memoryview(data[:end]))  # cut off, it ends
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"no picture", b"\xff\xd8" + 40 * b"\xff"])
+def test_what_is_no_picture_is_said_as_before(data: bytes) -> None:
+    with pytest.raises(BadInput, match="bytes that are no picture, expected JPEG or PNG"):
+        raw_picture(compressed(data))

@@ -283,9 +283,9 @@ async def sending(page: web.WebSocketResponse, content: Callable[[], dict[str, A
 
 
 def parsed(message: WSMessage) -> dict[str, Any]:
-    """The JSON object of a message; empty where it is none."""
+    """The JSON object of a message; empty where it is none, or nested too deeply to be read."""
     try:
         value = json.loads(message.data) if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -116,6 +116,12 @@ def test_what_fits_no_pose_is_refused(on_flange: list[Shot]) -> None:
     views = views_of(on_flange, BOARD, FR3)
     with pytest.raises(BadInput, match="got 5, expected at least 6"):
         calibrate(views[:5], TRUE_LENS, "flange")
+    with pytest.raises(BadInput, match="poses of the hand: got 4 in 12 pictures, expected at least 6 that differ"):
+        calibrate(views[:4] * 3, TRUE_LENS, "flange")
+    for part in ("flange", "pixels"):
+        broken = [*views[:2], replace(views[2], **{part: np.full_like(getattr(views[2], part), np.nan)}), *views[3:]]
+        with pytest.raises(BadInput, match="picture 3 of the board: got NaN or infinity"):
+            calibrate(broken, TRUE_LENS, "flange")
     shuffled = [replace(view, flange=views[i - 1].flange) for i, view in enumerate(views)]
     with pytest.raises(BadInput, match="px, expected at most 5 px"):
         calibrate(shuffled, TRUE_LENS, "flange")

@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import WSMessage, WSMsgType
 
 sys.path.insert(0, str(Path(__file__).parent))
 from page_client import knock, port_of, spoken
 
 from hardware.teleop.browser.device import Browser
+from hardware.teleop.browser.page import parsed
 
 
 @pytest.mark.parametrize(
@@ -96,3 +98,9 @@ def check_answer(answer: bytes, code: int) -> None:
     assert any(field.startswith(b"content-security-policy: default-src 'none'") for field in fields), head
     assert b"aiohttp" not in answer and (code == 200 or b"ython" not in answer), answer[:500]
     assert code == 200 or len(body) < 100, body
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "{", "7"])
+def test_a_message_that_cannot_be_read_is_none(text: str) -> None:
+    """One nested too deeply is no other than one that is broken: it ends nothing but itself."""
+    assert parsed(WSMessage(WSMsgType.TEXT, text, None)) == {}
