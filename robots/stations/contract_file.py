@@ -182,8 +182,8 @@ class ContractFile:
     @field_validator("joints")
     @classmethod
     def _check_order(cls, joints: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """Refuse the robot's joints in another order, with whatever prefix or without their own: each would be commanded
-        to another's."""
+        """Refuse the robot's joints in another order, with whatever prefix or without their own: each would be sent
+        another's command."""
         robot = values.robot_of(info)
         owners = [[own for own in robot.joints if joint.endswith(own) or own.endswith(joint)] for joint in joints]
         order = tuple(found[0] for found in owners if len(found) == 1)
