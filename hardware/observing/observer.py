@@ -153,7 +153,7 @@ class JointReader:
         self._listen(topic.topic)
 
     def _listen(self, topic: str) -> None:
-        self._stranger: tuple[Publishers, Hashable] | None = None  # another publisher than the bound one
+        self._second: tuple[Publishers, Hashable] | None = None  # another publisher than the bound one
         self._publishers = {
             name: Publishers(f"gripper joint {name!r} on {topic}", self.freshness.clock, lambda one: self.describe(one))
             for name in self._gripper
@@ -189,22 +189,23 @@ class JointReader:
                 continue
             publishers = self._publishers[name]
             if not publishers.heard(publisher):
-                self._stranger = publishers, publisher
+                self._second = publishers, publisher
             if publishers.alone:
                 self._gripper[name], self._gripper_heard[name] = float(position), self.freshness.clock()
 
     def bind(self) -> None:
-        """The arm is armed: another publisher of the gripper's joints than the one that is heard is a `stranger`."""
-        self._stranger = None
+        """The arm is armed: another publisher of the gripper's joints than the one that is heard is
+        a `second_publisher`."""
+        self._second = None
         for publishers in self._publishers.values():
             publishers.bind()
 
-    def stranger(self) -> str:
+    def second_publisher(self) -> str:
         """Reason to stop an arm that was armed by one publisher of the gripper's joints; empty where it is alone."""
-        if self._stranger is None:
+        if self._second is None:
             return ""
-        publishers, stranger = self._stranger
-        return publishers.against(stranger)
+        publishers, second = self._second
+        return publishers.against(second)
 
     @property
     def width(self) -> float:

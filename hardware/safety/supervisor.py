@@ -110,8 +110,8 @@ class SafetySupervisor:
             return
         if self._gripper is not None:
             self._gripper.update(names, np.asarray(positions, dtype=np.float64), stamp, publisher)
-            if self.state is SafetyState.ARMED and (stranger := self._gripper.stranger()):
-                self.filter.stop(stranger)
+            if self.state is SafetyState.ARMED and (second := self._gripper.second_publisher()):
+                self.filter.stop(second)
                 return
         if not arm:
             return

@@ -92,6 +92,7 @@ def test_quantiles_are_not_moved_by_wild_frames():
         (2.5, 2.4, False, False),
         (2.5, -2.5, False, False),
         (1.0, 3.5, False, True),  # not seen, and not nearer by a turn
+        (1.0, 2 * np.pi - 2.0, False, True),  # nearer by a turn, and not seen there either
     ],
 )
 def test_a_turn_is_found_however_far_the_demonstrations_went(half: float, pan: float, refused: bool, warned: bool):

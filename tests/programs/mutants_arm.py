@@ -52,7 +52,7 @@ MUTANTS: dict[str, Mutant] = {
         SUPERVISOR, "            self._gripper.bind()\n", "            pass\n", PUBLISHERS
     ),
     "a-stranger-to-the-jaw-does-not-stop": Mutant(
-        SUPERVISOR, "(stranger := self._gripper.stranger())", "(stranger := '')", PUBLISHERS
+        SUPERVISOR, "(second := self._gripper.second_publisher())", "(second := '')", PUBLISHERS
     ),
     "a-relay-beside-the-grippers-own-topic": Mutant(OBSERVER, "        if not self._apart:\n", "        if True:\n", OBSERVED),
     "two-publishers-of-the-jaw-are-fine-to-doctor": Mutant(
