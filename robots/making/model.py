@@ -209,7 +209,7 @@ def write_model(source: SourceModel, folder: Path) -> Path:
     Raises:
       BadInput: the model does not compile.
     """
-    spec = source.spec
+    spec, folder = source.spec, folder.absolute()  # MuJoCo looks for a relative mesh beside the source
     (folder / "meshes").mkdir(parents=True, exist_ok=True)
     for mesh in spec.meshes:
         if mesh.file:

@@ -129,6 +129,19 @@ def test_an_mjcf_with_meshes_becomes_an_arm_whose_links_are_those_of_the_source(
     assert [one.found for one in check_model(robot) if not one.ok] == []
 
 
+@pytest.mark.long
+def test_a_folder_with_meshes_may_be_named_from_the_working_directory(
+    kinova: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    made = make_robot(RobotRequest(kinova, "kinova3", velocity=(1.3,)), Path("robots.own/kinova3"))
+    assert made.folder == Path("robots.own/kinova3") and list(made.folder.glob("meshes/*"))
+    model = (tmp_path / made.folder / "model.xml").read_text()
+    assert str(tmp_path) not in model and "robots.own" not in model
+    monkeypatch.chdir("/")
+    mujoco.MjModel.from_xml_path(str(tmp_path / made.folder / "model.xml"))
+
+
 def swap(pattern: str, new: str, count: int = 1) -> Callable[[str], str]:
     def change(text: str) -> str:
         changed, n = re.subn(pattern, new, text, count=count)
