@@ -162,12 +162,15 @@ class WorldConfig:
 
     def drawn(self) -> dict[str, Any]:
         """Option → value, for the configuration of a run: what no interface holds, where not the default. Of a
-        file of dynamics its content counts, too: another one under the same name is another world."""
+        file of dynamics, or a station's folder, the content counts, too: another one of that name is another world."""
         names = ("reward", "start_range", "looks", "dynamics", "station")
         values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
         found = {name: values[name][0] for name in names if values[name][0] != values[name][1]}
-        if (file := Path(self.dynamics)).is_file():
-            found["dynamics_sha256"] = sha256_file(file)
+        if "dynamics" in found:
+            from robots.stations.folder import DYNAMICS, in_station
+
+            if (file := in_station(Path(self.dynamics), DYNAMICS)).is_file():
+                found["dynamics_sha256"] = sha256_file(file)
         return found
 
     def words(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -60,7 +60,8 @@ class PlanTrial(Command):
     """Of starts and order."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.trial_episodes import episodes_of, hash_policy, hashes_of
+        from robolearn.cli.trial_episodes import episodes_of
+        from robolearn.cli.trial_hashes import hash_policy, hashes_of
         from robolearn.eval.trials.design import design, planned
         from robolearn.eval.trials.plan import TrialCheckpoint, TrialPlan
 
@@ -70,7 +71,6 @@ class PlanTrial(Command):
             got = ", ".join(self.policies) or "nothing"
             raise BadInput("--policies", got=got, expected="two or more, NAME=PATH, each name once")
         outcome = self._judged_by()
-        hashes = hashes_of(self.arm, self.classifier)
         pairs = len(named) * (len(named) - 1) // 2
         if self.blocks is None:
             plan_of = planned(self.detect, self.power, self.alpha / pairs)
@@ -84,8 +84,9 @@ class PlanTrial(Command):
             },
             arm=self.arm, setting=setting if self.arm else asdict(self.world), outcome=outcome,
             classifier=self.classifier, blocks=plan_of.blocks, concentration=plan_of.concentration, alpha=self.alpha,
-            seed=self.seed, hashes=hashes,
+            seed=self.seed, hashes={},
         )  # fmt: skip
+        plan = replace(plan, hashes=hashes_of(plan))
         episodes_of(plan, {}).close()  # whatever does not fit is refused before the plan is written
         plan.write(self.out)
         return {"trial": str(self.out), "plan": plan.sha256, "policies": {n: list(p) for n, p in named.items()},
@@ -191,7 +192,8 @@ class RunTrial(StationCommand):
 @dataclass(frozen=True, kw_only=True)
 class CompareTrial(Command):
     """The verdict of a trial, at any time: rates with intervals, every pair, the best, the outcomes, and the hashes of
-    what was compared. Looking changes no probability of an error; it may unblind the person who judges."""
+    what was compared. Looking changes no probability of an error; it may unblind the person who judges. What is not as
+    planned any more, such as a library, is named: the episodes are judged as they were recorded."""
 
     trial: Folder
     """Folder of the trial."""
@@ -199,6 +201,7 @@ class CompareTrial(Command):
     """Write report.html into this folder."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.cli.trial_hashes import changed
         from robolearn.eval.report import check_report_folder
         from robolearn.eval.trials.analysis import analyse
         from robolearn.eval.trials.page import write_trial
@@ -206,15 +209,14 @@ class CompareTrial(Command):
         from robolearn.eval.trials.records import read_episodes
 
         plan = TrialPlan.read(self.trial)
-        check_unchanged(plan)
         episodes, abandoned = read_episodes(self.trial, plan)
         if (out := self.out) is not None:
             check_report_folder(out)
-        found = analyse(plan, episodes, abandoned)
-        result: dict[str, Any] = {"trial": str(self.trial), **found.to_json()}
+        found, since = analyse(plan, episodes, abandoned), list(changed(plan))
+        result: dict[str, Any] = {"trial": str(self.trial), **found.to_json(), "changed": since}
         if out is not None:
             commands = [f"robolearn trial run {self.trial}", command_text("trial judge", self)]
-            result |= reported(lambda: write_trial(out, found, episodes, commands))
+            result |= reported(lambda: write_trial(out, found, episodes, commands, since))
         return result
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
@@ -232,6 +234,9 @@ class CompareTrial(Command):
             if split := one["seeds"]:
                 spread = f"trainings differ by {split['seed_sd']:.1%}, episodes of one by {split['episode_sd']:.1%}"
                 console.print(f"{name}: {spread} (standard deviations)")
+        if result["changed"]:
+            names = ", ".join(result["changed"])
+            console.print(f"changed     since the plan: {names}; this is the verdict of the episodes as they were")
         if result["abandoned"]:
             console.print(f"repeated    {'; '.join(result['abandoned'])}")
         if "report" in result:
@@ -239,11 +244,13 @@ class CompareTrial(Command):
 
 
 def check_unchanged(plan: TrialPlan) -> None:
-    """Raise `BadInput` where weights, world, contract, filter or classifier are not those of the plan."""
-    from robolearn.cli.trial_episodes import hash_policy, hashes_of
+    """Raise `BadInput` where weights, world, arm, contract, filter, software or classifier are not the plan's."""
+    from robolearn.cli.trial_hashes import changed
 
-    own = {f"policy {one.path}": hash_policy(one.path) for each in plan.policies.values() for one in each}
-    plan.check_hashes({**own, **hashes_of(plan.arm, plan.classifier)})
+    for name, found in changed(plan).items():
+        got, expected = found[:12] or "nothing that can be read", plan.all_hashes[name][:12]
+        hint = "A changed policy, world or filter is another trial: write a new plan"
+        raise BadInput(f"trial: {name} has changed", got=got, expected=expected, hint=hint)
 
 
 def _named(word: str) -> tuple[str, tuple[str, ...]]:

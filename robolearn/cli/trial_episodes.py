@@ -13,13 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.cli.terminal_operator import TerminalOperator
+from robolearn.cli.trial_hashes import world_of
 from robolearn.core import BadInput, RobolearnError, Window, bind_policy
 from robolearn.eval.trials.plan import TrialPlan, TrialSlot
-from robolearn.io.hashes import sha256, sha256_file, sha256_folder
-from sim.registry import WorldConfig
-
-LIBRARIES = ("mujoco", "torch", "numpy", "robosuite", "gymnasium")  # versions that decide what an episode is
-FILTER = ("hardware/safety", "hardware/execution", "robots")  # code between a policy and an arm
 
 log = logging.getLogger(__name__)
 
@@ -49,51 +45,6 @@ class TrialEpisodes(Protocol):
 def episodes_of(plan: TrialPlan, station: Mapping[str, Any]) -> TrialEpisodes:
     """The runner of the plan's episodes; `station`: flags of `robolearn deploy` that are not the plan's."""
     return ArmEpisodes(plan, station) if plan.arm else WorldEpisodes(plan)
-
-
-def hash_policy(path: str) -> str:
-    """Hash of the files of a policy. Raises `BadInput`: there is none."""
-    from policies.storage.config_file import LEROBOT, policy_folder
-    from policies.storage.onnx_policy import is_onnx
-
-    if is_onnx(path):
-        return sha256_file(Path(path))
-    return sha256_folder(Path(path.removeprefix(LEROBOT)) if path.startswith(LEROBOT) else policy_folder(path))
-
-
-def hashes_of(arm: str, classifier: str) -> dict[str, str]:
-    """Hashes of what a trial must not change, besides its policies."""
-    import importlib.metadata
-
-    import robots
-    import sim
-
-    versions: list[str] = []
-    for name in LIBRARIES:
-        try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    top = Path(robots.__file__).parents[1]
-    found = {"software": sha256("\n".join(versions)), "world": sha256_folder(Path(sim.__file__).parent)}
-    if arm:
-        from robots.stations import load_contract
-
-        found["contract"] = sha256_file(Path(load_contract(arm).path))
-        found["filter"] = sha256(*(sha256_folder(top / name) for name in FILTER))
-    else:
-        found["robots"] = sha256_folder(top / "robots")
-    if classifier and Path(classifier).is_dir():
-        found["classifier"] = sha256_folder(Path(classifier))
-    return found
-
-
-def world_of(setting: Mapping[str, Any]) -> WorldConfig:
-    """The worlds that a plan's `setting` describes."""
-    values: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in setting.items()}
-    if values.get("world_python"):
-        values["world_python"] = Path(values["world_python"])
-    return WorldConfig(**values)
 
 
 class WorldEpisodes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,10 @@ def git_blob(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def sha256_folder(folder: Path) -> str:
-    """The digest of the names and bytes of all files below `folder`, without Python's caches and hidden files."""
+def sha256_folder(folder: Path, leave_out: Collection[str] = ()) -> str:
+    """The digest of the names and bytes of all files below `folder`, without Python's caches, hidden files and what is
+    called `leave_out` in it."""
     names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     kept = [name for name in names if not any(part.startswith((".", "__pycache__")) for part in name.parts)]
+    kept = [name for name in kept if name.parts[0] not in leave_out]
     return sha256(*(part for name in kept for part in (f"{name.as_posix()}\0", sha256_file(folder / name))))

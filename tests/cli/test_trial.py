@@ -25,9 +25,11 @@ from untrained import make_constant
 from hardware.ros2.process import wait_until
 from robolearn.cli.main import main
 from robolearn.cli.trial_episodes import TrialOperator, start_of
+from robolearn.cli.trial_hashes import changed, code_of_module, hashes_of
 from robolearn.core import RobolearnError
 from robolearn.eval.trials.plan import TrialPlan
 from sim.registry import make_env
+from sim.tasks import TASKS
 
 
 def run(*args: Any) -> int:
@@ -38,6 +40,10 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     """The stored episodes without the moments at which they ended."""
     rows = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
     return [{key: value for key, value in row.items() if key != "at"} for row in rows]
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 @pytest.fixture
@@ -118,7 +124,9 @@ def test_the_verdict_names_what_was_compared(trial: Path, tmp_path: Path, capsys
 @pytest.mark.long
 @pytest.mark.parametrize("command", ["run", "judge"])
 @pytest.mark.parametrize("spoiled", ["weights", "world", "plan", "order", "dropped", "foreign"])
-def test_what_has_changed_is_refused(spoiled: str, command: str, trial: Path, capsys: pytest.CaptureFixture):
+def test_what_has_changed_is_refused(
+    spoiled: str, command: str, trial: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
     assert run("trial", "run", trial, "--episodes", 6, "--json") == 0
     plan, stored = trial / "plan.json", trial / "episodes.jsonl"
     rows = stored.read_text().splitlines(keepends=True)
@@ -135,16 +143,150 @@ def test_what_has_changed_is_refused(spoiled: str, command: str, trial: Path, ca
     elif spoiled == "dropped":
         stored.write_text("".join([*rows[:2], *rows[3:]]))
         expected = "line 3: got episode 3"
+    elif spoiled == "world":
+        monkeypatch.setattr(TASKS["lift"], "__module__", "models")  # as that of a plug-in
+        expected = "world has changed"
     else:
         whole = TrialPlan.read(trial)
         plan.unlink()
-        worlds = spoiled == "world"
-        replace(whole, **({"hashes": {**whole.hashes, "world": "0" * 64}} if worlds else {"seed": 7})).write(trial)
-        expected = "world has changed" if worlds else "line 1: got episode 0 of plan"
+        replace(whole, seed=7).write(trial)
+        expected = "line 1: got episode 0 of plan"
     capsys.readouterr()
+    if command == "judge" and spoiled in ("weights", "world"):  # what is on disk was recorded before
+        assert run("trial", command, trial) == 0
+        assert f"since the plan: {expected.removesuffix(' has changed')}; this is" in one_line(capsys.readouterr().out)
+        return
     assert run("trial", command, trial) == 2
     err = capsys.readouterr().err
     assert expected in err and err.count("\n") == 1
+
+
+@pytest.mark.long
+def test_episodes_are_judged_though_libraries_have_changed_and_a_policy_is_gone(
+    trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    assert run("trial", "run", trial, "--episodes", 6, "--json") == 0
+    monkeypatch.setattr("robolearn.cli.trial_hashes.LIBRARIES", ("mujoco",))
+    shutil.rmtree(tmp_path / "up")
+    capsys.readouterr()
+    assert run("trial", "judge", trial, "--out", tmp_path / "page", "--json") == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(found["changed"]) == {"software", "arm", f"policy {tmp_path / 'up'}"} and found["blocks"] == 2
+    assert "Changed since the plan: " in (tmp_path / "page" / "report.html").read_text()
+    assert run("trial", "run", trial) == 2
+    assert "got nothing that can be read" in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_what_the_worlds_are_made_of_is_the_plans(
+    bc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    """Dynamics and contracts by path, a model of one's own, and a task of a plug-in."""
+    interface: Any = make_env("lift", 1, threads=1).interface  # type: ignore[attr-defined]
+    make_constant(tmp_path / "still", interface)
+    dynamics, contract = tmp_path / "dynamics.yaml", tmp_path / "station.yaml"
+    dynamics.write_text("parameters: {gain: 0.9}\n")
+    shipped = (ROOT / "robots" / "stations" / "sim.yaml").read_text()
+    contract.write_text(shipped.replace(
+        "    frame: front", "    pose: {parent: base, position: [1, 0, 1]}\n    frame: front"
+    ))  # fmt: skip
+    policies = ("--policies", f"a={bc}", f"b={tmp_path / 'still'}", "--blocks", 1)
+    (tmp_path / "own_judge.py").write_text("class Model:\n    def __init__(self, interface): pass\n"
+                                        "    def score(self, windows, prompts): return []\n")  # fmt: skip
+    monkeypatch.syspath_prepend(tmp_path)
+    flags = ("--dynamics", dynamics, "--station", contract, "--classifier", "own_judge:Model")
+    assert run("trial", "plan", *policies, *flags, "--out", tmp_path / "trial") == 0
+    plan = TrialPlan.read(tmp_path / "trial")
+    assert changed(plan) == {}
+    for name, file, old, new in (
+        ("dynamics", dynamics, "0.9", "0.8"),
+        ("contract", contract, "control_hz", "# control_hz"),
+        ("classifier", tmp_path / "own_judge.py", "pass", "..."),
+    ):
+        before = file.read_text()
+        file.write_text(before.replace(old, new, 1))
+        assert list(changed(plan)) == [name] and plan.hashes[name] != changed(plan)[name]
+        capsys.readouterr()
+        assert run("trial", "run", tmp_path / "trial") == 2
+        assert f"trial: {name} has changed" in capsys.readouterr().err
+        file.write_text(before)
+    monkeypatch.setattr(TASKS["lift"], "__module__", "own_judge")
+    assert list(changed(plan)) == ["world"]
+
+
+def arm_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, TrialPlan]:
+    """The folder of an arm that is a panda by another name, and the plan of a trial on it."""
+    import robots
+
+    folder = tmp_path / "mine"
+    shutil.copytree(ROOT / "robots" / "panda", folder)
+    (folder / "panda.xml").rename(folder / "model.xml")
+    (folder / "robot.yaml").write_text("acceleration: 5\n")
+    (folder / "station.yaml").write_text(
+        (ROOT / "robots" / "stations" / "sim.yaml").read_text().replace("robot: panda", "robot: mine")
+    )
+    mine = replace(robots.PANDA, name="mine", mjcf=folder / "model.xml")
+    monkeypatch.setitem(robots.ROBOTS.data, "mine", mine)
+    setting = {"task": "lift", "rehearse": False, "seconds": 30.0}
+    plan = TrialPlan(policies={}, arm=str(folder / "station.yaml"), setting=setting, outcome="task", classifier="",
+                     blocks=1, concentration=1, alpha=0.05, seed=0, hashes={})  # fmt: skip
+    return folder, replace(plan, hashes=hashes_of(plan))
+
+
+def test_an_arm_and_its_station_are_the_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    folder, plan = arm_of_ones_own(tmp_path, monkeypatch)
+    assert changed(plan) == {}
+    (folder / "versions" / "1").mkdir(parents=True)
+    (folder / "versions" / "1" / "station.yaml").write_text("kept")
+    assert changed(plan) == {}
+    for file, names in (
+        ("robot.yaml", {"arm", "station"}),
+        ("model.xml", {"arm", "station"}),
+        ("dynamics.json", {"arm", "station"}),
+        ("station.yaml", {"arm", "station", "contract"}),
+    ):
+        before = (folder / file).read_text() if (folder / file).exists() else ""
+        (folder / file).write_text(f"{before}\n")
+        assert changed(plan).keys() == names, file
+        (folder / file).write_text(before)
+        if not before:
+            (folder / file).unlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("filter", "hardware/observing"),
+        ("filter", "hardware/ros2"),
+        ("filter", "hardware/safety"),
+        ("filter", "robots"),
+        ("deployment", "robolearn/deploy"),
+        ("deployment", "launch"),
+        ("policy code", "policies"),
+        ("world", "sim"),
+    ],
+)
+def test_the_code_between_a_policy_and_an_arm_is_the_plans(
+    name: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for one in ("hardware", "robots", "robolearn/deploy", "robolearn/bench/emulators", "launch", "policies", "sim"):
+        shutil.copytree(ROOT / one, tmp_path / "top" / one, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr("robolearn.cli.trial_hashes.TOP", tmp_path / "top")
+    _, plan = arm_of_ones_own(tmp_path, monkeypatch)
+    assert changed(plan) == {}
+    next((tmp_path / "top" / folder).glob("*.py")).write_text("")
+    assert changed(plan).keys() == {name}
+
+
+def test_the_module_of_an_environment_is_found_by_its_own_interpreter_too(tmp_path: Path, monkeypatch: Any):
+    package = tmp_path / "lab"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    found = code_of_module("lab.envs"), code_of_module("lab.envs", Path(sys.executable))
+    (package / "envs.py").write_text("friction = 0.5\n")
+    after = code_of_module("lab.envs"), code_of_module("lab.envs", Path(sys.executable))
+    assert found[0] == found[1] != after[0] == after[1]
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from mutation import Mutant, kill_replacements
 SEQUENTIAL, STATISTICS = "robolearn/eval/trials/sequential.py", ("tests/eval/test_trials_statistics.py",)
 DESIGN, SEEDS = "robolearn/eval/trials/design.py", "robolearn/eval/trials/seeds.py"
 PLAN, RECORDS = "robolearn/eval/trials/plan.py", "robolearn/eval/trials/records.py"
-EPISODES, COMMAND = "robolearn/cli/trial_episodes.py", "robolearn/cli/trial.py"
+EPISODES, HASHES = "robolearn/cli/trial_episodes.py", "robolearn/cli/trial_hashes.py"
 TRIAL = "tests/cli/test_trial.py"
 CHANGED = (f"{TRIAL}::test_what_has_changed_is_refused",)
 RESUMED = (f"{TRIAL}::test_a_killed_trial_goes_on_as_if_nothing_had_been",)
@@ -52,7 +52,16 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "trial-starts-of-each-episode": Mutant(PLAN, "(self.seed + block) % 2**32", "(self.seed + number) % 2**32", BLOCKS),
     "trial-plan-unread-hash": Mutant(PLAN, "if found.sha256 != stated:", "if False:", CHANGED),
-    "trial-weights-unseen": Mutant(COMMAND, "{**own, **hashes_of(plan.arm, plan.classifier)}", "{}", CHANGED),
+    "trial-weights-unseen": Mutant(HASHES, "hash_policy(path)\n    now", '""\n    now', CHANGED),
+    "trial-filter-alone-hashed": Mutant(
+        HASHES,
+        '("hardware", "robots")',
+        '("hardware/safety", "robots")',
+        (f"{TRIAL}::test_the_code_between_a_policy_and_an_arm_is_the_plans",),
+    ),
+    "trial-arm-unseen": Mutant(
+        HASHES, "_arms(_contract(plan.arm).robot.name)", '""', (f"{TRIAL}::test_an_arm_and_its_station_are_the_plans",)
+    ),
     "trial-names-alone-hashed": Mutant("robolearn/io/hashes.py", "sha256_file(folder / name)", '""', CHANGED),
     "trial-order-unseen": Mutant(RECORDS, "if got != wanted or", "if", CHANGED),
     "trial-torn-line-kept": Mutant(RECORDS, ".truncate(whole)", ".read(0)", RESUMED),

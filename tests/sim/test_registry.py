@@ -87,13 +87,17 @@ def test_adapted_tasks_get_their_name_and_workers(
     assert seen == [((task, 5), {"workers": workers, "cameras": ("render",), "image_size": 40})]
 
 
-def test_a_run_goes_on_with_the_dynamics_that_it_began_with_not_with_a_file_of_that_name(tmp_path: Path) -> None:
-    file = tmp_path / "arm.yaml"
-    file.write_text("parameters: {gain: 0.9}\n")
-    world = WorldConfig("lift", dynamics=str(file))
+@pytest.mark.parametrize("name", ["arm.yaml", "station"])
+def test_a_run_goes_on_with_the_dynamics_that_it_began_with_not_with_a_file_of_that_name(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "station").mkdir()
+    file = tmp_path / "arm.yaml" if name == "arm.yaml" else tmp_path / "station" / "dynamics.json"
+    file.write_text('{"parameters": {"gain": 0.9}}\n')
+    world = WorldConfig("lift", dynamics=str(tmp_path / name))
     began = world.drawn()
     check_same(began, world.drawn(), "run x")
-    file.write_text("parameters: {gain: 0.8}\n")
+    file.write_text('{"parameters": {"gain": 0.8}}\n')
     with pytest.raises(BadInput, match="dynamics_sha256"):
         check_same(began, world.drawn(), "run x")
-    assert world.words() == ["--task", "lift", "--dynamics", str(file)] and WorldConfig("lift").drawn() == {}
+    assert world.words() == ["--task", "lift", "--dynamics", world.dynamics] and WorldConfig("lift").drawn() == {}

@@ -18,8 +18,14 @@ from robolearn.eval.trials.records import OUTCOMES, TrialEpisode, whole_blocks
 from robolearn.eval.trials.sequential import log_evidence, rate_sequence
 
 
-def write_trial(folder: Path, found: TrialAnalysis, episodes: Sequence[TrialEpisode], commands: Sequence[str]) -> Path:
-    """Write the page into `folder`; returns its path."""
+def write_trial(
+    folder: Path,
+    found: TrialAnalysis,
+    episodes: Sequence[TrialEpisode],
+    commands: Sequence[str],
+    changed: Sequence[str] = (),
+) -> Path:
+    """Write the page into `folder`, with the names of what has `changed` since the plan; returns its path."""
     plan = found.plan
     outcomes = []
     for name, each in whole_blocks(plan, episodes).items():
@@ -46,7 +52,7 @@ def write_trial(folder: Path, found: TrialAnalysis, episodes: Sequence[TrialEpis
             "setting": dict(plan.setting),
             "hashes": hashes,
         },
-        notes=_notes(found),
+        notes=[*_notes(found), *([f"Changed since the plan: {', '.join(changed)}."] if changed else [])],
     )
     return write_report(folder / REPORT, data)
 

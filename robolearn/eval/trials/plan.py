@@ -57,7 +57,7 @@ class TrialPlan:
       concentration: c of `robolearn.eval.trials.sequential`.
       alpha: probability at most that any difference is claimed that is none.
       seed: of the order and of the starts.
-      hashes: name → hash of what has to stay as it is: world, software, contract, filter, classifier.
+      hashes: name → hash of what has to stay as it is: world, arm, dynamics, software, contract, filter, classifier.
     """
 
     policies: Mapping[str, tuple[TrialCheckpoint, ...]]
@@ -123,13 +123,10 @@ class TrialPlan:
             raise BadInput(f"{what}: {PLAN}", got=got, expected=f"the one that was written, {str(stated)[:12]}")
         return found
 
-    def check_hashes(self, now: Mapping[str, str]) -> None:
-        """Raise `BadInput` where one of the hashes `now` differs from the plan's; names as in `all_hashes`."""
-        planned = self.all_hashes
-        for name, found in now.items():
-            if found != planned[name]:
-                hint = "A changed policy, world or filter is another trial: write a new plan"
-                raise BadInput(f"trial: {name} has changed", got=found[:12], expected=planned[name][:12], hint=hint)
+    def changes(self, now: Mapping[str, str]) -> dict[str, str]:
+        """Name → hash of what is not as planned, of the hashes `now`, whose names are those of `all_hashes`. What is
+        missing has an empty one; what the plan does not name is left out."""
+        return {name: now.get(name, "") for name, planned in self.all_hashes.items() if now.get(name, "") != planned}
 
     @property
     def all_hashes(self) -> dict[str, str]:
