@@ -131,7 +131,7 @@ class PlanTrial(Command):
 @dataclass(frozen=True, kw_only=True)
 class RunTrial(StationCommand):
     """Run a trial, or go on with it: its next episodes in the order of the plan, without saying which policy acts. It
-    ends by itself once the verdict is clear. After a kill the current episode is repeated."""
+    ends by itself once the verdict is clear. After a kill the current episode is repeated, and the verdict says so."""
 
     trial: Folder
     """Folder of the trial."""
@@ -166,10 +166,9 @@ class RunTrial(StationCommand):
                     "done": records.next, "planned": plan.episodes, "ended": self._over(plan, records)}  # fmt: skip
 
     def _episode(self, plan: TrialPlan, records: Any, runner: Any) -> None:
+        records.begin()
         try:
             ended = runner.run(plan.slot(records.next))
-        except BadInput:
-            raise
         except (RobolearnError, KeyboardInterrupt) as error:
             records.add("abandoned", reason=str(error) or type(error).__name__)
             raise

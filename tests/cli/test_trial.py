@@ -28,6 +28,7 @@ from robolearn.cli.trial_episodes import TrialOperator, start_of
 from robolearn.cli.trial_hashes import changed, code_of_module, hashes_of
 from robolearn.core import RobolearnError
 from robolearn.eval.trials.plan import TrialPlan
+from robolearn.eval.trials.records import TrialRecords, read_episodes
 from sim.registry import make_env
 from sim.tasks import TASKS
 
@@ -37,9 +38,9 @@ def run(*args: Any) -> int:
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    """The stored episodes without the moments at which they ended."""
+    """The stored episodes without their beginnings, and without the moments at which they ended."""
     rows = [json.loads(line) for line in (folder / "episodes.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in row.items() if key != "at"} for row in rows]
+    return [{key: value for key, value in row.items() if key != "at"} for row in rows if row["outcome"] != "begun"]
 
 
 def one_line(text: str) -> str:
@@ -73,6 +74,42 @@ def test_a_plan_is_interleaved_in_blocks_with_one_start_each(trial: Path):
     assert len({tuple(order) for order in orders}) == 6 and firsts.min() > 100  # of 400, 133 of each expected
 
 
+def within_an_episode(process: subprocess.Popen, stored: Path) -> bool:
+    """True where the process, which is then halted, is within an episode by its records."""
+    process.send_signal(signal.SIGSTOP)
+    if json.loads(stored.read_bytes().splitlines()[-1])["outcome"] == "begun":
+        return True
+    process.send_signal(signal.SIGCONT)
+    return False
+
+
+def test_a_trial_of_before_beginnings_were_stored_opens_as_it_did(trial: Path):
+    plan = TrialPlan.read(trial)
+    with TrialRecords(trial, plan) as records:
+        records.add("abandoned", reason="Ctrl-C")
+        records.add("success")
+        records.add("timeout")
+    done, abandoned = read_episodes(trial, plan)
+    assert [one.outcome for one in done] == ["success", "timeout"] and [one.reason for one in abandoned] == ["Ctrl-C"]
+
+
+def test_each_try_that_was_begun_and_not_ended_is_listed(trial: Path):
+    plan = TrialPlan.read(trial)
+    for _ in range(2):
+        with TrialRecords(trial, plan) as records:
+            records.begin()
+            records.add("success")
+            records.begin()  # and a kill
+    with TrialRecords(trial, plan) as records:
+        records.begin()
+        records.add("abandoned", reason="Ctrl-C")
+    done, abandoned = read_episodes(trial, plan)
+    assert [one.number for one in done] == [0, 1]
+    assert [(one.number, one.reason.partition(",")[0]) for one in abandoned] == [
+        (1, "begun"), (2, "begun"), (2, "Ctrl-C")
+    ]  # fmt: skip
+
+
 @pytest.mark.long
 def test_a_killed_trial_goes_on_as_if_nothing_had_been(trial: Path, capsys: pytest.CaptureFixture):
     whole = trial.parent / "whole"
@@ -80,18 +117,22 @@ def test_a_killed_trial_goes_on_as_if_nothing_had_been(trial: Path, capsys: pyte
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([*PROGRAM, "trial", "run", str(trial), "--json"], env=env, stderr=subprocess.PIPE)
     stored = trial / "episodes.jsonl"
-    while not stored.exists() or stored.read_bytes().count(b"\n") < 2:
+    while not stored.exists() or stored.read_bytes().count(b"\n") < 4 or not within_an_episode(process, stored):
         assert process.poll() is None, process.communicate()
         time.sleep(0.002)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    done = stored.read_bytes().count(b"\n")
-    assert done < 12
+    done = len(lines(trial))
+    assert 2 <= done < 12
     with stored.open("ab") as file:
         file.write(b'{"plan": "cut sho')  # a kill within a line
     assert run("trial", "run", trial, "--json") == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert found["episodes"] == 12 - done and found["done"] == 12 and found["ended"]
+    assert run("trial", "judge", trial, "--out", whole.parent / "page", "--json") == 0  # the kill left its trace
+    (repeated,) = json.loads(capsys.readouterr().out.splitlines()[-1])["abandoned"]
+    assert repeated.startswith(f"episode {done + 1}: begun, and not ended, at 20")
+    assert repeated in (whole.parent / "page" / "report.html").read_text()
     assert run("trial", "run", whole, "--episodes", 5) == 0
     out = capsys.readouterr().out
     assert "5 of at most 12 episodes" in out and "success" not in out and "bc" not in out  # it is blind
@@ -138,11 +179,11 @@ def test_what_has_changed_is_refused(
         plan.write_text(plan.read_text().replace('"alpha": 0.05', '"alpha": 0.5'))
         expected = "a plan whose hash is"
     elif spoiled == "order":
-        stored.write_text("".join([rows[1], rows[0], *rows[2:]]))
+        stored.write_text("".join([*rows[2:4], *rows[:2], *rows[4:]]))
         expected = "line 1: got episode 1"
     elif spoiled == "dropped":
-        stored.write_text("".join([*rows[:2], *rows[3:]]))
-        expected = "line 3: got episode 3"
+        stored.write_text("".join([*rows[:4], *rows[6:]]))
+        expected = "line 5: got episode 3"
     elif spoiled == "world":
         monkeypatch.setattr(TASKS["lift"], "__module__", "models")  # as that of a plug-in
         expected = "world has changed"

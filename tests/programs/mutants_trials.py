@@ -13,6 +13,7 @@ EPISODES, HASHES = "robolearn/cli/trial_episodes.py", "robolearn/cli/trial_hashe
 TRIAL = "tests/cli/test_trial.py"
 CHANGED = (f"{TRIAL}::test_what_has_changed_is_refused",)
 RESUMED = (f"{TRIAL}::test_a_killed_trial_goes_on_as_if_nothing_had_been",)
+TRIES = (f"{TRIAL}::test_each_try_that_was_begun_and_not_ended_is_listed",)
 BLOCKS = (f"{TRIAL}::test_a_plan_is_interleaved_in_blocks_with_one_start_each",)
 MODEL, CHECK, SOURCE, OWN = (f"robots/making/{name}.py" for name in ("model", "check", "source", "folder"))
 ARMS = "tests/robots/test_own_robots.py"
@@ -66,6 +67,8 @@ MUTANTS: dict[str, Mutant] = {
     "trial-order-unseen": Mutant(RECORDS, "if got != wanted or", "if", CHANGED),
     "trial-torn-line-kept": Mutant(RECORDS, ".truncate(whole)", ".read(0)", RESUMED),
     "trial-restarts-at-the-first": Mutant(RECORDS, "return len(self.done)", "return 0", RESUMED),
+    "trial-kill-unseen": Mutant(RECORDS, "abandoned + _not_ended(begun)", "abandoned", (*RESUMED, *TRIES)),
+    "trial-second-kill-unseen": Mutant(RECORDS, "        abandoned += _not_ended(begun)\n", "", TRIES),
     "trial-timeout-is-a-success": Mutant(
         EPISODES,
         '"success" if success else "timeout" if truncated',

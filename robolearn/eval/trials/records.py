@@ -1,10 +1,13 @@
-"""The episodes of a trial: one line each in a file that only grows, safe on disk before the next one begins."""
+"""The episodes of a trial in a file that only grows: a line before each and one after, safe on disk before it goes on.
+
+An episode that was begun and not ended was abandoned, whatever ended the program: no kill repeats one unseen.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +32,9 @@ OUTCOMES = {
 }
 """Every outcome but the last is one of its policy; all but the first count as no success."""
 
+BEGUN = "begun"  # of a line before an episode
+NOT_ENDED = "begun, and not ended"
+
 
 @dataclass(frozen=True)
 class TrialEpisode:
@@ -37,7 +43,7 @@ class TrialEpisode:
     Attributes:
       plan: hash of the plan.
       number, block, policy, checkpoint, start: as in `TrialSlot`.
-      outcome: one of `OUTCOMES`.
+      outcome: one of `OUTCOMES`, or `BEGUN`.
       judged: who → success, of all that judged it: ``task``, ``person``, ``classifier``.
       seconds: its length.
       reason: why it ended so, in words.
@@ -78,6 +84,7 @@ def _read(path: Path, plan: TrialPlan) -> tuple[list[TrialEpisode], list[TrialEp
     done: list[TrialEpisode] = []
     abandoned: list[TrialEpisode] = []
     reader, sha = TypeAdapter(TrialEpisode), plan.sha256
+    begun: TrialEpisode | None = None
     for i, line in enumerate(whole.splitlines(), start=1):
         what = f"{path}: line {i}"
         try:
@@ -87,14 +94,23 @@ def _read(path: Path, plan: TrialPlan) -> tuple[list[TrialEpisode], list[TrialEp
         slot = plan.slot(len(done))
         wanted = (sha, slot.number, slot.block, slot.policy, slot.checkpoint, slot.start)
         got = (one.plan, one.number, one.block, one.policy, one.checkpoint, one.start)
-        if got != wanted or one.outcome not in OUTCOMES or len(done) >= plan.episodes:
+        if got != wanted or one.outcome not in (*OUTCOMES, BEGUN) or len(done) >= plan.episodes:
             expected = (
                 f"episode {slot.number} of {plan.episodes}, of plan {sha[:12]}: {slot.policy}, start {slot.start}"
             )
             shown = f"episode {one.number} of plan {one.plan[:12]}: {one.policy}, start {one.start}, {one.outcome}"
             raise BadInput(what, got=shown, expected=expected)
-        (abandoned if one.outcome == "abandoned" else done).append(one)
-    return done, abandoned, len(whole)
+        if one.outcome != BEGUN:
+            begun = None
+            (abandoned if one.outcome == "abandoned" else done).append(one)
+            continue
+        abandoned += _not_ended(begun)
+        begun = one
+    return done, abandoned + _not_ended(begun), len(whole)
+
+
+def _not_ended(begun: TrialEpisode | None) -> list[TrialEpisode]:
+    return [] if begun is None else [replace(begun, outcome="abandoned", reason=f"{NOT_ENDED}, at {begun.at}")]
 
 
 class TrialRecords:
@@ -127,15 +143,23 @@ class TrialRecords:
         """Number of the next episode."""
         return len(self.done)
 
+    def begin(self) -> None:
+        """Store that a try at the next episode begins."""
+        self._append(BEGUN)
+
     def add(self, outcome: str, **facts: Any) -> TrialEpisode:
         """Store the next episode, or with the outcome ``abandoned`` a try at it."""
+        one = self._append(outcome, **facts)
+        if outcome != "abandoned":
+            self.done.append(one)
+        return one
+
+    def _append(self, outcome: str, **facts: Any) -> TrialEpisode:
         slot = self._plan.slot(self.next)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         one = TrialEpisode(self._sha, **vars(slot), outcome=outcome, at=at, **facts)
         self._file.append(json.dumps(plain(one)).encode() + b"\n")
         self._file.sync()
-        if outcome != "abandoned":
-            self.done.append(one)
         return one
 
     def close(self) -> None:
