@@ -201,8 +201,7 @@ class ArmEpisodes:
             return Ended("success", judged, seconds)
         if self._real and self._operator.helped:
             return Ended("intervention", judged, seconds)
-        late = self._real and seconds >= self._plan.setting["seconds"]
-        return Ended("timeout" if late else "failure", judged, seconds)
+        return Ended("timeout" if result["timed_out"][0] else "failure", judged, seconds)
 
     def close(self) -> None:
         """Nothing runs between two episodes."""

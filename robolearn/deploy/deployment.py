@@ -314,6 +314,7 @@ def _result(
         },
         "seed": deployment.policy.seed,
         "succeeded": [r.success for r in results],
+        "timed_out": [r.timed_out for r in results],
         "episode_s": [round(r.seconds, 2) for r in results],
     }
 

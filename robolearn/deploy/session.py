@@ -55,7 +55,7 @@ class SimulatedArm:
         from hardware.ros2 import topics
 
         self._client, self._reset_service, self._home = client, topics.SIM_RESET, home
-        self._episode, self._ended = -1, {}
+        self._episode, self._ended = -1, dict[int, dict[str, Any]]()
         self.monitor: dict[str, Any] = {}
         client.subscribe_json(topics.SIM_EPISODE, self._on_episode, depth=10)
         client.subscribe_json(topics.SIM_MONITOR, lambda summary: setattr(self, "monitor", summary))
@@ -78,10 +78,14 @@ class SimulatedArm:
         """True where the task was solved; raises `RobolearnError` if the episode has not ended."""
         if not self.over():
             raise RobolearnError(f"the simulated arm has not ended episode {self._episode}: is this machine too busy?")
-        return self._ended[self._episode]
+        return bool(self._ended[self._episode]["success"])
+
+    def truncated(self) -> bool:
+        """True where the clock of the simulation ended the episode."""
+        return bool(self._ended.get(self._episode, {}).get("truncated"))
 
     def _on_episode(self, message: dict[str, Any]) -> None:
-        self._ended[message["episode"]] = bool(message["success"])
+        self._ended[message["episode"]] = message
 
 
 class RealArm:
@@ -111,6 +115,10 @@ class RealArm:
         """The operator's verdict."""
         return self._operator.confirm_success()
 
+    def truncated(self) -> bool:
+        """False: no clock but that of the session ends an episode."""
+        return False
+
 
 log = logging.getLogger(__name__)
 
@@ -127,11 +135,13 @@ class EpisodeResult:
       index: from 0.
       success: whether the task was solved; not where the safety filter stopped the arm.
       seconds: from arming to the end.
+      timed_out: a clock ended it, the session's or the simulation's.
     """
 
     index: int
     success: bool
     seconds: float
+    timed_out: bool = False
 
 
 class SafetyStopped(RobolearnError):
@@ -204,6 +214,10 @@ class Arm(Protocol):
         """True where the episode succeeded; the arm is at rest and disarmed."""
         ...
 
+    def truncated(self) -> bool:
+        """True where the arm's own clock ended the episode."""
+        ...
+
 
 def run_session(
     switch: SafetySwitch, arm: Arm, episodes: int, *, limit_s: float, alive: Callable[[], None]
@@ -264,4 +278,4 @@ def _episode(index: int, switch: SafetySwitch, arm: Arm, limit_s: float, alive: 
             raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {switch.reason}", failure)
     seconds = time.monotonic() - begun
     switch.disarm()
-    return EpisodeResult(index, arm.judge(), seconds)
+    return EpisodeResult(index, arm.judge(), seconds, not over or arm.truncated())

@@ -24,10 +24,10 @@ from untrained import make_constant
 
 from hardware.ros2.process import wait_until
 from robolearn.cli.main import main
-from robolearn.cli.trial_episodes import TrialOperator, start_of
+from robolearn.cli.trial_episodes import ArmEpisodes, TrialOperator, start_of
 from robolearn.cli.trial_hashes import changed, code_of_module, hashes_of
 from robolearn.core import RobolearnError
-from robolearn.eval.trials.plan import TrialPlan
+from robolearn.eval.trials.plan import TrialCheckpoint, TrialPlan
 from robolearn.eval.trials.records import TrialRecords, read_episodes
 from sim.registry import make_env
 from sim.tasks import TASKS
@@ -411,6 +411,32 @@ def test_the_person_is_told_the_start_and_never_the_policy(
     assert not any(name in re.findall(r"\w+", err) for name in plan.policies)
 
 
+@pytest.mark.parametrize(
+    ("arm", "rehearse", "success", "timed_out", "outcome"),
+    [
+        ("sim", False, 0.0, True, "timeout"),
+        ("sim", False, 0.0, False, "failure"),
+        ("sim", False, 1.0, False, "success"),
+        ("fr3", True, 0.0, True, "timeout"),
+        ("fr3", True, 0.0, False, "failure"),
+        ("fr3", False, 0.0, True, "timeout"),
+    ],
+)
+def test_a_clock_that_ends_an_episode_is_an_outcome_of_its_own_on_every_arm(
+    arm: str, rehearse: bool, success: float, timed_out: bool, outcome: str, monkeypatch: pytest.MonkeyPatch
+):
+    result = {"episode_s": [3.0], "ended": None, "stopped": False, "success": {"rate": success},
+              "timed_out": [timed_out]}  # fmt: skip
+    monkeypatch.setattr("robolearn.cli.deploy.Deploy.run_beside", lambda *_: result)
+    monkeypatch.setattr("policies.storage.loading.check_policy", lambda *_, **__: None)
+    monkeypatch.setattr("policies.storage.loading.needed_by", lambda _: make_env("lift", 1, threads=1).interface)  # type: ignore[attr-defined]
+    setting = {"task": "lift", "rehearse": rehearse, "seconds": 30.0}
+    one = (TrialCheckpoint("runs/a", ""),)
+    plan = TrialPlan(policies={"a": one, "b": one}, arm=arm, setting=setting, outcome="task", classifier="",
+                     blocks=1, concentration=1, alpha=0.05, seed=0, hashes={})  # fmt: skip
+    assert ArmEpisodes(plan, {}).run(plan.slot(0)).outcome == outcome
+
+
 @pytest.mark.long
 @pytest.mark.realtime
 def test_stops_of_the_filter_and_dead_nodes_are_outcomes_on_the_arm(tmp_path: Path):
@@ -427,7 +453,7 @@ def test_stops_of_the_filter_and_dead_nodes_are_outcomes_on_the_arm(tmp_path: Pa
     assert code == 0, err
     outcomes = {row["policy"]: row for row in lines(tmp_path / "trial")}
     assert outcomes["away"]["outcome"] == "stopped" and "singularity" in outcomes["away"]["reason"]
-    assert outcomes["still"]["outcome"] == "failure" and outcomes["still"]["judged"] == {"task": False}
+    assert outcomes["still"]["outcome"] == "timeout" and outcomes["still"]["judged"] == {"task": False}
     second = Running(tmp_path / "logs", "trial", "run", tmp_path / "trial", "--episodes", 1, domain=domain)
     log = tmp_path / "logs" / "episode-3" / "safety.log"
     wait_until(lambda: log.exists() and "armed" in log.read_text(), WAIT_S, "an armed arm")

@@ -247,10 +247,12 @@ def test_episodes_of_the_simulated_arm(monkeypatch) -> None:
     assert not arm.over()
     with pytest.raises(RobolearnError, match="has not ended episode 0"):
         arm.judge()
-    node.listeners["episode"]({"episode": 0, "success": 1})
-    assert arm.over() and arm.judge()
+    node.listeners["episode"]({"episode": 0, "success": 1, "truncated": False, "steps": 40})
+    assert arm.over() and arm.judge() and not arm.truncated()
     arm.begin()
     assert not arm.over(), "the end of the episode before is not the end of this one"
+    node.listeners["episode"]({"episode": 1, "success": False, "truncated": True, "steps": 64})
+    assert arm.over() and not arm.judge() and arm.truncated()
     node.listeners["monitor"]({"violations": 0})
     assert arm.monitor == {"violations": 0}
     node.works = False
@@ -318,6 +320,7 @@ def test_a_stop_takes_nothing_away_from_the_episodes_before(monkeypatch, tmp_pat
     assert result["success"]["episodes"] == 3 and result["success"]["rate"] == pytest.approx(2 / 3)
     assert result["success"]["low"] == pytest.approx(0.0943, abs=1e-3), "Clopper and Pearson's of 2 of 3"
     assert result["latency_ms"]["p50"] == 9.5 and result["filter"]["commands"] == 7 and len(result["episode_s"]) == 3
+    assert result["timed_out"] == [False] * 3
     assert result["filter"]["refusals"] == {"obstacle": 2} and result["succeeded"] == [True, True, False]
     assert json.loads((tmp_path / "result.json").read_text()) == json.loads(json.dumps(result)), "written, too"
 

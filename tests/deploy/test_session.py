@@ -23,7 +23,7 @@ class Fakes:
         self.during: Callable[[], None] = lambda: None
         self.refuses = ""
         self.dead = ""
-        self.silent = False
+        self.silent, self.clock = False, False
 
     def check_heard(self) -> None:
         if self.silent:
@@ -57,6 +57,9 @@ class Fakes:
         self.diary.append("judge")
         return self.outcomes[self.episode] is not False
 
+    def truncated(self) -> bool:
+        return self.clock
+
     def alive(self) -> None:
         if self.dead:
             raise NodeDied(self.dead, -9, "")
@@ -84,7 +87,19 @@ def test_exactly_so_many_episodes_each_armed_and_disarmed() -> None:
 def test_an_episode_without_end_is_judged_at_rest() -> None:
     fakes = Fakes(None)
     (result,) = run(fakes, 1, limit_s=0.05)
-    assert result.success and result.seconds >= 0.05 and fakes.diary == ["begin", "arm", "disarm", "judge"]
+    assert (
+        result.success
+        and result.timed_out
+        and result.seconds >= 0.05
+        and fakes.diary == ["begin", "arm", "disarm", "judge"]
+    )
+
+
+def test_an_episode_that_the_arms_own_clock_ended_is_known_from_one_that_failed() -> None:
+    fakes = Fakes(False)
+    assert [one.timed_out for one in run(fakes, 1)] == [False]
+    fakes.clock, fakes.episode = True, -1
+    assert [one.timed_out for one in run(fakes, 1)] == [True]
 
 
 @pytest.mark.parametrize("state", ["braking", "latched"])
