@@ -27,6 +27,7 @@ from robots.spec import GripperKind, GripperSpec, RobotSpec, Triple
 
 VARIABLE = "ROBOLEARN_ROBOTS"
 FACTS, MODEL, STATION = "robot.yaml", "model.xml", "station.yaml"
+GUESS = f"{STATION}: "  # begins a line of `assumed` that has to be confirmed before a real arm moves
 LARGEST = 1_000_000  # [bytes]
 
 log = logging.getLogger(__name__)
@@ -112,6 +113,27 @@ def own_folders() -> dict[str, Path]:
 @functools.cache
 def _installed() -> dict[str, Path | str]:
     return load("robots", (), lambda found: isinstance(found, Path | str) and (Path(found) / FACTS).is_file())
+
+
+def assumed_of(robot: RobotSpec) -> tuple[str, ...]:
+    """What nobody has stated of `robot`; of a shipped arm nothing. Raises `BadInput`: as `read_robot`."""
+    folder = robot.mjcf.parent
+    return read_robot(folder)[1].assumed if (folder / FACTS).is_file() else ()
+
+
+def check_confirmed(robot: RobotSpec) -> None:
+    """Warn of limits that nobody has stated.
+
+    Raises:
+      BadInput: nobody has confirmed what its contract guesses.
+    """
+    assumed = assumed_of(robot)
+    if guessed := [line.removeprefix(GUESS) for line in assumed if line.startswith(GUESS)]:
+        got = f"guesses in its contract: {'; '.join(guessed)}"
+        hint = f"Correct {STATION}, then take these lines out of `assumed` in {robot.mjcf.parent / FACTS}"
+        raise BadInput(f"{robot.name}, a real arm", got=got, expected="measured values", hint=hint)
+    for line in assumed:
+        log.warning("%s moves by what nobody has stated: %s", robot.name, line)
 
 
 def own_robots() -> dict[str, RobotSpec]:

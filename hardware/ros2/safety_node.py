@@ -38,6 +38,7 @@ from hardware.ros2.senders import Callers, comparable, endpoint_name, publisher_
 from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
 from robolearn.core import BadInput
+from robots.own import check_confirmed
 from robots.stations import Topic
 
 log = logging.getLogger(__name__)
@@ -56,6 +57,8 @@ class SafetyNode(Node):
 
     def configure(self) -> None:
         contract = with_installed_conditions(self.station())
+        if not (contract.simulated or self.value("dry_run")):
+            check_confirmed(contract.robot)
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
         self._comparable = comparable()

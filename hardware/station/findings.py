@@ -29,6 +29,7 @@ from hardware.station.seen import (
     StationSample,
 )
 from robolearn.core import BadInput
+from robots.own import FACTS, GUESS, STATION, assumed_of
 from robots.stations import Camera, Contract, Gripper, Topic
 from robots.stations.pictures import crop_of
 
@@ -146,7 +147,17 @@ def check_station(contract: Contract, seen: SeenStation) -> dict[str, list[Findi
     if contract.objects is not None:
         found["Objects"] = [*judge.objects()]
     found["Safety"] = [judge.safety_node()]
+    if assumed := assumed_of(contract.robot):
+        found["Not stated"] = [_assumed(contract, line) for line in assumed]
     return found
+
+
+def _assumed(contract: Contract, line: str) -> Finding:
+    """A value of an arm of one's own that no source states; a guess of the contract is to be confirmed before a real
+    arm moves."""
+    guess = line.startswith(GUESS)
+    fix = f"look it up or measure it, correct {STATION if guess else FACTS}, and take the line out of its `assumed`"
+    return Finding("assumed", False, line, fix, needed=guess and not contract.simulated)
 
 
 def _names(endpoints: Iterable[Endpoint]) -> str:

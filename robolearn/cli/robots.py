@@ -117,7 +117,10 @@ class NewRobot(Command):
             console.print(f"left out    {line}")
         for line in result["assumed"]:
             console.print(f"assumed     {line}")
-        console.print("What is assumed stands in robot.yaml: look it up or measure it, and change it there.")
+        console.print(
+            "What is assumed stands in robot.yaml: look it up or measure it, change it, and take the line out."
+        )
+        console.print("A real arm does not move while guesses of station.yaml are among them.")
         if result["export"]:
             console.print(f"next        {result['export']}")
         console.print(f"next        robolearn robots check {result['robot']}")

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from robolearn.core import BadInput, RobolearnError
+from robots.own import check_confirmed
 from robots.stations import Contract
 
 log = logging.getLogger(__name__)
@@ -260,7 +261,12 @@ def arm_programs(
       task, seed, dynamics: of the simulated arm.
       module: of its simulation, with its first arguments; empty: it runs elsewhere.
       dry_run: nothing is sent to the arm.
+
+    Raises:
+      BadInput: a real arm would move by guesses of its contract (`robots.own`).
     """
+    if not (contract.simulated or dry_run):
+        check_confirmed(contract.robot)
     secured = partial(enclave, contract, wanted=enclaves)
     programs = [node_program("safety", robot, priority, secured=secured("safety"), dry_run=str(dry_run).lower())]
     if contract.gripper is not None and contract.gripper.action is not None and not dry_run:

@@ -13,6 +13,7 @@ import yaml
 from robolearn.core.errors import BadInput
 from robolearn.io.atomic import write_text
 from robots.chain import Chain
+from robots.making.contract import contract_text, driver_gripper, guesses
 from robots.making.home import TCP_AT_HOME, find_home
 from robots.making.model import (
     TCP,
@@ -96,6 +97,7 @@ def make_robot(wanted: RobotRequest, folder: Path) -> MadeRobot:
     fingers, width, site = ("", ""), wanted.width, wanted.tcp_site or "tcp"
     if wanted.tcp_site:
         fingers, width = own_gripper(source, site)
+    driven = driver_gripper(source, fingers if wanted.tcp_site else ())
     left_out = strip(source, fingers if wanted.tcp_site else (), site)
     free = prepare_joints(source)
     if free:
@@ -106,6 +108,7 @@ def make_robot(wanted: RobotRequest, folder: Path) -> MadeRobot:
     else:
         fingers = mount_gripper(source, wanted.name, width)
         assumed.append(f"gripper: a parallel one, {1e3 * width:g} mm, its tcp {TCP:g} m before {source.tip}")
+    assumed += guesses(driven)
     flange = _flange(source.spec.body(source.tip), source.spec.joint(source.joints[-1]).parent)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".robot-", dir=folder.parent) as place:
@@ -132,7 +135,7 @@ def make_robot(wanted: RobotRequest, folder: Path) -> MadeRobot:
         }  # fmt: skip
         head = f"# Facts of {wanted.name}, for {MODEL} beside this file. `assumed` is what nobody has stated yet.\n"
         write_text(made / FACTS, head + yaml.safe_dump(facts, sort_keys=False, allow_unicode=True, width=118))
-        write_text(made / STATION, _contract(wanted.name, source.joints))
+        write_text(made / STATION, contract_text(wanted.name, source.joints, driven))
         made.rename(folder)
     return MadeRobot(folder, source.joints, tuple(assumed), tuple(left_out))
 
@@ -172,47 +175,3 @@ def _flange(tip: mujoco.MjsBody, last: mujoco.MjsBody) -> list[float]:
         mujoco.mju_rotVecQuat(turned, at, np.array(body.quat))
         at = np.array(body.pos) + turned
     return np.round(at, 9).tolist()
-
-
-def _contract(name: str, joints: tuple[str, ...]) -> str:
-    listed = "".join(f"  - {joint}\n" for joint in joints)
-    return f"""\
-# {name} on ros2_control. What a person has to look up is marked; `robolearn doctor --robot {name}` compares it with the
-# running station, and its topics with those that are there.
-name: {name}
-robot: {name}
-driver: ros2_control
-action_kind: {"tcp_delta" if len(joints) >= 6 else "joint_position"}
-control_hz: 20
-stream_hz: 200
-# As the driver calls them, base to tip, in the order of the controller's `joints`.
-joints:
-{listed}\
-# joint_state_broadcaster
-joint_states:
-  topic: joint_states
-  type: sensor_msgs/msg/JointState
-# The controller that takes set-points: a joint_trajectory_controller. For a forward_command_controller instead:
-#   {{topic: forward_position_controller/commands, type: std_msgs/msg/Float64MultiArray}}
-command:
-  topic: joint_trajectory_controller/joint_trajectory
-  type: trajectory_msgs/msg/JointTrajectory
-  horizon_s: 0.05 # set-points are sent that much ahead: no motion ends because a message comes late
-# Its joint as the driver calls it, and where it is closed and open.
-gripper:
-  joints: [gripper_joint]
-  closed: 0.0
-  open: 1.0
-  topic: gripper_controller/commands
-  type: std_msgs/msg/Float64MultiArray
-  unit: joint
-limits:
-  velocity_share: 0.5
-  acceleration_share: 0.5
-  jerk_share: 0.1 # a trajectory controller that interpolates at 1 kHz has five times the jerk of its set-points
-  workspace: # of the tcp, in the base frame [m]: measure the table's
-    lower: [0.25, -0.40, 0.01]
-    upper: [0.75, 0.40, 0.65]
-  obstacles:
-    table: {{normal: [0, 0, 1], offset: 0.0}}
-"""

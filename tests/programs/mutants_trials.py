@@ -16,6 +16,7 @@ RESUMED = (f"{TRIAL}::test_a_killed_trial_goes_on_as_if_nothing_had_been",)
 TRIES = (f"{TRIAL}::test_each_try_that_was_begun_and_not_ended_is_listed",)
 BLOCKS = (f"{TRIAL}::test_a_plan_is_interleaved_in_blocks_with_one_start_each",)
 MODEL, CHECK, SOURCE, OWN = (f"robots/making/{name}.py" for name in ("model", "check", "source", "folder"))
+CONTRACT = "robots/making/contract.py"
 ARMS = "tests/robots/test_own_robots.py"
 URDF = (f"{ARMS}::test_a_urdf_becomes_an_arm_with_its_limits_and_its_kinematics",)
 MJCF = (f"{ARMS}::test_an_mjcf_with_meshes_becomes_an_arm_whose_links_are_those_of_the_source",)
@@ -94,6 +95,18 @@ MUTANTS: dict[str, Mutant] = {
     "own-tcp-elsewhere": Mutant(MODEL, 'name="tcp", pos=[0, 0, TCP]', 'name="tcp", pos=[0, 0.01, TCP]', MJCF),
     "own-weight-uncarried": Mutant(MODEL, "body.gravcomp = 1.0", "body.gravcomp = 0.0", MJCF),
     "own-servos-weak": Mutant(MODEL, "m * OMEGA**2, 2 *", "m, 2 *", MJCF),
+    "own-knuckle-closes-at-0": Mutant(
+        CONTRACT,
+        "(high, low) if turns else (low, high)",
+        "(low, high)",
+        (f"{ARMS}::test_the_contracts_gripper_is_that_of_the_model_and_what_is_guessed_is_to_be_confirmed",),
+    ),
+    "own-guesses-move-a-real-arm": Mutant(
+        "robolearn/deploy/processes.py",
+        "if not (contract.simulated or dry_run):",
+        "if False:",
+        (f"{ARMS}::test_a_real_arm_does_not_move_by_guesses_of_its_contract",),
+    ),
     "own-check-of-weight-blind": Mutant(CHECK, "if left[worst] > UNCARRIED", "if left[worst] > 1e3 * UNCARRIED", RULES),
     "own-check-of-shapes-blind": Mutant(CHECK, "    if bare:\n", "    if False:\n", RULES),
     "own-check-of-home-blind": Mutant(CHECK, "> DOWN_RAD:", "> 4.0:", RULES),

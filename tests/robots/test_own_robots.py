@@ -7,8 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -22,7 +26,7 @@ from robots import PANDA, UR5E, RobotSpec
 from robots.making.check import check_model
 from robots.making.folder import MadeRobot, RobotRequest, make_robot
 from robots.making.model import TCP
-from robots.own import read_robot
+from robots.own import GUESS, check_confirmed, read_robot
 
 # An arm of six joints: name, xyz and rpy of the origin, range, velocity, effort (shoulder, elbow, wrist as a UR5's).
 H = math.pi / 2
@@ -243,6 +247,82 @@ def test_a_gripper_of_the_source_is_left_out_and_said_so(tmp_path: Path):
     joints = tuple(name for name, *_ in JOINTS)
     made = make_robot(RobotRequest(tmp_path / "arm.urdf", "sixer", joints, "tool0"), tmp_path / "sixer")
     assert made.left_out == ("body knuckle and what hangs on it",) and made.joints == joints
+
+
+KNUCKLE = (
+    '<link name="knuckle"><inertial><mass value="0.1"/><inertia ixx="1e-4" iyy="1e-4" izz="1e-4" ixy="0" ixz="0" '
+    'iyz="0"/></inertial></link><joint name="drive_joint" type="{kind}"><parent link="tool0"/>'
+    '<child link="knuckle"/><axis xyz="1 0 0"/><limit lower="0" upper="0.85" velocity="1" effort="10"/></joint>'
+)
+
+
+@pytest.mark.parametrize(
+    ("extra", "joint", "closed", "opened"),
+    [
+        (KNUCKLE.format(kind="revolute"), "drive_joint", 0.85, 0.0),
+        (KNUCKLE.format(kind="prismatic"), "drive_joint", 0.0, 0.85),
+        ("", "gripper_joint", 0.0, 1.0),
+    ],
+)
+def test_the_contracts_gripper_is_that_of_the_model_and_what_is_guessed_is_to_be_confirmed(
+    extra: str, joint: str, closed: float, opened: float, tmp_path: Path
+):
+    (tmp_path / "arm.urdf").write_text(urdf(extra))
+    joints = tuple(name for name, *_ in JOINTS)
+    made = make_robot(RobotRequest(tmp_path / "arm.urdf", "sixer", joints, "tool0"), tmp_path / "sixer")
+    robot, facts = read_robot(made.folder)
+    gripper = yaml.safe_load((made.folder / "station.yaml").read_text())["gripper"]
+    assert (gripper["joints"], gripper["closed"], gripper["open"]) == ([joint], closed, opened)
+    guessed = [line for line in facts.assumed if line.startswith(GUESS)]
+    assert len(guessed) == 2 and "table at z = 0 m" in guessed[1]
+    assert f"gripper joint {joint}, closed at {closed:g}, open at {opened:g}" in guessed[0]
+    with pytest.raises(BadInput, match=f"sixer, a real arm: got guesses in its contract: gripper joint {joint}"):
+        check_confirmed(robot)
+
+
+def test_a_gripper_that_is_kept_is_no_guess(tmp_path: Path):
+    made = make_robot(RobotRequest(PANDA.mjcf, "own", tcp_site=PANDA.tcp_site), tmp_path / "own")
+    gripper = yaml.safe_load((made.folder / "station.yaml").read_text())["gripper"]
+    assert (gripper["joints"], gripper["closed"], gripper["open"]) == (list(PANDA.gripper.joints), 0.0, 0.04)
+    assert [line.split()[1:3] for line in made.assumed if line.startswith(GUESS)] == [["a", "table"]]
+
+
+def test_a_real_arm_does_not_move_by_guesses_of_its_contract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """By no command, and by no launch file, whose safety node asks the same."""
+    from hardware.ros2.safety_node import SafetyNode
+    from hardware.station import SeenStation, SeenTopic, check_station
+    from robolearn.deploy.processes import arm_programs
+    from robots import ROBOTS
+    from robots.stations import load_contract
+
+    (tmp_path / "arm.urdf").write_text(urdf())
+    made = make_robot(RobotRequest(tmp_path / "arm.urdf", "sixer"), tmp_path / "sixer")
+    monkeypatch.setitem(ROBOTS.data, "sixer", read_robot(made.folder)[0])
+    real = load_contract(str(made.folder / "station.yaml"))
+    assert not real.simulated and (real.gripper_range, real.gripper_joints) == ((0.0, 1.0), ("gripper_joint",))
+    node: Any = SimpleNamespace(station=lambda: real, value=lambda name: False)
+    for start in (lambda: arm_programs(real, "sixer", 0, False, "", 0), lambda: SafetyNode.configure(node)):
+        with pytest.raises(BadInput, match=r"guesses in its contract.*take these lines out of `assumed` in .*robot.ya"):
+            start()
+    assert arm_programs(replace(real, simulated=True), "sixer", 0, False, "", 0)
+    assert arm_programs(real, "sixer", 0, False, "", 0, dry_run=True)
+
+    def stated() -> dict[str, bool]:
+        found = check_station(real, SeenStation(defaultdict(SeenTopic), 1.0))
+        return {one.found: one.needed for one in found.get("Not stated", [])}
+
+    needed = stated()
+    assert sum(needed.values()) == 2 and "jerk: 500 rad/s³ of every joint" in needed
+    facts = made.folder / "robot.yaml"
+    content = yaml.safe_load(facts.read_text())
+    content["assumed"] = [line for line in content["assumed"] if not line.startswith(GUESS)]
+    facts.write_text(yaml.safe_dump(content))
+    caplog.clear()
+    assert arm_programs(real, "sixer", 0, False, "", 0)
+    assert "sixer moves by what nobody has stated: jerk: 500 rad/s³ of every joint" in caplog.text
+    assert stated() and not any(stated().values())
 
 
 def test_shapes_for_the_filter_hold_every_vertex_of_a_mesh_and_little_else(made: MadeRobot):
