@@ -116,7 +116,7 @@ def _installed() -> dict[str, Path | str]:
 
 
 def assumed_of(robot: RobotSpec) -> tuple[str, ...]:
-    """What nobody has stated of `robot`; of a shipped arm nothing. Raises `BadInput`: as `read_robot`."""
+    """The values of `robot` that nobody has stated; of a shipped arm none. Raises `BadInput`: as `read_robot`."""
     folder = robot.mjcf.parent
     return read_robot(folder)[1].assumed if (folder / FACTS).is_file() else ()
 

@@ -42,7 +42,7 @@ def hashes_of(plan: TrialPlan) -> dict[str, str]:
 
 
 def changed(plan: TrialPlan) -> dict[str, str]:
-    """What is not as `plan` has it → its hash now, empty where it cannot be read."""
+    """Name of everything that is not as `plan` has it → its hash now, empty where it cannot be read."""
     parts = _parts(plan)
     for one in (one for each in plan.policies.values() for one in each):
         parts[f"policy {one.path}"] = lambda path=one.path: hash_policy(path)

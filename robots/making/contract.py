@@ -53,7 +53,7 @@ def driver_gripper(source: SourceModel, fingers: tuple[str, ...] = ()) -> Driver
 
 
 def guesses(gripper: DriverGripper) -> list[str]:
-    """What of the contract a person has to confirm before a real arm moves."""
+    """The lines of `assumed` that a person has to confirm before a real arm moves."""
     table = f"{GUESS}a table at z = {TABLE_Z:g} m of the base, and the workspace above it"
     if not gripper.guess:
         return [table]
