@@ -53,6 +53,12 @@ class PolicyParameters(NodeParameters):
     seed: int = param(0, "of starts in simulation and of the policy's noise")
     tail_steps: int = param(-1, "actions sent beyond those executed; below 0: as many as inference takes")
     delay_steps: int = param(0, "control steps that every inference takes longer, in simulation")
+    seconds: float = param(
+        0.0, "longest episode [s]: then the arm is disarmed, and the node ends; 0: you or robolearn deploy end it"
+    )
+    reward: str = param(
+        "", "a reward model that ends the episode as solved: MODULE:CLASS, serve:HOST:PORT or the folder of a critic"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

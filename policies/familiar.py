@@ -18,18 +18,10 @@ import numpy as np
 
 from policies.normalize import CONSTANT, PROPRIO, Normalizer
 from robolearn.core import Interface, Observation
+from robolearn.core.protocols import UNJUDGED
 
 FAR, WITHIN = 6.0, 3.0  # standard deviations; 3 hold all of a component that moves evenly
 STILL = 0.02  # [rad], [m]
-UNJUDGED = (
-    "the policy keeps no statistics of the joints that it has seen: a joint that is a whole turn on is not noticed"
-)
-
-
-def familiarity(policy: object, observation: Observation) -> tuple[str, str]:
-    """`unfamiliar` of any policy; `UNJUDGED` of one that has none."""
-    ask = getattr(policy, "unfamiliar", None)
-    return ask(observation) if ask else ("", UNJUDGED)
 
 
 def unfamiliar(normalizer: Normalizer, interface: Interface, observation: Observation) -> tuple[str, str]:

@@ -70,6 +70,7 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[st
         "policy": _node(
             publish=(topics.ACTION_CHUNK, topics.POLICY_STATUS, topics.POLICY_ALIVE),
             subscribe=(*measured, topics.SAFETY_STATE),
+            request=(topics.DISARM,),  # at the end of an episode
         ),
         "operator": _node(
             publish=(topics.DEADMAN,),

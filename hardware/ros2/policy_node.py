@@ -19,8 +19,10 @@ from diagnostic_msgs.msg import DiagnosticArray
 from numpy.typing import NDArray
 from rclpy.subscription import MessageInfo
 from std_msgs.msg import Empty, String
+from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
+from hardware.execution.episode_end import EpisodeEnd, EpisodeJudge
 from hardware.execution.prediction import EARLY_S, PredictionRequest, Predictor
 from hardware.node_parameters import PolicyParameters
 from hardware.observing.observer import NotObserved, Observer
@@ -28,8 +30,8 @@ from hardware.observing.timing import Latencies
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.runtime import Node
-from policies.familiar import UNJUDGED, familiarity
-from robolearn.core import BadInput, Policy, bind_policy
+from robolearn.core import BadInput, Interface, Policy, bind_policy
+from robolearn.core.protocols import UNJUDGED, familiarity
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,7 @@ LOOK_S = 0.005  # between two polls of the inputs
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
 PATIENCE_S = 0.012  # and are waited for no longer than this
 ALIVE_S = 0.02  # between heartbeats
+DISARM_S = 3.0  # for the arm to be at rest, after which the node ends anyway and the safety node brakes by itself
 
 
 class PolicyNode(Node):
@@ -44,13 +47,20 @@ class PolicyNode(Node):
 
     Args:
       load: opens the policy that the parameters name.
+      judge: makes the judge of the reward model that they name, or None, for a policy of this interface.
       station: see `Node`.
     """
 
-    def __init__(self, load: Callable[[PolicyParameters], Policy], **station: Any) -> None:
+    def __init__(
+        self,
+        load: Callable[[PolicyParameters], Policy],
+        judge: Callable[[PolicyParameters, Interface], EpisodeJudge | None] = lambda *_: None,
+        **station: Any,
+    ) -> None:
         super().__init__("policy", **station)
-        self._load = load
+        self._load, self._make_judge = load, judge
         self._predictor: Predictor | None = None
+        self._end: EpisodeEnd | None = None
 
     def configure(self) -> None:
         contract = self.station()
@@ -64,6 +74,10 @@ class PolicyNode(Node):
         bind_policy(self.policy, contract.interface, what=f"policy {p.policy or 'given'} on contract {contract.name}")
         needed = self.policy.interface
         self.contract, self.observer = contract, Observer(contract, needed.observation)
+        self._end = EpisodeEnd(p.seconds, self._make_judge(p, needed), p.words)
+        self._outcome, self._ended_at = "", math.inf  # of the episode that has ended, and when
+        # Only where something ends an episode: an enclave of former permissions does not have the service.
+        self._disarm = self.create_client(Trigger, topics.DISARM) if self._end.is_asked_for else None
         self._arming = ""  # which arming this is; empty: not armed
         self._chunks = 0
         self._complained = 0.0
@@ -89,6 +103,8 @@ class PolicyNode(Node):
         if self._predictor is not None:
             self._predictor.close()
             self._predictor = None
+        if self._end is not None:
+            self._end.close()
         super().destroy_node()
 
     # --- what arrives --------------------------------------------------------------------------------------
@@ -99,8 +115,11 @@ class PolicyNode(Node):
         if arming == self._arming:
             return
         self._arming = arming
-        assert self._predictor is not None
+        assert self._predictor is not None and self._end is not None
         self._predictor.begin(arming)
+        self._end.arm(bool(arming), time.monotonic())
+        if self._outcome:
+            self._leave()
 
     def _tick(self) -> None:
         self.take_all()
@@ -108,7 +127,28 @@ class PolicyNode(Node):
         if now - self._alive_at >= ALIVE_S:
             self._alive_at = now
             self._alive_publisher.publish(Empty())
+        self._look_for_end(now)
         self._ask()
+
+    # --- the end of an episode -----------------------------------------------------------------------------
+
+    def _look_for_end(self, now: float) -> None:
+        """Ask for the arm to be disarmed once the episode has ended; until it is, the policy goes on, as a chunk that
+        runs out would latch the filter."""
+        assert self._end is not None
+        if self._outcome:
+            if now - self._ended_at > DISARM_S:
+                self._leave()
+        elif self._disarm is not None and (outcome := self._end.outcome(now)):
+            self._outcome, self._ended_at = outcome, now
+            log.info("the episode has ended: %s", outcome)
+            self._disarm.call_async(Trigger.Request())
+
+    def _leave(self) -> None:
+        """Say how the episode ended, and end."""
+        if not self.done:
+            self.done = True
+            self._report()
 
     # --- asking --------------------------------------------------------------------------------------------
 
@@ -137,6 +177,8 @@ class PolicyNode(Node):
     def _publish(self, request: PredictionRequest, actions: NDArray) -> None:
         names, period = self.contract.interface.action.names, 1.0 / self.contract.control_hz
         self._chunk_publisher.publish(messages.chunk(names, actions, request.tag, period))
+        assert self._end is not None
+        self._end.add(request.observation, actions[0])
         self._chunks += 1
         self._latency.add(time.monotonic() - request.asked)
 
@@ -156,6 +198,7 @@ class PolicyNode(Node):
             "ready": not reason,
             "reason": reason,
             "unfamiliar": warned,
+            "ended": self._outcome,
             "chunks": self._chunks,
             "inference_ms": self._latency.summary_ms(),
         }

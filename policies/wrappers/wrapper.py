@@ -7,8 +7,8 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.familiar import familiarity
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
+from robolearn.core.protocols import familiarity
 from robots.chunk_execution import ExecutionHistory
 
 

@@ -110,6 +110,18 @@ class Policy(Protocol):
         ...
 
 
+UNJUDGED = (
+    "the policy keeps no statistics of the joints that it has seen: a joint that is a whole turn on is not noticed"
+)
+
+
+def familiarity(policy: Policy, observation: Observation) -> tuple[str, str]:
+    """(why `policy` must not act, what it has not seen), as `policies.familiar.unfamiliar`; `UNJUDGED` of a policy that
+    has no such judgement."""
+    ask = getattr(policy, "unfamiliar", None)
+    return ask(observation) if ask else ("", UNJUDGED)
+
+
 @runtime_checkable
 class Teleoperator(Protocol):
     """A device, or a script in its place, that commands one action at a time."""

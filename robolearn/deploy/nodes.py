@@ -16,8 +16,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
+from hardware.execution.episode_end import EpisodeJudge
 from hardware.node_parameters import NODES, PolicyParameters, parameter_names
-from robolearn.core import BadInput, Policy, RobolearnError
+from robolearn.core import BadInput, Interface, Policy, RobolearnError
 
 
 def main(name: str, argv: Sequence[str] | None = None) -> int:
@@ -76,6 +77,20 @@ def load(p: PolicyParameters) -> Policy:
     return at_tempo(policy, p.tempo)
 
 
+def judge(p: PolicyParameters, interface: Interface) -> EpisodeJudge | None:
+    """The verdicts of the reward model that the parameters name, one each decision of a policy of this `interface`;
+    None where they name none. Raises `BadInput`: there is no such model."""
+    if not p.reward:
+        return None
+    from robolearn.rewards.choice import make_reward
+    from robolearn.rewards.online import OnlineDone
+
+    model = make_reward(p.reward, interface)
+    if model is None:
+        raise BadInput("parameter reward", got=p.reward, expected="a reward model")
+    return OnlineDone([model], interface.control_hz, interface.control_hz)
+
+
 def _servos() -> Any:
     from hardware.servos.lerobot_bus import lerobot_bus
 
@@ -83,7 +98,7 @@ def _servos() -> Any:
 
 
 MAKERS: dict[str, Callable[[Any], Any]] = {
-    "policy": lambda module: module.PolicyNode(load),
+    "policy": lambda module: module.PolicyNode(load, judge),
     "streamer": lambda module: module.StreamerNode(),
     "safety": lambda module: module.SafetyNode(),
     "motion": lambda module: module.MotionNode(),

@@ -185,6 +185,16 @@ def test_a_deployment_in_simulation(launch: Launch) -> None:
     }
 
 
+def test_a_deployment_of_one_episode(launch: Launch) -> None:
+    (policy,) = (
+        process
+        for process in launch("deploy", policy="runs/7", seconds="12.5", reward="runs/critic").started
+        if process.executable == "policy_node"
+    )
+    assert policy.parameters == given("policy", policy="runs/7", seconds=12.5, reward="runs/critic")
+    assert policy.shutdown, "its end ends everything"
+
+
 def test_a_recording_with_a_browser(launch: Launch) -> None:
     context = launch("record", robot="fr3", teleop="browser", out="data/1", task="7 cups", cameras="wrist")
     fr3 = {"contract": "fr3"}
@@ -236,7 +246,7 @@ def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> 
     nodes = {"namespace", "dry_run", "targets", "autostart", "joint_hz", "camera_hz", "dynamics"}
     for name, command, own in (
         ("record", "record", {*nodes, "device", "words", "quality", "seed"}),
-        ("deploy", "deploy", {*nodes, "objects", "tail_steps", "grace_ms", "freeze_steps", "blend"}),
+        ("deploy", "deploy", {*nodes, "objects", "tail_steps", "grace_ms", "freeze_steps", "blend", "reward"}),
         ("hil", "hil run", {*nodes, "device", "sim_task", "seconds", "seed"}),
     ):
         kind = find(command.split())[0].load()

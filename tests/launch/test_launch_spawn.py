@@ -139,6 +139,23 @@ def test_a_deployment_in_simulation_arms_and_ends(compiled: None, launch: Launch
     assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
 
 
+@pytest.mark.realtime
+def test_an_episode_of_a_launch_file_ends_by_its_time(
+    compiled: None, launch: Launch, policy: Path, tmp_path: Path
+) -> None:
+    started = launch("deploy", robot="sim", policy=str(policy), task="lift", seconds="1.0").started
+    with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
+        operator = SafetyClient(ros)
+        try:
+            operator.wait_ready(90.0)
+            operator.arm(30.0)
+            assert children["/robolearn/policy"].wait(30) == 0
+            wait_until(lambda: operator.state == "disarmed", 10.0, "an arm at rest")
+        except Exception as error:
+            pytest.fail(f"{error}\n{logs(tmp_path)}")
+    assert "the episode has ended: timeout" in (tmp_path / "policy_node.log").read_text()
+
+
 def status(url: str) -> int:
     """What a server answers a browser that has never been there."""
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from policies.familiar import UNJUDGED, familiarity, unfamiliar
+from policies.familiar import unfamiliar
 from policies.normalize import Normalizer, action_range
 from policies.wrappers.wrapper import PolicyWrapper
 from robolearn.core import ArraySpec, BadInput, Interface, Observation
+from robolearn.core.protocols import UNJUDGED, familiarity
 from robolearn.data.lerobot.statistics import describe
 
 INTERFACE = Interface(

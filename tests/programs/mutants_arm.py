@@ -170,7 +170,7 @@ MUTANTS: dict[str, Mutant] = {
         FAMILIAR, "(2 * rest <= np.abs(off)) & near", "(2 * rest <= np.abs(off))", NORMALIZE
     ),
     "no-nearer-by-a-turn-is-a-turn": Mutant(FAMILIAR, "& (2 * rest <= np.abs(off)) & near", "", NORMALIZE),
-    "policies-that-cannot-judge-are-silent": Mutant(FAMILIAR, 'if ask else ("", UNJUDGED)', 'if ask else ("", "")', NORMALIZE),
+    "policies-that-cannot-judge-are-silent": Mutant("robolearn/core/protocols.py", 'if ask else ("", UNJUDGED)', 'if ask else ("", "")', NORMALIZE),
     "jitter-over-two-steps-is-a-signal": Mutant(
         "policies/normalize.py", "[most - least <= RESOLUTION]", "[(std < STD_FLOOR) & (most - least <= RESOLUTION)]", NORMALIZE
     ),

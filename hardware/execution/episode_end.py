@@ -1,0 +1,90 @@
+"""The end of an episode that nobody counts, as launch files start one: by time, or once a reward model calls it done.
+
+A reward model judges the observations that the policy acts on, one each decision, and has to call several in a row
+done. Each arming begins an episode, with a clock of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from robolearn.core import BadInput, Observation
+
+SUCCESS, TIMEOUT = "success", "timeout"
+
+
+class EpisodeJudge(Protocol):
+    """Verdicts on an episode while it runs; `robolearn.rewards.online.OnlineDone` gives them."""
+
+    @property
+    def solved(self) -> bool:
+        """True once the running episode is done."""
+        ...
+
+    def begin(self, task: str, observation: Any) -> None:
+        """Begin an episode with its first frame."""
+        ...
+
+    def add(self, action: NDArray, observation: Any) -> None:
+        """The next frame, and the action that led to it."""
+        ...
+
+    def close(self) -> None:
+        """Give no more verdicts."""
+        ...
+
+
+class EpisodeEnd:
+    """See the module.
+
+    Args:
+      seconds: longest episode [s]; 0: no limit.
+      judge: of the reward model, or None.
+      words: the task, for the reward model.
+
+    Raises:
+      BadInput: a limit below 0.
+    """
+
+    def __init__(self, seconds: float, judge: EpisodeJudge | None = None, words: str = "") -> None:
+        if not seconds >= 0:
+            raise BadInput("seconds", got=seconds, expected="0 (no limit) or more")
+        self._seconds, self._judge, self._words = seconds, judge, words
+        self._begun: float | None = None
+        self._first = True
+        self._action: NDArray | None = None
+
+    @property
+    def is_asked_for(self) -> bool:
+        """True where anything ends an episode."""
+        return self._seconds > 0 or self._judge is not None
+
+    def arm(self, armed: bool, now: float) -> None:
+        """The arm was armed, which begins an episode, or disarmed, at `now` [s]."""
+        self._begun, self._first = (now if armed else None), True
+
+    def add(self, observation: Observation, action: NDArray) -> None:
+        """An observation (1, …), and the action (Da,) that is taken first from there."""
+        if self._judge is None:
+            return
+        frame = {name: value[0] for name, value in observation.items()}
+        if self._first or self._action is None:
+            self._judge.begin(self._words, frame)
+        else:
+            self._judge.add(self._action, frame)
+        self._first, self._action = False, action
+
+    def outcome(self, now: float) -> str:
+        """The outcome of the episode that ends at `now` [s]; empty while it goes on, or none does."""
+        if self._begun is None:
+            return ""
+        if self._judge is not None and not self._first and self._judge.solved:
+            return SUCCESS
+        return TIMEOUT if self._seconds and now - self._begun >= self._seconds else ""
+
+    def close(self) -> None:
+        """End the thread of the reward model."""
+        if self._judge is not None:
+            self._judge.close()

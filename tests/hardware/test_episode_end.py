@@ -1,0 +1,148 @@
+"""The end of an episode by time or by a reward model, and the policy node that disarms and ends, without ROS nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hardware.execution.episode_end import EpisodeEnd
+from hardware.node_parameters import PolicyParameters
+from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.deploy import nodes
+
+ACTION = np.zeros(3)
+
+
+def frame(value: float) -> dict[str, np.ndarray]:
+    return {"proprio": np.full((1, 2), value)}
+
+
+class Verdicts:
+    """A judge whose verdict is the newest frame's value."""
+
+    def __init__(self) -> None:
+        self.solved, self.calls = False, list[tuple[Any, ...]]()
+
+    def begin(self, task: str, observation: Any) -> None:
+        self.solved = False
+        self.calls.append(("begin", task, observation["proprio"].tolist()))
+
+    def add(self, action: np.ndarray, observation: Any) -> None:
+        self.solved = bool(observation["proprio"][0])
+        self.calls.append(("add", action[0], observation["proprio"].tolist()))
+
+    def close(self) -> None:
+        self.calls.append(("close",))
+
+
+def test_the_clock_begins_with_each_arming() -> None:
+    end = EpisodeEnd(10.0)
+    assert end.outcome(1e9) == "", "not armed"
+    end.arm(True, 5.0)
+    assert end.outcome(14.9) == "" and end.outcome(15.0) == "timeout"
+    end.arm(False, 14.0)
+    assert end.outcome(100.0) == ""
+    end.arm(True, 100.0)
+    assert end.outcome(109.0) == ""
+
+
+def test_without_a_limit_no_clock_ends_an_episode() -> None:
+    end = EpisodeEnd(0.0)
+    end.arm(True, 0.0)
+    assert not end.is_asked_for and end.outcome(1e9) == ""
+    for wrong in (-1.0, float("nan")):
+        with pytest.raises(BadInput, match="seconds"):
+            EpisodeEnd(wrong)
+
+
+def test_a_reward_model_ends_an_episode_as_solved_and_sees_what_the_policy_sees() -> None:
+    judge = Verdicts()
+    end = EpisodeEnd(10.0, judge, "lift it")
+    end.arm(True, 0.0)
+    for value in (0.0, 0.0, 1.0):
+        assert end.outcome(1.0) == ""
+        end.add(frame(value), ACTION + value)
+    assert end.outcome(1.0) == "success"
+    assert judge.calls == [("begin", "lift it", [0.0, 0.0]), ("add", 0.0, [0.0, 0.0]), ("add", 0.0, [1.0, 1.0])]
+    end.arm(True, 20.0)
+    assert end.outcome(21.0) == "", "the verdict is of the episode before"
+    end.add(frame(1.0), ACTION)
+    assert end.outcome(21.0) == "" and end.outcome(30.0) == "timeout"
+    end.close()
+    assert judge.calls[-1] == ("close",)
+
+
+class Disarming:
+    """The parts of a policy node that end an episode."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = EpisodeEnd(seconds)
+        self._outcome, self._ended_at, self._arming, self.done = "", np.inf, "", False
+        self.asked: list[Any] = []
+        self.reported: list[str] = []
+        self._disarm = SimpleNamespace(call_async=self.asked.append) if self._end.is_asked_for else None
+        self._predictor = SimpleNamespace(begin=lambda turn: None)
+
+    def _report(self) -> None:
+        self.reported.append(self._outcome)
+
+    def _leave(self) -> None:
+        from hardware.ros2.policy_node import PolicyNode
+
+        PolicyNode._leave(self)  # type: ignore[arg-type]
+
+
+def safety_report(monkeypatch: pytest.MonkeyPatch, node: Disarming, arming: str, now: float) -> None:
+    from hardware.ros2 import policy_node
+
+    monkeypatch.setattr(policy_node.messages, "read_safety_report", lambda _: SimpleNamespace(arming=arming))
+    monkeypatch.setattr(policy_node.time, "monotonic", lambda: now)
+    policy_node.PolicyNode._on_safety(node, None, None)  # type: ignore[arg-type]
+
+
+def test_the_policy_node_has_the_arm_disarmed_and_ends_when_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hardware.ros2.policy_node import DISARM_S, PolicyNode
+
+    for heard in (True, False):
+        node: Any = Disarming(10.0)
+        safety_report(monkeypatch, node, "1", 100.0)
+        PolicyNode._look_for_end(node, 109.9)
+        assert not node.asked and not node.done
+        PolicyNode._look_for_end(node, 110.1)
+        PolicyNode._look_for_end(node, 110.2)
+        assert len(node.asked) == 1 and not node.done, "it goes on until the arm is at rest"
+        if heard:
+            safety_report(monkeypatch, node, "", 110.3)
+        else:
+            PolicyNode._look_for_end(node, 110.2 + DISARM_S)
+        assert node.done and node.reported == ["timeout"]
+
+
+def test_an_arm_that_a_person_disarms_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hardware.ros2.policy_node import PolicyNode
+
+    for seconds in (0.0, 10.0):
+        node: Any = Disarming(seconds)
+        for arming, now in (("1", 0.0), ("", 5.0)):
+            safety_report(monkeypatch, node, arming, now)
+        PolicyNode._look_for_end(node, 1e6)
+        assert not node.done and not node.asked
+
+
+def test_the_reward_model_is_the_one_that_the_parameters_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interface = Interface({"proprio": ArraySpec((2,))}, ArraySpec((3,)), 20.0, "panda", "tcp_delta")
+    assert nodes.judge(PolicyParameters(), interface) is None
+    for wrong in ("task", "key"):
+        with pytest.raises(BadInput, match="reward"):
+            nodes.judge(PolicyParameters(reward=wrong), interface)
+    (tmp_path / "own_reward.py").write_text(
+        "class Never:\n    def __init__(self, interface): pass\n    def score(self, windows, prompts): return []\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = nodes.judge(PolicyParameters(reward="own_reward:Never"), interface)
+    assert found is not None and not found.solved
+    found.close()
