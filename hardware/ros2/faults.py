@@ -7,12 +7,15 @@ A fault is written ``where:what``, several with commas between them, e.g. ``join
                             freeze    the values stay, the stamps go on
                             stale     one message is repeated, stamp and all
                             old       every second message is one from 0.1 s ago
+                            late      every message comes 0.3 s after its stamp
                             nan       the first value is not a number
                             reorder   the same values under the same names, the other way round
                             jump      the first value is half a radian (or metre) away
+                            turn      the first value is one turn on
                             missing   the first name and its value are left out
                             zeros     every value is 0, as drivers send before their first reading
-    camera                  stop, freeze, black, swap (its pictures are stated to be another camera's)
+    camera                  stop, freeze, black, swap (its pictures are stated to be another camera's), late and ahead
+                            (stamped 1 s ago, or in the future)
     driver                  program_stopped, protective_stop, slow: of the emulator of ur_robot_driver
                             cancelled, held, slow: of a trajectory controller's, see `emulators.ros2_control`
     clock                   zero, or an offset of all stamps in seconds, e.g. clock:-10
@@ -33,16 +36,17 @@ Array = NDArray[np.float64]
 Sample = tuple[tuple[str, ...], Array, Array, float]
 """Names, positions, velocities (may be empty), stamp [s]."""
 
-VECTOR = ("stop", "freeze", "stale", "old", "nan", "jump", "reorder", "missing", "zeros")
+VECTOR = ("stop", "freeze", "stale", "old", "late", "nan", "jump", "turn", "reorder", "missing", "zeros")
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "joint_states": VECTOR,
     "objects": VECTOR,
     "contact": VECTOR,
-    "camera": ("stop", "freeze", "black", "swap"),
+    "camera": ("stop", "freeze", "black", "swap", "late", "ahead"),
     "driver": ("program_stopped", "protective_stop", "slow", "cancelled", "held"),
     "clock": ("zero", "<seconds>"),
 }
-_OLD_S = 0.1
+_OLD_S, _LATE_S = 0.1, 0.3
+_OFF_S = {"late": -1.0, "ahead": 1.0}  # of the stamps of pictures
 
 
 def parse(text: str) -> dict[str, str]:
@@ -65,6 +69,11 @@ def stamp(what: str | None, now: float) -> float:
     return 0.0 if what == "zero" else now + float(what)
 
 
+def picture_stamp(what: str | None, at: float) -> float:
+    """The stamp of a picture of `at` [s]."""
+    return at + _OFF_S.get(what or "", 0.0)
+
+
 class VectorFault:
     """Spoils a stream of named values."""
 
@@ -77,7 +86,7 @@ class VectorFault:
         """The message in place of `sample`; None: none."""
         names, q, v, at = sample
         self._past.append(sample)
-        while len(self._past) > 1 and at - self._past[1][3] >= _OLD_S:
+        while len(self._past) > 1 and at - self._past[1][3] >= _LATE_S:
             self._past.popleft()
         self._held = sample if what not in ("freeze", "stale") or self._held is None else self._held
         self._count += 1
@@ -85,14 +94,20 @@ class VectorFault:
             "stop": None,
             "freeze": (*self._held[:3], at),
             "stale": self._held,
-            "old": self._past[0] if self._count % 2 else sample,
+            "old": self._ago(_OLD_S, at) if self._count % 2 else sample,
+            "late": self._ago(_LATE_S, at),
             "nan": (names, np.array([np.nan, *q[1:]]), v, at),
             "jump": (names, np.array([q[0] + 0.5, *q[1:]]), v, at),
+            "turn": (names, np.array([q[0] + math.tau, *q[1:]]), v, at),
             "reorder": (names[::-1], q[::-1], v[::-1], at),
             "missing": (names[1:], q[1:], v[1:], at),
             "zeros": (names, np.zeros_like(q), np.zeros_like(v), at),
         }
         return spoilt.get(what, sample)
+
+    def _ago(self, seconds: float, at: float) -> Sample:
+        """The newest message that is `seconds` old, or the oldest that there is."""
+        return next((one for one in reversed(self._past) if at - one[3] >= seconds), self._past[0])
 
 
 class CameraFault:

@@ -334,7 +334,8 @@ class SimArmNode(Node):
                         frame = "another" if fault == "swap" else self.contract.cameras[name].frame or name
                         # The world shows what the policy is to see; a camera on its side sends it lying.
                         lying = turned(picture, -self.contract.cameras[name].rotate)
-                        publisher.publish(make(np.ascontiguousarray(lying), at, frame))
+                        stamp = faults.picture_stamp(fault, at)
+                        publisher.publish(make(np.ascontiguousarray(lying), stamp, frame))
                     self._filmed.set()
                 # Late pictures are left out, never made up for, and there is always some time for others.
                 due = max(due + period, time.monotonic() + 0.2 * period)

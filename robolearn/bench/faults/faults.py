@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
-from sensor_msgs.msg import JointState
+from sensor_msgs.msg import Image, JointState
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2 import messages, qos, topics
@@ -145,6 +145,17 @@ def _nothing_felt(station: FaultStation) -> JointState:
     return messages.joint_state(joints, (), time.time(), efforts=np.zeros(len(joints)))
 
 
+def _fingers(station: FaultStation) -> JointState:
+    """The gripper, shut."""
+    names = station.contract.gripper_joints
+    return messages.joint_state(names, np.zeros(len(names)), time.time())
+
+
+def _picture(station: FaultStation) -> Image:
+    camera = station.contract.cameras["front"]
+    return messages.image(np.full((*camera.size, 3), 90, np.uint8), time.time(), camera.frame)
+
+
 def _chunk(station: FaultStation) -> JointTrajectory:
     names = station.contract.interface.action.names
     return messages.chunk(names, np.zeros((4, len(names))), station.node.get_clock().now().to_msg(), 0.05)
@@ -152,6 +163,10 @@ def _chunk(station: FaultStation) -> JointTrajectory:
 
 def _joints_topic(station: FaultStation) -> str:
     return station.contract.joint_states.topic
+
+
+def _camera_topic(station: FaultStation) -> str:
+    return station.contract.cameras["front"].topic
 
 
 def _contact_topic(station: FaultStation) -> str:
@@ -185,6 +200,10 @@ FAULTS: tuple[Fault, ...] = (
     Fault("joint states: jump by 0.5 rad", _sensor("joint_states:jump"), ("following", "jump")),
     Fault("joint states: all 0", _sensor("joint_states:zeros"), ("following", "jump")),
     Fault("joint states: second publisher", _publishes(JointState, _joints_topic, _elsewhere), _TWICE),
+    Fault("joint states: a joint one turn on", _sensor("joint_states:turn"), ("following", "jump")),
+    Fault("joint states: 0.3 s late", _sensor("joint_states:late"), ("when it arrives", "joint state", *_STREAM)),
+    Fault("joint states: a stranger's gripper", _publishes(JointState, _joints_topic, _fingers), _TWICE),
+    Fault("clock of the arm 0.5 s behind", _sensor("clock:-0.5"), ("when it arrives", "joint state", *_STREAM)),
     Fault("clock of the arm 10 s ahead", _sensor("clock:10"), ("future", "too late", "ran out")),
     Fault("clock of the arm stands at 0", _sensor("clock:zero"), ("no stamp", *_STREAM)),
     Fault("dead-man's switch let go", _begins(lambda station, _: station.operator.release()), ("released",)),
@@ -200,5 +219,8 @@ FAULTS: tuple[Fault, ...] = (
     Fault("camera silent", _sensor("camera:stop"), ("ran out", "silent"), CAMERA, 2.0),
     Fault("camera frozen", _sensor("camera:freeze"), ("ran out", "frozen"), CAMERA, 4.0),
     Fault("cameras swapped", _sensor("camera:swap"), ("ran out", "swapped"), CAMERA, 2.0),
+    Fault("camera 1 s late", _sensor("camera:late"), ("ran out", "clock"), CAMERA, 2.0),
+    Fault("camera 1 s ahead", _sensor("camera:ahead"), ("ran out", "clock"), CAMERA, 2.0),
+    Fault("camera: second publisher", _publishes(Image, _camera_topic, _picture), ("ran out", *_TWICE), CAMERA, 2.0),
     Fault("camera black", _sensor("camera:black"), ("ran out", "black"), CAMERA, 2.0),
 )

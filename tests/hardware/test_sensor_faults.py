@@ -1,0 +1,50 @@
+"""The faults of the simulated arm's sensors, by the messages that come of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from hardware.ros2.faults import VectorFault, parse, picture_stamp
+from robolearn.core import BadInput
+
+NAMES, HZ = ("a", "b"), 100.0
+
+
+def sent(what: str, count: int = 60) -> list[tuple[float, np.ndarray, float]]:
+    """(time, positions, stamp) of each message of joints that are where the time is."""
+    fault, found = VectorFault(), []
+    for i in range(count):
+        at = i / HZ
+        message = fault.apply(what, (NAMES, np.array([at, -at]), np.zeros(2), at))
+        assert message is not None
+        found.append((at, message[1], message[3]))
+    return found
+
+
+@pytest.mark.parametrize(("what", "seconds", "every"), [("late", 0.3, 1), ("old", 0.1, 2)])
+def test_messages_from_before_are_stamped_with_their_own_time(what: str, seconds: float, every: int):
+    for at, q, stamp in sent(what)[40::every]:
+        assert stamp == pytest.approx(at - seconds, abs=0.011) and q.tolist() == [stamp, -stamp]
+
+
+def test_a_joint_is_one_turn_on():
+    at, q, stamp = sent("turn")[-1]
+    assert stamp == at and q == pytest.approx([at + math.tau, -at])
+
+
+def test_pictures_are_stamped_late_or_ahead():
+    stamps = {what: picture_stamp(what, 10.0) for what in ("late", "ahead", "black", None)}
+    assert stamps == {"late": 9.0, "ahead": 11.0, "black": 10.0, None: 10.0}
+    assert parse("camera:late,joint_states:turn") == {"camera": "late", "joint_states": "turn"}
+    with pytest.raises(BadInput, match="available: stop, freeze, black, swap, late, ahead"):
+        parse("camera:turn")
+
+
+def test_every_fault_of_the_benchmark_has_a_name_of_its_own():
+    from robolearn.bench.faults.faults import FAULTS
+
+    names = [fault.name for fault in FAULTS]
+    assert len(set(names)) == len(names)
