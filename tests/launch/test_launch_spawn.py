@@ -80,6 +80,17 @@ def logs(folder: Path) -> str:
     return "\n".join(f"== {path.stem}\n{path.read_text()}" for path in sorted(folder.glob("*.log")))
 
 
+def interrupted(children: dict[str, subprocess.Popen[bytes]], wait_s: float, folder: Path) -> dict[str, int]:
+    """Exit codes after one SIGINT each, as ros2 launch sends it to all of them at Ctrl-C. A node that waits for another
+    one that has gone says so: after that launch would send SIGTERM, and then SIGKILL."""
+    for child in children.values():
+        child.send_signal(signal.SIGINT)
+    codes = {node: child.wait(wait_s) for node, child in children.items()}
+    said = logs(folder)
+    assert "emergency stop" not in said and "Traceback" not in said, said
+    return codes
+
+
 def nodes(operator: SafetyClient) -> set[str]:
     return {f"{space}/{name}" for name, space in operator.node.get_node_names_and_namespaces()}
 
@@ -130,10 +141,7 @@ def test_a_deployment_in_simulation_arms_and_ends(compiled: None, launch: Launch
             wait_until(lambda: {p.node for p in started} <= nodes(operator), 90.0, "all four nodes")
             operator.wait_ready(90.0)
             operator.arm(30.0)
-            # What ros2 launch does to all of them when one has ended, or at Ctrl-C.
-            for child in children.values():
-                child.send_signal(signal.SIGINT)
-            codes = {node: child.wait(20) for node, child in children.items()}
+            codes = interrupted(children, 20, tmp_path)
         except Exception as error:
             pytest.fail(f"{error}\n{logs(tmp_path)}")
     assert codes == dict.fromkeys(codes, 0), logs(tmp_path)
@@ -205,9 +213,7 @@ def test_a_lesson_in_simulation_waits_for_its_person_and_ends(
             where = urllib.parse.urlsplit(page.read_text().strip())
             socket.create_connection((where.hostname or "", where.port or 0), 10.0).close()
             assert "listens" in (out / "logs" / "learner.log").read_text()
-            for child in children.values():
-                child.send_signal(signal.SIGINT)
-            codes = {node: child.wait(60) for node, child in children.items()}
+            codes = interrupted(children, 60, tmp_path)
         except Exception as error:
             pytest.fail(f"{error}\n{logs(tmp_path)}")
     assert codes == dict.fromkeys(codes, 0), logs(tmp_path)

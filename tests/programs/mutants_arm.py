@@ -185,6 +185,18 @@ MUTANTS: dict[str, Mutant] = {
     "launch-ends-well-whatever-failed": Mutant(LAUNCHING, "            if not self.failed:\n", "            if False:\n", LAUNCHED),
     "launch-ends-as-the-last": Mutant(LAUNCHING, "os._exit(self.failed[0])", "os._exit(self.failed[-1])", LAUNCHED),
     "launch-takes-a-stranger-s-code": Mutant(LAUNCHING, "if code and any(", "if code or any(", LAUNCHED),
+    "launch-s-episode-never-ends": Mutant(
+        "hardware/execution/episode_end.py", "now - self._begun >= self._seconds", "False",
+        ("tests/hardware/test_episode_end.py",),
+    ),
+    "launch-s-policy-leaves-an-armed-arm": Mutant(
+        "hardware/ros2/policy_node.py", "            self._disarm.call_async(Trigger.Request())\n", "            self._leave()\n",
+        ("tests/hardware/test_episode_end.py",),
+    ),
+    "launch-s-verdict-of-the-episode-before": Mutant(
+        "hardware/execution/episode_end.py", "not self._first and self._judge.solved", "self._judge.solved",
+        ("tests/hardware/test_episode_end.py",),
+    ),
     "a-turn-on-is-acted-on": Mutant(
         "hardware/ros2/policy_node.py", "reason, warned = familiarity(", "_, warned = familiarity(",
         ("tests/hardware/test_unfamiliar_arm.py",),
