@@ -64,7 +64,7 @@ def guesses(gripper: DriverGripper) -> list[str]:
 
 def contract_text(name: str, joints: tuple[str, ...], gripper: DriverGripper) -> str:
     """The text of the contract, for ros2_control."""
-    lower, upper = (list(corner) for corner in WORKSPACE)
+    lower, upper = (", ".join(f"{x:.2f}" for x in corner) for corner in WORKSPACE)
     listed = "".join(f"  - {joint}\n" for joint in joints)
     return f"""\
 # {name} on ros2_control. What a person has to look up is marked; `robolearn doctor --robot {name}` compares it with the
@@ -91,8 +91,8 @@ command:
 # Its joint as the driver calls it, and where it is closed and open.
 gripper:
   joints: [{", ".join(gripper.joints)}]
-  closed: {gripper.closed:.6g}
-  open: {gripper.opened:.6g}
+  closed: {round(gripper.closed, 6)}
+  open: {round(gripper.opened, 6)}
   topic: gripper_controller/commands
   type: std_msgs/msg/Float64MultiArray
   unit: joint
@@ -101,8 +101,8 @@ limits:
   acceleration_share: 0.5
   jerk_share: 0.1 # a trajectory controller that interpolates at 1 kHz has five times the jerk of its set-points
   workspace: # of the tcp, in the base frame [m]: measure the table's
-    lower: {lower}
-    upper: {upper}
+    lower: [{lower}]
+    upper: [{upper}]
   obstacles:
     table: {{normal: [0, 0, 1], offset: {TABLE_Z}}}
 """
