@@ -275,7 +275,13 @@ class Finetune(Command):
         sets = opened(self.data, policy, "--data")
         if self._updates():
             return sets, {"demonstrations": recorded(sets, scored=bool(self.reward_model))}
-        return sets, {"demonstrations": shown(sets)}
+        return sets, {"demonstrations": self._shown(sets, "--data")}
+
+    def _shown(self, sets: Sequence[Any], flag: str) -> Iterator[Any]:
+        """The demonstrations of `sets`, which `flag` gave."""
+        from robolearn.data.replay.recorded import demonstrated
+
+        return (episode for _, episode in demonstrated(sets, flag, scored=bool(self.reward_model)))
 
     def _check_replays(self, flag: str) -> None:
         if not self.settings.takes_demonstrations:
@@ -298,7 +304,7 @@ class Finetune(Command):
         backward = load_chunk_policy(self.back_policy, policy.device)
         check_tunable(backward)
         sets = opened(self.back_data, backward, "--back-data")
-        given |= {"backward": backward, "shown": shown(sets)}
+        given |= {"backward": backward, "shown": self._shown(sets, "--back-data")}
         return {
             "policy": str(self.back_policy),
             "sha256": sha256_weights(backward),
@@ -318,13 +324,6 @@ def opened(paths: Sequence[Path], policy: Any, flag: str) -> list[Any]:
         check_compatible(policy.interface, found.interface, what=f"{flag} {path}", subject="the policy")
         check_actions(found)
     return sets
-
-
-def shown(sets: Sequence[Any]) -> Iterator[Any]:
-    """The episodes of `sets`, as demonstrations."""
-    from robolearn.data.replay import PlayedEpisode
-
-    return (PlayedEpisode.of_demonstration(found.episode(i)) for found in sets for i in range(found.episodes))
 
 
 def standing(iteration: int, row: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from robolearn.core.machine import resolve_device
 from robolearn.data import Dataset
 from robolearn.data.mixture import check_actions
 from robolearn.data.replay import PlayedEpisode, RecordSchema, ScoreLog
+from robolearn.data.replay.recorded import demonstrated
 from robolearn.hil.learner import Learner, result_of
 from robolearn.hil.learner_service import LearnerState, learner_methods
 from robolearn.hil.processes import BESIDE, stopping
@@ -77,6 +78,8 @@ def run_learner(
         raise BadInput(
             f"--demos {own.demos}", got="an episode without words", expected=f"the task, for {config.reward}"
         )
+    sets = [] if demos is None else [demos]
+    demonstrations = demonstrated(sets, "--demos", scored=model is not None)
     resume = own.resume or (go_on and (own.out / CONFIG).exists())
     stored = stored_config(own, base, demos)
     making = Run.create(own.out, stored, resume=resume, may_differ=MAY_DIFFER, added=ADDED, beside=BESIDE)
@@ -90,7 +93,9 @@ def run_learner(
             words = tasks[0] if tasks else ""
             scoring = EpisodeScoring(model, name, scores, own.score_timeout_s, words, receiver.wake, stop)
             stack.callback(scoring.close)
-        shown = () if demos is None else _shown(demos, scoring, config)
+        shown = (episode for _, episode in demonstrations)
+        if demos is not None and scoring is not None:
+            shown = _scored(demonstrations, demos, scoring, config)
         learner = Learner(run, base, config, own, receiver, state, shown, own, scoring, int(go_on))
         methods = learner_methods(
             receiver, state, run=_run_name(own.out), config=config.to_text(),
@@ -134,30 +139,29 @@ def _tasks(demos: Dataset) -> list[str]:
     return [demos.episode(i).task for i in range(demos.episodes)]
 
 
-def _shown(demos: Dataset, scoring: EpisodeScoring | None, config: LearnerConfig) -> Iterator[PlayedEpisode]:
-    """The demonstrations, with the rewards of a model where there is one; those whose reward is withheld are left out.
+def _scored(
+    demonstrations: Iterable[tuple[int, PlayedEpisode]], demos: Dataset, scoring: EpisodeScoring, config: LearnerConfig
+) -> Iterator[PlayedEpisode]:
+    """The demonstrations out of `demos`, with the rewards of a model; those whose reward is withheld are left out.
 
     Raises:
       BadInput: all are.
     """
     left_out: list[str] = []
+    count, content = 0, demos.frames_content()
     rule = config.done_rule(demos.interface.control_hz)
-    content = "" if scoring is None else demos.frames_content()
-    if scoring is not None:
-        log.info("the reward model scores %d demonstrations, where their scores are not stored yet", demos.episodes)
-    for i in range(demos.episodes):
-        episode = PlayedEpisode.of_demonstration(demos.episode(i))
-        if scoring is not None:
-            stored = scoring.score_demonstration(content, i, episode)
-            if stored.score is None:
-                left_out.append(stored.withheld)
-                continue
-            episode = with_score(episode, stored.score, rule, gamma=config.settings.gamma)
-        yield episode
-    if left_out and len(left_out) == demos.episodes:
+    log.info("the reward model scores the demonstrations whose scores are not stored yet")
+    for i, episode in demonstrations:
+        count += 1
+        stored = scoring.score_demonstration(content, i, episode)
+        if stored.score is None:
+            left_out.append(stored.withheld)
+            continue
+        yield with_score(episode, stored.score, rule, gamma=config.settings.gamma)
+    if left_out and len(left_out) == count:
         raise BadInput("--reward", got=f"no score of any demonstration ({left_out[0]})", expected="scores")
     if left_out:
-        log.warning("%d of %d demonstrations are left out: their reward is withheld", len(left_out), demos.episodes)
+        log.warning("%d of %d demonstrations are left out: their reward is withheld", len(left_out), count)
 
 
 def stored_config(own: LearnerRun, base: Any, demos: Dataset | None) -> dict[str, Any]:

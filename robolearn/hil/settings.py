@@ -133,7 +133,7 @@ class LearnerRun(LearnerConfig, Budget, LearnerOptions):
     policy: Path
     """A run folder or a checkpoint folder: the policy to begin with; its weights stay as they are."""
     demos: Path | None = None
-    """A data set of demonstrations."""
+    """A data set of demonstrations; failures among them are left out."""
     out: Path
     """The run folder."""
     device: str = "auto"

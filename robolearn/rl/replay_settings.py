@@ -28,7 +28,8 @@ class ReplayConfig:
     """Worlds side by side."""
     updates: int = 0
     """Updates offline: from --data alone, before the first control step. Its episodes then count as they were recorded,
-    with their rewards, ends and successes, and failures are learned from; at 0 they are demonstrations."""
+    with their rewards, ends and successes, and failures are learned from; at 0 they are demonstrations, failures left
+    out."""
     algorithm: OffPolicyConfig = field(default_factory=ProposalsConfig)
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -18,6 +19,8 @@ from safetensors.numpy import load_file
 
 from robolearn.cli.main import main
 from robolearn.core import Interface, RewardWithheld, Score, Window
+from robolearn.data import Dataset, EpisodeWriter
+from robolearn.data.replay.recorded import demonstrated
 from robolearn.runs import Progress, read_metrics
 
 pytestmark = pytest.mark.long
@@ -165,3 +168,28 @@ def test_withheld_rewards_are_counted_and_scores_are_kept_over_a_kill(
     assert run(*args, "--resume") == 0
     assert f"withheld     {result['withheld']} episodes have no reward" in capsys.readouterr().out
     assert not Moody.calls, "everything that was scored is in the log"
+
+
+def test_failures_are_no_demonstrations_and_what_says_nothing_can_be_mended(
+    bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """By `finetune` and by `hil run`; then by the command that the message gives."""
+    failed, silent, mended, out = (tmp_path / name for name in ("fail", "silent", "mended", "out"))
+    assert run("collect", "--task", "lift", "--quality", "missed", "--episodes", 3, "--out", failed, "--json") == 0
+    found = Dataset.open(demos)
+    with EpisodeWriter(silent, found.interface, outcomes=False) as writer:
+        writer.write_all(replace(found.episode(i), reward=np.zeros_like(found.episode(i).reward), success=False,
+                                 terminated=False, truncated=True) for i in range(3))  # fmt: skip
+    finetune = ("finetune", "--policy", bc, "--algo", "proposals", "--out", out, *SMALL)
+    teach = ("hil", "run", "--policy", bc, "--task", "lift", "--operator", "scripted", "--out", out)
+    for data, words in ((failed, "3 episodes, all failures"), (silent, "neither rewards")):
+        for args in ((*finetune, "--data", data), (*teach, "--demos", data)):
+            capsys.readouterr()
+            assert run(*args) == 2
+            (line,) = capsys.readouterr().err.strip().splitlines()
+            assert words in line and not out.exists()
+    assert "`robolearn dataset import SET --outcome success --out OTHER`" in line
+    assert run("dataset", "import", silent, "--outcome", "success", "--out", mended, "--json") == 0
+    shown = [episode for _, episode in demonstrated([Dataset.open(mended)], "--data")]
+    assert [float(episode.reward.sum()) for episode in shown] == [1.0] * 3 and all(e.terminated for e in shown)
+    assert run(*finetune, "--data", mended, failed, "--json") == 0

@@ -14,7 +14,7 @@ import torch
 from robolearn.core import BadInput, Episode, Interface
 from robolearn.data import Dataset
 from robolearn.data.replay import PlayedEpisode, ReplayBuffer
-from robolearn.data.replay.recorded import recorded
+from robolearn.data.replay.recorded import demonstrated, recorded
 from robolearn.data.writing.writer import EpisodeWriter
 
 Make = Callable[..., Episode]
@@ -103,3 +103,49 @@ def test_what_teaches_nothing_is_refused(tmp_path: Path, interface: Interface, e
     with pytest.raises(BadInput, match="2 episodes without reward or success"):
         recorded([stored(tmp_path / "b", interface, failed)])
     assert len(list(recorded([unlabelled], scored=True))) == 2  # a reward model will say
+
+
+def test_demonstrations_are_what_was_recorded_but_for_failures(
+    tmp_path: Path, interface: Interface, episode: Make, caplog
+) -> None:
+    """Of a set that `collect` made each success keeps its rewards and its end, and every step is a demonstrator's."""
+    episodes = [episode(0, 4), episode(1, 4, success=False), episode(2, 3)]
+    found, good = stored(tmp_path / "a", interface, episodes), stored(tmp_path / "b", interface, episodes[::2])
+    shown = list(demonstrated([found, good], "--demos"))
+    assert [number for number, _ in shown] == [0, 2, 0, 1]
+    assert "--demos: 1 of 5 episodes are left out: failures are no demonstrations" in caplog.text
+    for (_, one), asked in zip(shown, [*episodes[::2]] * 2, strict=True):
+        np.testing.assert_array_equal(one.action, asked.action)
+        np.testing.assert_array_equal(one.reward, asked.reward)
+        assert (one.terminated, one.success) == (asked.terminated, True)
+        assert one.intervention.all() and one.merits.all()
+
+
+def test_a_demonstration_whose_success_alone_is_known_ends_with_a_reward(
+    tmp_path: Path, interface: Interface, episode: Make
+) -> None:
+    silent = replace(episode(0, 3), reward=np.zeros(3, np.float32), terminated=False, truncated=True)
+    ((_, shown),) = demonstrated([stored(tmp_path / "a", interface, [silent])], "--data")
+    np.testing.assert_array_equal(shown.reward, [0, 0, 1])
+    assert shown.terminated and shown.success
+
+
+def test_a_demonstration_with_rewards_ends_where_it_was_recorded_to(
+    tmp_path: Path, interface: Interface, episode: Make, caplog
+) -> None:
+    cut = replace(episode(0, 5), reward=np.full(5, 0.25, np.float32), terminated=False, truncated=True)
+    ((_, shown),) = demonstrated([stored(tmp_path / "a", interface, [cut], outcomes=False)], "--data")
+    assert [t for t, _, _ in windows(interface, shown)] == [0, 1, 2]
+    assert not shown.success and shown.intervention.all() and shown.merits.all() and not caplog.text
+
+
+def test_what_demonstrates_nothing_is_refused(tmp_path: Path, interface: Interface, episode: Make) -> None:
+    failed = [episode(e, 3, success=False) for e in range(2)]
+    unlabelled = stored(tmp_path / "a", interface, failed, outcomes=False)
+    with pytest.raises(BadInput, match=r"--demos .*/a: got neither rewards .* nor successes .*--outcome success"):
+        demonstrated([unlabelled], "--demos")
+    assert len(list(demonstrated([unlabelled], "--demos", scored=True))) == 2  # a reward model will say
+    for scored in (False, True):
+        with pytest.raises(BadInput, match=r"--data: got 2 episodes, all failures.*--updates"):
+            demonstrated([stored(tmp_path / f"b{scored}", interface, failed)], "--data", scored=scored)
+    assert not list(demonstrated([], "--back-data"))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.replay import PlayedEpisode, ReplayBuffer
 
 INTERFACE = Interface(
@@ -220,14 +220,6 @@ def test_pictures_lie_there_once_as_bytes() -> None:
     assert buffer.bytes <= 500 * (48 + 4 * (2 + 1 + 1))
     batch = buffer.sample(3, GAMMA, torch.Generator())
     assert batch.observation["images.front"].dtype == torch.uint8
-
-
-def test_a_demonstration_ends_where_it_was_recorded_to() -> None:
-    t = np.arange(5, dtype=np.float32)
-    episode = Episode({"proprio": np.stack([t, t], 1)}, t[:, None] / 10, 0 * t, False, False, True, "a task")
-    demonstration = PlayedEpisode.of_demonstration(episode)
-    assert [w[0] for w in all_windows(demonstration, 2)] == [0, 1, 2]
-    assert demonstration.intervention.all() and demonstration.merits.all()
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -26,7 +26,7 @@ SHOWN = Episode({"proprio": np.repeat(ROWS, 2, 1)}, ROWS, ROWS[:, 0], True, True
 
 def demonstrations(path: Path, episode: Episode) -> Path:
     with EpisodeWriter(path, INTERFACE) as writer:
-        writer.write(episode)
+        writer.write_all([SHOWN, episode])
     return path
 
 

@@ -92,6 +92,10 @@ MUTANTS: dict[str, Mutant] = {
     "guide-temperature-inverted": Mutant(GUIDED, "keepdims=True)) / temperature)", "keepdims=True)) * temperature)", GUIDES),
     "guide-worlds-are-mixed": Mutant(GUIDED, "np.repeat(value, self.samples, axis=0)", "np.concatenate([value] * self.samples)", GUIDES),
     "guide-one-draw-for-all-worlds": Mutant(GUIDED, "self._drawn.draw(worlds)[:, 0]", "self._drawn.draw(worlds)[:1, 0]", GUIDES),
+    "demonstrations-that-failed": Mutant(RECORDED, " if found.success[i] or not found.outcomes]", "]", RECORDS),
+    "demonstrations-of-a-set-that-says-nothing": Mutant(RECORDED, "_check_labelled(sets, flag,", "_ = (sets, flag,", RECORDS),
+    "demonstrations-without-the-end-of-a-success": Mutant(RECORDED, "reward[-1] = episode.success", "pass", RECORDS),
+    "demonstrations-that-nobody-commanded": Mutant(RECORDED, "np.ones(len(episode)", "np.zeros(len(episode)", RECORDS),
     "iql-expectile-of-the-other-side": Mutant(
         f"{ALGORITHMS}/iql.py", "torch.where(u < 0, 1.0", "torch.where(u > 0, 1.0", IQL
     ),

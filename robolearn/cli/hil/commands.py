@@ -34,6 +34,7 @@ class HilRun(LearnerArguments, WorldArguments):
         from policies.storage.loading import needed_by
         from robolearn.data import Dataset
         from robolearn.data.mixture import check_actions
+        from robolearn.data.replay.recorded import demonstrated
         from robolearn.deploy.processes import Program
         from robolearn.hil.processes import (
             ARM,
@@ -66,6 +67,7 @@ class HilRun(LearnerArguments, WorldArguments):
             demos = Dataset.open(self.demos)
             check_compatible(needed, demos.interface, what=f"--demos {self.demos}", subject="the policy")
             check_actions(demos)
+            demonstrated([demos], "--demos", scored=not reward_config(self.reward).recorded)
         check_policy_fits(self, self.policy)
         if self.reset == "policy":
             from robolearn.hil.arm import check_resets

@@ -2,7 +2,8 @@
 
     reward        next.reward; of a set without rewards 1 at the end of each success
     terminated    next.terminated; of a set without it, or without rewards, the end of each success
-    intervention  is_intervention: nobody is taken for a demonstrator whom the set does not call one
+    intervention  is_intervention: nobody is taken for a demonstrator whom the set does not call one; of demonstrations
+                  every step
 
 A time limit is bootstrapped from the final observation where the set stores it. Where it does not, the last step of an
 episode that did not terminate leads nowhere, and no window reaches over it.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,11 +30,9 @@ def recorded(sets: Sequence[Dataset], *, scored: bool = False) -> Iterator[Playe
     Raises:
       BadInput: at once, for a set that has neither rewards nor successes.
     """
-    for found in sets:
-        if not (scored or found.reward.any() or found.outcomes):
-            what, got = f"--data {found.path}", "neither rewards (next.reward) nor successes (next.success)"
-            hint = "`robolearn reward train` makes a model of rewards for --reward-model"
-            raise BadInput(what, got=got, expected="one of them: failures are learned from, too", hint=hint)
+    if not scored:
+        hint = "`robolearn reward train` makes a model of rewards for --reward-model"
+        _check_labelled(sets, "--data", "one of them: failures are learned from, too", hint)
     solved, episodes = sum(int(found.success.sum()) for found in sets), sum(found.episodes for found in sets)
     cut = sum(not over and not found.has_final(i) for found in sets for i, over in enumerate(ends_of(found)))
     if not (scored or solved or any(found.reward.any() for found in sets)):
@@ -41,6 +41,42 @@ def recorded(sets: Sequence[Dataset], *, scored: bool = False) -> Iterator[Playe
     if cut and not scored:
         log.info("the last step of %d episodes is left out: no end of the task, and what it led to is not stored", cut)
     return (_played(found, i) for found in sets for i in range(found.episodes))
+
+
+def demonstrated(sets: Sequence[Dataset], flag: str, *, scored: bool = False) -> Iterator[tuple[int, PlayedEpisode]]:
+    """The demonstrations of `sets`, each with its number in its set: as `recorded` has them, but every step is one of a
+    demonstrator's. Episodes that a set calls failures are left out.
+
+    Args:
+      flag: that the sets were given by, for messages.
+      scored: as in `recorded`.
+
+    Raises:
+      BadInput: at once, for a set that has neither rewards nor successes, or where all episodes failed.
+    """
+    if not scored:
+        hint = "`robolearn dataset import SET --outcome success --out OTHER` calls all of its episodes successes"
+        _check_labelled(sets, flag, "one of them: failures are no demonstrations", hint)
+    shown = [(found, i) for found in sets for i in range(found.episodes) if found.success[i] or not found.outcomes]
+    episodes = sum(found.episodes for found in sets)
+    if episodes and not shown:
+        hint = "`robolearn finetune --updates N` learns from failures, too"
+        raise BadInput(flag, got=f"{episodes} episodes, all failures", expected="demonstrations", hint=hint)
+    if failed := episodes - len(shown):
+        log.warning("%s: %d of %d episodes are left out: failures are no demonstrations", flag, failed, episodes)
+    return ((i, _as_demonstration(_played(found, i))) for found, i in shown)
+
+
+def _as_demonstration(episode: PlayedEpisode) -> PlayedEpisode:
+    return replace(episode, intervention=np.ones(len(episode), np.bool_))
+
+
+def _check_labelled(sets: Sequence[Dataset], flag: str, expected: str, hint: str) -> None:
+    """Raise `BadInput` for a set that has neither rewards nor successes."""
+    for found in sets:
+        if not (found.reward.any() or found.outcomes):
+            got = "neither rewards (next.reward) nor successes (next.success)"
+            raise BadInput(f"{flag} {found.path}", got=got, expected=expected, hint=hint)
 
 
 def ends_of(dataset: Dataset) -> np.ndarray:

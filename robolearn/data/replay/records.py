@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from robolearn.core import BadInput, Episode, Interface
+from robolearn.core import BadInput, Interface
 from robolearn.io.append_only import Journal, cut_torn, records
 
 OBSERVATION = "observation/"
@@ -259,12 +259,6 @@ class PlayedEpisode:
         helped = np.flatnonzero(self.intervention)
         unaided = np.arange(len(self)) > (helped[-1] if len(helped) else -1)
         return self.intervention | (unaided & self.success)
-
-    @staticmethod
-    def of_demonstration(episode: Episode) -> PlayedEpisode:
-        """An episode of a data set, all of whose steps a demonstrator commanded."""
-        helped, ends = np.ones(len(episode), np.bool_), (episode.terminated, episode.success, episode.task)
-        return PlayedEpisode(episode.seen, episode.action, episode.reward, helped, *ends)
 
 
 class Assembler:
