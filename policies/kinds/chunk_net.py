@@ -114,7 +114,7 @@ class ChunkNet(nn.Module):
 
 def weighted_mean(error: Tensor, weight: Tensor) -> Tensor:
     """Σ w e / Σ w of errors and weights of one shape; 0 where nothing counts."""
-    return (error * weight).sum() / weight.sum().clamp_min(1.0)
+    return (error * weight).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
 
 
 Field = Callable[[Tensor, Tensor, Tensor], Tensor]

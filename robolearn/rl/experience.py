@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from robolearn.core import BadInput
 from robolearn.data.replay import PlayedEpisode, ReplayBatch, ReplayBuffer
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.runs.checkpoint import prefixed, unprefixed
@@ -28,6 +29,9 @@ class Experience:
       demonstrations: to begin with.
       score: gives an episode its rewards and its end, before anything is learned from it; None where its reward is
         withheld, and it is not learned from.
+
+    Raises:
+      BadInput: `demonstrations` of more frames than the capacity, which would forget the oldest.
     """
 
     def __init__(
@@ -61,6 +65,9 @@ class Experience:
             withheld += scored is None
         if withheld:
             log.warning("%d demonstrations are left out: their reward is withheld", withheld)
+        frames, capacity = self.demonstrations.frames, self._algorithm.config.capacity
+        if frames > capacity:
+            raise BadInput("--capacity", got=capacity, expected=f"at least {frames}, the stored episodes' frames")
 
     @property
     def env_steps(self) -> int:

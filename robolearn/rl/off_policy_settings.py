@@ -46,7 +46,7 @@ class OffPolicyConfig(AlgorithmConfig):
     depth: int = 2
     """Hidden layers."""
     capacity: int = 200_000
-    """Frames that the replay buffer keeps."""
+    """Frames that each replay buffer keeps, the oldest of what was played forgotten first; stored episodes must fit."""
     warmup: int = 200
     """Control steps before the first update."""
     return_weight: float = 0.0
@@ -206,6 +206,11 @@ class ProposalsConfig(OffPolicyConfig):
 class StudentConfig(OffPolicyConfig):
     """Settings of algorithms whose copy of the policy imitates what its critics hold to be good."""
 
+    later: ClassVar[dict[str, Any]] = OffPolicyConfig.later | {"initial_noise": None}
+
+    initial_noise: float | None = None
+    """Standard deviation of the noise that the copy denoises from; by default the policy's own. With 0 all proposals are
+    one; 1 is what imitation trains with."""
     proposals: int = 1
     """Chunks that the policy proposes when it acts, among which the critics choose; 1: they do not."""
     caution: float = 0.5
@@ -219,6 +224,8 @@ class StudentConfig(OffPolicyConfig):
         super().__post_init__()
         check_least(self, 1, "proposals")
         check_range(self, caution=(0.0, math.inf), imitate_average=(0.0, 1.0))
+        if self.initial_noise is not None:
+            check_range(self, initial_noise=(0.0, 1.0))
         check_positive(self, "imitate_lr")
         if self.cross_q:
             raise BadInput(

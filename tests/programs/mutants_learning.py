@@ -96,6 +96,14 @@ MUTANTS: dict[str, Mutant] = {
     "demonstrations-of-a-set-that-says-nothing": Mutant(RECORDED, "_check_labelled(sets, flag,", "_ = (sets, flag,", RECORDS),
     "demonstrations-without-the-end-of-a-success": Mutant(RECORDED, "reward[-1] = episode.success", "pass", RECORDS),
     "demonstrations-that-nobody-commanded": Mutant(RECORDED, "np.ones(len(episode)", "np.zeros(len(episode)", RECORDS),
+    "imitation-by-small-weights-is-faint": Mutant(
+        "policies/kinds/chunk_net.py", "clamp_min(torch.finfo(weight.dtype).tiny)", "clamp_min(1.0)", IQL
+    ),
+    "proposals-that-are-all-one": Mutant(f"{ALGORITHMS}/student.py", "            check_varied(own, config)\n", "            pass\n", OFF_POLICY),
+    "proposals-without-the-noise-that-was-asked-for": Mutant(
+        f"{ALGORITHMS}/cal_ql.py", "initial_noise=config.initial_noise", "initial_noise=None", OFF_POLICY
+    ),
+    "stored-episodes-are-forgotten": Mutant("robolearn/rl/experience.py", "(frames := self.demonstrations.frames) > config.capacity", "False", REPLAY_RUNNER),
     "iql-expectile-of-the-other-side": Mutant(
         f"{ALGORITHMS}/iql.py", "torch.where(u < 0, 1.0", "torch.where(u > 0, 1.0", IQL
     ),

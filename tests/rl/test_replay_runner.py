@@ -313,3 +313,14 @@ def test_offline_learning_needs_a_window(make_policy: Make, point: Make) -> None
     config = algorithms(OffPolicyConfig)["rlpd"](**SMALL)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match=r"--updates.*no window.*more than 2 steps"):
         OfflineRunner(policy, config, 5, 0, [])
+
+
+def test_stored_episodes_beyond_the_capacity_are_refused(make_policy: Make, point: Make) -> None:
+    """And not the oldest of them forgotten; the number that is asked for is enough."""
+    policy, stored = make_policy(point(1).interface, horizon=1, execute=1), played_well_and_badly()
+    frames = sum(len(episode.observation["proprio"]) for episode in stored)
+    config = algorithms(OffPolicyConfig)["rlpd"]
+    with pytest.raises(BadInput, match=rf"--capacity: got {frames - 1}, expected at least {frames}, the stored"):
+        OfflineRunner(policy, config(**SMALL, capacity=frames - 1), 5, 0, stored)  # type: ignore[arg-type]
+    runner = OfflineRunner(policy, config(**SMALL, capacity=frames), 5, 0, stored)  # type: ignore[arg-type]
+    assert runner.experience.demonstrations.steps == sum(map(len, stored))

@@ -76,6 +76,16 @@ def test_the_loss_of_imitation_is_a_weighted_mean_of_what_was_commanded() -> Non
     assert float(student.imitate(batch, rows)) == pytest.approx(6 / 3)
 
 
+def test_small_weights_count_as_large_ones_of_the_same_proportions() -> None:
+    """16 windows of two actions, each with an error of 1 and a weight of 10⁻⁴: the loss is 1; without any weight 0."""
+    student = Iql(base(), IqlConfig(**SMALL), seed=0).student
+    scale = torch.nn.Parameter(torch.tensor(1.0))
+    student.net.errors = lambda *_: scale * torch.ones(16, 2)
+    rows = torch.arange(16)
+    assert float(student.loss(windows(16), rows, torch.full((16,), 1e-4))) == pytest.approx(1.0)
+    assert float(student.loss(windows(16), rows, torch.zeros(16))) == 0.0
+
+
 def learned(algorithm: OffPolicy, updates: int, right: float = 0.5) -> OffPolicy:
     """`algorithm` after so many updates from 150 episodes of wandering, half of which go to the right."""
     buffer = ReplayBuffer(INTERFACE, 1, 5000)

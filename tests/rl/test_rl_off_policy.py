@@ -352,3 +352,23 @@ def test_a_corridor_is_learned_from_four_slow_demonstrations(kind: str) -> None:
             algorithm.update(online.sample(32, 0.9, order).followed_by(demonstrations.sample(32, 0.9, order)))
     success, steps = solved(algorithm)
     assert success >= 0.95 and steps < 9  # 49 of 50 with the bits of some processors
+
+
+@pytest.mark.parametrize(
+    ("kind", "config"), [(CalQl, CalQlConfig), (Iql, IqlConfig), (Riql, RiqlConfig), (ReBrac, ReBracConfig)]
+)
+def test_proposals_that_are_all_one_are_refused(kind: Any, config: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """A base that ReinFlow exported has an initial noise of 0; the flag gives it some."""
+    still, seen = base(initial_noise_std=0.0), {"proprio": torch.zeros(200, 2)}
+    with pytest.raises(BadInput, match=r"--initial-noise: got 0, so that all 8 proposals are one.*--proposals 1"):
+        kind(still, config(**SMALL, proposals=8), seed=0)
+    with pytest.raises(BadInput, match="--initial-noise"):
+        kind(base(), config(**SMALL, proposals=8, initial_noise=0.0), seed=0)
+    assert not caplog.text
+    alone = kind(still, config(**SMALL, proposals=1), seed=0)
+    assert "--initial-noise 1" in caplog.text
+    varied = kind(still, config(**SMALL, proposals=8, initial_noise=1.0), seed=0)
+    with torch.no_grad():
+        spreads = [float(algorithm.explore(seen).std(0).sum()) for algorithm in (alone, varied)]
+    assert spreads[0] == 0.0 and spreads[1] > 0.01 and varied.policy.proposer.net.initial_noise_std == 1.0
+    assert still.net.initial_noise_std == 0.0

@@ -124,6 +124,11 @@ class ReplayBuffer:
         return len(self._windows["start"])
 
     @property
+    def frames(self) -> int:
+        """Rows that were added so far, those that are forgotten included."""
+        return self._next
+
+    @property
     def bytes(self) -> int:
         """Memory of the rows [bytes]."""
         return sum(rows.numel() * rows.element_size() for rows in self._rows.values())

@@ -37,7 +37,7 @@ class CalQl(Imitating):
     """See the module."""
 
     def __init__(self, base: ChunkPolicy, config: CalQlConfig, *, seed: int) -> None:
-        super().__init__(base, config, seed=seed)
+        super().__init__(base, config, seed=seed, initial_noise=config.initial_noise)
         self.settings = config
 
     def _proposed(self, observation: dict[str, Tensor], count: int) -> Tensor:

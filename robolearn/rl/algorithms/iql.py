@@ -31,7 +31,7 @@ class Iql(Imitating):
     """See the module."""
 
     def __init__(self, base: ChunkPolicy, config: IqlConfig, *, seed: int) -> None:
-        super().__init__(base, config, seed=seed)
+        super().__init__(base, config, seed=seed, initial_noise=config.initial_noise)
         self.settings = config
         self.value = EnsembleMlp(1, self.policy.feature_size, 1, width=config.width, depth=config.depth).to(base.device)
         self.value_adam = torch.optim.Adam(self.value.parameters(), lr=config.lr, fused=True)

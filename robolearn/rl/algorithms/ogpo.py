@@ -37,7 +37,7 @@ class Ogpo(Imitating):
     """See the module."""
 
     def __init__(self, base: ChunkPolicy, config: OgpoConfig, *, seed: int) -> None:
-        super().__init__(base, config, seed=seed)
+        super().__init__(base, config, seed=seed, initial_noise=config.initial_noise)
         self.settings = config
         # σ is constant: the noise network's smallest and largest are one, so its weights mean nothing.
         noise = NoiseConfig(sigma_max=config.sigma, min_share=1.0)

@@ -27,7 +27,7 @@ class ReBrac(Imitating):
     """See the module."""
 
     def __init__(self, base: ChunkPolicy, config: ReBracConfig, *, seed: int) -> None:
-        super().__init__(base, config, seed=seed)
+        super().__init__(base, config, seed=seed, initial_noise=config.initial_noise)
         self.settings = config
         self._after = self.chunk * config.n_step  # steps from a window's first action to the next window's
         self.plan = max(self.plan, self._after + self.chunk)

@@ -9,6 +9,7 @@ is worth 1 unless an algorithm weighs windows.
 from __future__ import annotations
 
 import copy
+import logging
 
 import torch
 from torch import Generator, Tensor, nn
@@ -20,9 +21,11 @@ from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
-from robolearn.rl.off_policy_settings import CalQlConfig, IqlConfig, OgpoConfig, ProposalsConfig, ReBracConfig
+from robolearn.rl.off_policy_settings import OgpoConfig, ProposalsConfig, StudentConfig
 
-ImitatingConfig = CalQlConfig | IqlConfig | OgpoConfig | ProposalsConfig | ReBracConfig
+log = logging.getLogger(__name__)
+
+ImitatingConfig = StudentConfig | ProposalsConfig
 
 
 def best_of(base: ChunkPolicy, config: ImitatingConfig, tempo: float) -> BestOfNPolicy:
@@ -37,6 +40,17 @@ def best_of(base: ChunkPolicy, config: ImitatingConfig, tempo: float) -> BestOfN
     settings = BestOfNConfig(**size, proposals=config.proposals, tempo=tempo, caution=config.caution)
     made = BestOfNPolicy(ChunkPolicy(copy.deepcopy(base.net), base.normalizer, base.interface), settings)
     return made.to(base.device).eval()
+
+
+def check_varied(base: ChunkPolicy, config: StudentConfig) -> None:
+    """Raise `BadInput` where critics would choose among chunks that are all one; warn where nothing is explored."""
+    if base.net.config.initial_noise_std:
+        return
+    if config.proposals > 1:
+        got, expected = f"0, so that all {config.proposals} proposals are one", "more, such as 1; or --proposals 1"
+        raise BadInput("--initial-noise", got=got, expected=expected)
+    if not isinstance(config, OgpoConfig):  # which explores by a noise of its own
+        log.warning("the policy's initial noise is 0, so nothing is explored: --initial-noise 1 gives it some")
 
 
 class Student:
@@ -89,6 +103,9 @@ class Imitating(OffPolicy):
       tempo: of the twins of what is proposed; 0 for none.
       trusted: critics choose from the beginning.
       initial_noise: of what is proposed; None: as the base has it.
+
+    Raises:
+      BadInput: a base that imitates padding, or critics that choose among proposals that are all one.
     """
 
     policy: BestOfNPolicy
@@ -98,7 +115,10 @@ class Imitating(OffPolicy):
         initial_noise: float | None = None,
     ) -> None:  # fmt: skip
         torch.manual_seed(seed)
-        policy = best_of(base if initial_noise is None else base.with_initial_noise(initial_noise), config, tempo)
+        own = base if initial_noise is None else base.with_initial_noise(initial_noise)
+        if isinstance(config, StudentConfig):
+            check_varied(own, config)
+        policy = best_of(own, config, tempo)
         policy.trusted.fill_(float(trusted))
         super().__init__(base, policy, policy.critics, config, seed=seed)
         self.student = Student(policy.proposer, config.imitate_lr, config.imitate_average, self.generator)
