@@ -86,6 +86,8 @@ IN_WORLDS: dict[str, Any] = {
     "utd": 0.5, "imitate_own": True, "trust_after": 1000, "proposals": 8, "proposal_noise": 1.0,
 }  # fmt: skip
 """Settings of off-policy algorithms where simulated worlds feed them and nobody helps."""
+OWN_IN_WORLDS: dict[str, dict[str, Any]] = {"ogpo": {"demo_share": 0.0}}
+"""Of algorithms that have settings of their own there: OGPO learns online from what it did alone, as in its paper."""
 
 
 NAMED: dict[str, Named] = {
@@ -105,7 +107,7 @@ NAMED: dict[str, Named] = {
         "hil learner",
         "RLPD as in its paper for sparse rewards: twenty updates a control step, temperature 1, wider critics",
         RLPD_PAPER,
-        also=("hil run", "benchmark hil"),
+        also=("hil run", "benchmark hil", "finetune"),
     ),
     "groups": Named("finetune", "group-relative: episodes from equal starts, no critic", {"algo": "grpo"}),
 }
@@ -140,7 +142,8 @@ def tuning_preset(algo: str, task: str) -> OnPolicyConfig | ReplayConfig:
     if issubclass(ALGORITHMS[algo], OnPolicyConfig):
         return algorithm_preset(algo, task)
     kind = algorithm(algo, OffPolicyConfig)
-    return ReplayConfig(algorithm=kind(**{k: v for k, v in IN_WORLDS.items() if k in kind.__dataclass_fields__}))
+    own = OWN_IN_WORLDS.get(algo, IN_WORLDS)
+    return ReplayConfig(algorithm=kind(**{k: v for k, v in own.items() if k in kind.__dataclass_fields__}))
 
 
 def rl_env_steps(task: str, algo: str = "reinflow") -> int:

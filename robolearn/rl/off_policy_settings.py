@@ -209,8 +209,8 @@ class StudentConfig(OffPolicyConfig):
     later: ClassVar[dict[str, Any]] = OffPolicyConfig.later | {"initial_noise": None}
 
     initial_noise: float | None = None
-    """Standard deviation of the noise that the copy denoises from; by default the policy's own. With 0 all proposals are
-    one; 1 is what imitation trains with."""
+    """Standard deviation of the noise that the copy denoises from; by default the policy's own. With 0 all proposals
+    are one; 1 is what imitation trains with."""
     proposals: int = 1
     """Chunks that the policy proposes when it acts, among which the critics choose; 1: they do not."""
     caution: float = 0.5

@@ -114,6 +114,17 @@ def test_every_preset_is_listed_with_a_line_and_parses(capsys: pytest.CaptureFix
         assert made.settings.noise == noise
     rival: Any = parse(entry("benchmark hil"), ["--config", "rlpd-paper"])
     assert rival.algo == ("rlpd",) and (rival.settings.utd, rival.settings.temperature) == (20, 1)
+    alone: Any = parse(entry("finetune"), ["--config", "rlpd-paper", "--policy", "x", "--out", "z"])
+    assert alone.algo == "rlpd" and alone.settings.algorithm == rival.settings
+
+
+def test_settings_in_simulated_worlds_are_the_algorithm_s_own() -> None:
+    """OGPO's are of its paper; the others are those by which they were measured."""
+    ogpo: Any = parse(entry("finetune"), ["--algo", "ogpo", "--policy", "x", "--out", "z"])
+    own = ogpo.settings.algorithm
+    assert (own.demo_share, own.utd, own.proposals, own.trust_after) == (0.0, 1.0, 1, 1000)
+    rebrac: Any = parse(entry("finetune"), ["--algo", "rebrac", "--policy", "x", "--out", "z"])
+    assert (rebrac.settings.algorithm.utd, rebrac.settings.algorithm.proposals) == (0.5, 8)
 
 
 # --- sweep -------------------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ MUTANTS: dict[str, Mutant] = {
     "rebrac-compares-where-nobody-acted": Mutant(REBRAC, "(apart * known).mean(1)", "apart.mean(1)", REBRACS),
     "rebrac-goes-down": Mutant(REBRAC, "* copied - climbed", "* copied + climbed", REBRACS),
     "rebrac-values-as-they-are": Mutant(REBRAC, "values.detach().abs().mean().clamp_min(1e-6)", "1.0", REBRACS),
+    "rebrac-climbs-the-least-critic": Mutant(REBRAC, "climbed = values.mean() /", "climbed = values.amin(0).mean() /", REBRACS),
     "rebrac-imitates-nothing": Mutant(REBRAC, "self.settings.actor_bc * copied - climbed", "-climbed", REBRACS),
     "rebrac-climbs-without-a-gradient": Mutant(REBRAC, "self._moved(batch)[:, None]", "self._moved(batch)[:, None].detach()", REBRACS),
     "cal-ql-without-calibration": Mutant(

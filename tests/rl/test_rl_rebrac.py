@@ -80,6 +80,21 @@ def test_the_actor_climbs_values_that_are_scaled_to_one_and_imitates() -> None:
     assert (moved.grad < 0).all(), "a larger action has a smaller loss"  # type: ignore[operator]
 
 
+def test_the_actor_climbs_the_mean_of_the_critics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two members, 40 Σ a and −20 Σ a, where Σ a is 1 and −½: mean Q 2.5, mean |Q| 22.5; their minimum has −20."""
+    algorithm = ReBrac(base(), ReBracConfig(**SMALL, actor_bc=3.0), seed=0)
+    batch = ahead(windows(4), algorithm)
+    moved = torch.tensor([[0.5] * algorithm.size, [-0.25] * algorithm.size] * 2)
+    algorithm._moved = lambda batch: moved  # type: ignore[method-assign]
+    algorithm.student.loss = lambda *_: torch.tensor(0.7)  # type: ignore[method-assign]
+    met: list[torch.Tensor] = []
+    algorithm.student.step = lambda loss: met.append(loss) or loss  # type: ignore[method-assign]
+    scale = torch.tensor([40.0, -20.0])[:, None, None]
+    monkeypatch.setattr("robolearn.rl.algorithms.rebrac.evaluate", lambda net, seen, actions: scale * actions.sum(-1))
+    algorithm.improve(algorithm.policy.encode(batch.observation), batch)
+    assert met[0].item() == pytest.approx(3.0 * 0.7 - 2.5 / 22.5, abs=1e-6)
+
+
 def test_a_gradient_of_the_values_reaches_the_policy() -> None:
     algorithm = ReBrac(base(), ReBracConfig(**SMALL, actor_bc=0.0), seed=0)
     before = [p.detach().clone() for p in algorithm.student.net.parameters()]

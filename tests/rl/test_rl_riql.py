@@ -1,4 +1,4 @@
-"""RIQL: Huber's loss and the quantile by hand, and a line on which every third reward is wrong."""
+"""RIQL: Huber's loss and the quantile by hand, and a line on which every fifth reward is wrong."""
 
 from __future__ import annotations
 

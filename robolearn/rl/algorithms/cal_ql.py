@@ -8,7 +8,8 @@
 Nakamoto et al. 2023, after CQL (Kumar et al. 2020). Without the calibration by G values fall below all returns, and the
 first steps online unlearn what was learned offline. Departures: the actor is no Gaussian that climbs Q, but the copy of
 the base that imitates what succeeded, whose chunks the critics choose from (`policies.wrappers.best_of_n`); C is fixed,
-and α is no multiplier that is learned. G of an episode that the clock cut is a bound where no reward is negative.
+and α is no multiplier that is learned; chunks have no importance weights, because a flow gives no densities; what is
+proposed in s' is not among c. G of an episode that the clock cut is a bound where no reward is negative.
 """
 
 from __future__ import annotations

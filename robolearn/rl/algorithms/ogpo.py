@@ -8,8 +8,10 @@
 From `simchowitzlabpublic/OGPO_public`: ten critics whose mean is read, because their minimum holds back, τ 0.05, groups
 of 32 that are not divided by their deviation, ε 0.01, the best of 8 in targets, σ 0.05, c 1.
 Departures: advantages are standardised over the batch; the noise is in the last step, as `robolearn.rl.actors` has it,
-and not in all with a correction of the score; the reward is 1 at success in the place of −1 until it; critics are
-those of the other pages here in size; the learning rate is constant.
+and not in all with a correction of the score; the reward is 1 at success in the place of −1 until it; critics are those
+of the other pages here in size; the learning rate is constant; critics move the policy after `trust_after` (1,000)
+updates, in the place of 10,000 steps. In `finetune` a batch has no demonstrations once there is experience of its own
+(`--demo-share 0`) and a control step pays for one update, as there; `hil` has both buffers.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@
 
 Tarasov et al. 2023, after TD3+BC (Fujimoto and Gu 2021), whose scale of Q it has. Departures: the actor is a copy of
 the base with its own loss in the place of ‖a(s) − a‖²; a' has the sampler's noise in the place of clipped noise; the
-distance is a mean over components, so that β₂ means the same for each chunk. Where nobody acted in s' there is nothing
-to be near.
+distance is a mean over components, so that β₂ means the same for each chunk; the actor climbs the mean of the critics,
+where the authors' code climbs their minimum. Where nobody acted in s' there is nothing to be near.
 """
 
 from __future__ import annotations
