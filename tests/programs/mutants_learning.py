@@ -104,7 +104,7 @@ MUTANTS: dict[str, Mutant] = {
     "proposals-without-the-noise-that-was-asked-for": Mutant(
         f"{ALGORITHMS}/cal_ql.py", "initial_noise=config.initial_noise", "initial_noise=None", OFF_POLICY
     ),
-    "stored-episodes-are-forgotten": Mutant("robolearn/rl/experience.py", "(frames := self.demonstrations.frames) > config.capacity", "False", REPLAY_RUNNER),
+    "stored-episodes-are-forgotten": Mutant("robolearn/rl/experience.py", "if frames > capacity:", "if False:", REPLAY_RUNNER),
     "iql-expectile-of-the-other-side": Mutant(
         f"{ALGORITHMS}/iql.py", "torch.where(u < 0, 1.0", "torch.where(u > 0, 1.0", IQL
     ),
