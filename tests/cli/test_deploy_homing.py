@@ -113,7 +113,7 @@ ON_SIM = ("--robot", "sim", "--teleop", "keyboard", "--reset", "policy", "--rese
         (ON_SIM[:-2], "--reset policy: got no --reset-policy, expected both"),
         (["--reset-policy", "policy"], "--reset-policy: got policy beside --reset person, expected --reset policy"),
         ([*ON_SIM, "--reset-seconds", "0"], "--reset-seconds: got 0.0, expected more than 0"),
-        ([*ON_SIM, "--reset-reward", "key"], "--reset-reward: got key, expected a reward model"),
+        ([*ON_SIM, "--reset-reward", "key"], "--reset-reward: got key; available: robometer"),
         ([*ON_SIM[:-1], "other"], "other"),
         ([*ON_SIM, "--reward", "task"], "--reset policy: got --reward task, expected --reward key, or a reward model"),
     ],

@@ -149,7 +149,10 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
         seen = CONTRACT.with_objects(names)
         start(
             PolicyNode(
-                lambda *_, **__: Blank(seen), overrides={"policy": "blank"}, contract=seen, context=ros[0].context
+                lambda *_, **__: Blank(seen),
+                overrides={"policy": "blank", "seconds": 60.0},
+                contract=seen,
+                context=ros[0].context,
             ),
             0,
         )
