@@ -153,6 +153,7 @@ def ahead(late: dict[int, float]) -> list[tuple[float, float, list[TrajectoryPoi
     return out
 
 
+@pytest.mark.long
 def test_a_message_late_by_20_ms_is_no_violation() -> None:
     for late in ({}, LATE):
         summary = judged(ahead(late)).summary()

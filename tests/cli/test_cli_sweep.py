@@ -130,6 +130,7 @@ def test_settings_in_simulated_worlds_are_the_algorithm_s_own() -> None:
 # --- sweep -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
 def test_the_line_that_goes_on_with_a_stopped_sweep_is_one(
     resume: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture

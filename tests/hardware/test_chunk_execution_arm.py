@@ -171,6 +171,7 @@ class Wavering:
         return chunk
 
 
+@pytest.mark.long
 def test_a_policy_that_is_late_and_wavers_comes_to_rest_where_it_wants_to() -> None:
     """Five steps late; cut by time, what a slow prediction still has to do had been done by a quick one."""
     rig = FaultRig()

@@ -47,6 +47,7 @@ START = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("who", START)
 def test_logs_that_this_user_may_not_write_are_one_line(who: str, tmp_path: Path) -> None:
     """Who started anything of ROS with sudo once owns ~/.ros no more; a process has one folder of logs, so a child."""

@@ -73,6 +73,7 @@ def test_after_an_episode_the_arm_goes_home_and_only_then_the_next_is_recorded(r
     assert rig.monitor.summary()["violations"] == 0
 
 
+@pytest.mark.long
 def test_a_hand_that_moves_takes_over_at_once_and_the_way_is_not_gone_on_with(rig: RecordingRig) -> None:
     rig.q = HOME + np.array([0.3, 0.1, 0.0, -0.1, 0.0, 0.2, 0.0])
     rig.follow()

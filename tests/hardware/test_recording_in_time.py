@@ -38,6 +38,7 @@ def within_limits(rig: RecordingRig) -> None:
     assert rig.monitor.summary()["violations"] == 0, rig.monitor.summary()
 
 
+@pytest.mark.long
 def test_an_episode_whose_steps_come_too_slowly_is_dropped(rig: RecordingRig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes 1.5 periods: 13 of 20 a second, which would be played as fast as if they were all there."""
     rig.follow()

@@ -159,6 +159,7 @@ def test_a_person_says_whether_things_are_back(key: E) -> None:
     assert rig.logic.episodes.recorded == 1 and rig.logic.episodes.successes == 1, "the key judged no episode"
 
 
+@pytest.mark.long
 def test_the_clock_leaves_it_to_the_person() -> None:
     rig = Rig(seconds=1.0)
     rig.taught()
@@ -169,6 +170,7 @@ def test_the_clock_leaves_it_to_the_person() -> None:
     assert rig.phase is Phase.READY
 
 
+@pytest.mark.long
 def test_a_person_takes_over_and_hands_back() -> None:
     rig = Rig(Judge(after=10**6), seconds=3.0)
     rig.taught()
@@ -183,6 +185,7 @@ def test_a_person_takes_over_and_hands_back() -> None:
     assert rig.reset.going and rig.state is SafetyState.ARMED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["late", "stop"])
 def test_what_stops_the_arm_ends_the_reset(way: str) -> None:
     rig = Rig()
@@ -202,6 +205,7 @@ def test_what_stops_the_arm_ends_the_reset(way: str) -> None:
     assert rig.second.asked_for == asked
 
 
+@pytest.mark.long
 def test_after_a_stop_on_the_way_home_nothing_begins_by_itself() -> None:
     rig = Rig()
     rig.taught()

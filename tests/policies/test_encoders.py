@@ -126,6 +126,7 @@ def test_what_each_camera_shows_reaches_the_condition(kind: str, pooling: str) -
     assert (set(points) == {"images.front", "images.wrist"}) if pooling == "spatial_softmax" else (points == {})
 
 
+@pytest.mark.long
 def test_cameras_may_share_their_weights() -> None:
     seen = pictures()
     seen["images.wrist"] = seen["images.front"]

@@ -43,6 +43,7 @@ def test_an_interval_of_any_figure_holds_its_value() -> None:
     assert found.low < found.mean < found.high and found.high - found.low < 0.6 and found.count == 80
 
 
+@pytest.mark.long
 def test_one_that_sees_is_trusted() -> None:
     found = evaluated(Truth())
     result = found.to_json()
@@ -58,6 +59,7 @@ def test_one_that_sees_is_trusted() -> None:
     json.dumps(plain(result), allow_nan=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "reasons"),
     [

@@ -155,6 +155,7 @@ def test_another_state_is_refused_before_anything_is_scored(critic: ProgressCrit
         check_seen(critic, ["images.front"])
 
 
+@pytest.mark.long
 def test_sets_without_a_hand_go_without_and_it_is_said(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,6 +33,7 @@ def test_a_draw_depends_on_its_key_and_on_when_it_is_drawn() -> None:
     assert config.draw(PANDA, (4, 1, 0))["payload"] != a["payload"]
 
 
+@pytest.mark.long
 def test_draws_have_the_distributions_and_the_correlation_that_are_asked_for() -> None:
     means = tuple(1.0 + 0.01 * i for i in range(7))
     config = DynamicsConfig(

@@ -267,6 +267,7 @@ def test_a_worker_that_dies_is_named():
     env.close()
 
 
+@pytest.mark.long
 def test_a_light_env_stays_here_and_a_file_in_the_current_folder_is_found(monkeypatch):
     monkeypatch.chdir(Path(__file__).parent)
     monkeypatch.setattr(gym_env, "LIGHT_STEP_S", 0.0)  # how long a step takes is the machine's business

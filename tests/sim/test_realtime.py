@@ -134,6 +134,7 @@ def test_small_amounts_of_time_add_up() -> None:
     assert world.steps == 20
 
 
+@pytest.mark.long
 def test_the_clock_of_an_episode_starts_with_its_first_command() -> None:
     world = RealtimeWorld("lift", 0)
     for _ in range(2):

@@ -235,6 +235,7 @@ def test_a_list_of_shots_that_is_damaged(tmp_path: Path, on_flange: list[Shot]) 
             read_shots(tmp_path, FR3.joints)
 
 
+@pytest.mark.long
 def test_a_contract_in_other_layouts(tmp_path: Path, on_flange: list[Shot]) -> None:
     values = snippet(calibrate(views_of(on_flange[:8], BOARD, FR3), TRUE_LENS, "flange"))
     robot = station(tmp_path)
