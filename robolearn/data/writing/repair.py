@@ -248,7 +248,10 @@ def _made(root: Path, info: Mapping[str, Any], schema: pa.Schema, lacking: set[i
             continue
         if table["index"].to_pylist() != list(range(start, first)):
             raise BadInput(what, got="frames with a hole", expected=f"frames from {start} on, to make its row again")
-        columns = [array_of(table[name], (size,), "float64", what=f"{what}: {name}") for name, size in sizes.items()]
+        columns = [
+            array_of(table[name], (size,), features[name]["dtype"], what=f"{what}: {name}").astype(np.float64)
+            for name, size in sizes.items()
+        ]
         stats = split(describe(np.concatenate(columns, axis=1)), sizes)
         facts = row_facts(index, range(start, first), number, 0, cameras, float(info["fps"]))
         for name in cameras:
