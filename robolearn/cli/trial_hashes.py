@@ -23,7 +23,10 @@ FILTER = ("hardware", "robots")  # code between a policy node and an arm
 DEPLOYMENT = ("robolearn/deploy", "robolearn/bench/emulators", "launch")  # code that starts the nodes
 TOP = Path(robots.__file__).parents[1]
 # Where another interpreter finds a module.
-PLACES = "import importlib.util as u, json, sys; s = u.find_spec(sys.argv[1]); print(json.dumps(s and [*(s.submodule_search_locations or [s.origin])]))"  # noqa: E501
+PLACES = (
+    "import importlib.util as u, json, sys; s = u.find_spec(sys.argv[1]); "
+    "print(json.dumps(s and [*(s.submodule_search_locations or [s.origin])]))"
+)
 
 
 def hash_policy(path: str) -> str:
