@@ -8,6 +8,7 @@ from mutation import Mutant, kill_replacements
 
 VIEW, SEEN = ("tests/hardware/teleop/test_view.py",), ("tests/hardware/teleop/test_view_chromium.py",)
 WATCHED, FILMED = ("tests/cli/test_cli_view.py",), ("tests/sim/test_film.py",)
+LET_IN = ("tests/hardware/teleop/test_browser_access.py",)
 BROWSER, DEVICE = "hardware/teleop/browser", "hardware/teleop/wrapped.py"
 CLIPS, PLAYER, FILM = "robolearn/rollout/watched_env.py", "robolearn/cli/view.py", "sim/embedded/camera.py"
 STORED = "        self._status = status\n"
@@ -21,6 +22,7 @@ MUTANTS: dict[str, Mutant] = {
     "invitation-for-ever": Mutant(f"{BROWSER}/access.py", "del self._invitations[invitation]", "pass", VIEW),
     "invitation-never-late": Mutant(f"{BROWSER}/access.py", "return self._clock() <= end", "return True", VIEW),
     "invitation-for-anybody": Mutant(f"{BROWSER}/access.py", " and same_user(request.transport)", "", VIEW),
+    "cookie-under-any-name": Mutant(f"{BROWSER}/access.py", "name = host if self._tls else", "name =", LET_IN),
     "window-with-the-token": Mutant(f"{BROWSER}/guarded_viser.py", "self._proxy.access.invite()", "self._proxy.access.token", VIEW),
     "window-without-a-display": Mutant(f"{BROWSER}/viewer.py", "not any(os.environ", "False and any(os.environ", VIEW),
     "markup-of-others": Mutant(f"{BROWSER}/page.py", "{escape(status.message)}", "{status.message}", VIEW),

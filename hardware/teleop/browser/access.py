@@ -4,7 +4,7 @@
   could drive the arm (cross-site websockets, DNS rebinding).
 - A token that is new at every start, on loopback too, where every user of the machine can connect. The address with the
   token is exchanged for a cookie (HttpOnly, SameSite) and never shown again; without it nothing is passed on.
-- Beyond loopback: TLS alone, and the cookie is Secure.
+- Beyond loopback: TLS alone, and the cookie is Secure and counts under the name it was given for.
 - A program is opened with an invitation in the token's place, for what it is started with can be read by every user of
   the machine: it counts once, for `INVITED_S`, and where the system says whose a connection is, for this user alone.
 
@@ -128,7 +128,7 @@ class Access:
     ) -> None:
         self._names = {"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"}
         self._tls, self._page, self._sockets = tls, page, sockets
-        self.token, self._session = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+        self.token, self._key = secrets.token_urlsafe(32), secrets.token_bytes(32)
         self._clock, self._invitations = clock, dict[str, float]()
         self._log = RareLog(log)
 
@@ -156,9 +156,9 @@ class Access:
         name = self._cookie(port)
         offered = parse_qs(url.query).get("token", [])
         if offered and (_same(offered[0], self.token) or self._invited(offered[0], request)):
-            cookie = f"{name}={self._session}; Path=/; {'Secure; ' if self._tls else ''}HttpOnly; SameSite=Strict"
+            cookie = f"{name}={self._session(host)}; Path=/; {'Secure; ' if self._tls else ''}HttpOnly; SameSite=Strict"
             return response(HTTPStatus.SEE_OTHER, "", Location="/", **{"Set-Cookie": cookie})
-        if not _same(_cookie(request, name), self._session):
+        if not _same(_cookie(request, name), self._session(host)):
             self._log.warning("refused a page without a valid token from %s", request.remote)
             return response(HTTPStatus.FORBIDDEN, "Open the address with its token from the terminal.\n")
         if [value.lower() for value in request.headers.getall("Upgrade", [])] == ["websocket"]:
@@ -180,6 +180,11 @@ class Access:
                 return self._clock() <= end
         return False
 
+    def _session(self, host: str) -> str:
+        """The cookie's value. Beyond loopback it is another one for each name: browsers keep to that, others may not."""
+        name = host if self._tls else ""
+        return hmac.new(self._key, name.encode("utf-8", "surrogateescape"), "sha256").hexdigest()
+
     def _cookie(self, port: int) -> str:
         """The cookie's name. With TLS its prefix keeps other hosts of the domain from setting it; on loopback the port
         keeps two pages of one machine apart.
@@ -189,7 +194,7 @@ class Access:
     def _host(self, request: web.BaseRequest, port: int) -> str | None:
         """The Host header, or None if it cannot mean this server (DNS rebinding).
 
-        Beyond loopback any name may be ours, and the cookie is bound to the name anyway.
+        Beyond loopback any name may be ours; the cookie is valid under the one that the token came by, alone.
         """
         hosts = request.headers.getall("Host", [])
         if len(hosts) != 1:

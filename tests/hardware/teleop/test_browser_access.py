@@ -84,6 +84,7 @@ def test_without_the_token_nothing_comes_in(closed_page: Browser) -> None:
     assert {"Secure", "HttpOnly", "SameSite=Strict"} <= set(cookie.split("; "))
     cookie = cookie.partition(";")[0]
     assert get(closed_page, tls=True, Cookie=cookie).status == 200
+    assert get(closed_page, tls=True, Cookie=cookie, Host="evil.example").status == 403
     for others in ("a[0]=1; %s", "%s; {}", 'json={"a": 1, "b": 2}; %s ; x', "=; ;%s", "n=\xfc; %s"):
         assert get(closed_page, tls=True, Cookie=others % cookie).status == 200, others
     assert knock(closed_page, origin="https://evil.example", tls=True, Cookie=cookie).status == 403
