@@ -76,6 +76,9 @@ REINFLOW_PAPER = {
     "actor-lr": 4.5e-5, "critic-lr": 6.5e-4, "lr-end": 0.444, "epochs": 5, "critic-epochs": 5, "entropy": 0.01,
     "gamma": 0.999, "lam": 0.95, "time-limit": "infinite", "average": 0,
 }  # fmt: skip
+REINFLOW_SHORT = {
+    "algo": "reinflow", "env-steps": 100_000, "worlds": 64, "decisions": 10, "initial-noise": 0, "sigma-max": 0.25,
+}  # fmt: skip
 RLPD_PAPER = {
     "algo": "rlpd", "utd": 20, "actor-every": 20, "temperature": 1, "critics": 10, "width": 256, "depth": 3,
     "batch": 256,
@@ -96,6 +99,12 @@ NAMED: dict[str, Named] = {
         "ReinFlow as in its paper: every denoising step is noised, by a given range, with its learning rates and clip",
         REINFLOW_PAPER,
         also=("quickstart", "benchmark rl"),
+    ),
+    "reinflow-short": Named(
+        "finetune",
+        "ReinFlow on 100,000 control steps: short rollouts, and noise that is given, for measuring it costs steps",
+        REINFLOW_SHORT,
+        also=("benchmark rl",),
     ),
     "diffusion": Named(
         "train",

@@ -76,10 +76,11 @@ class Calibrate(Command):
 
     def _calibrate(self, board: Any) -> dict[str, Any]:
         from hardware.calibration import calibrate
-        from hardware.calibration.contract_text import snippet, write_into
+        from hardware.calibration.contract_text import snippet
         from hardware.calibration.hand_eye import estimate_lens
         from hardware.calibration.pictures import views_of
         from robots.stations import CONTRACTS, load_contract
+        from robots.stations.editing import write_into
         from robots.stations.folder import keep
 
         contract = load_contract(self.robot)
@@ -108,7 +109,7 @@ class Calibrate(Command):
         if self.lens == "contract":
             del lines["intrinsics"]
         if self.write:
-            write_into(path, camera, lines)
+            write_into(path, {("cameras", camera, key): value for key, value in lines.items()})
             if contract.version:
                 kept = keep(path.parent, f"calibrate {camera}: {found.pixels_rms:.2f} px").number
         return {

@@ -111,6 +111,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("identify", "robolearn.cli.identify:Identify", "Identify the dynamics of an arm", "Deploy"),
     Entry("permissions", "robolearn.cli.station:PermissionsCommand", "Write the SROS2 policy of a station", "Deploy"),
     Entry("robots new", "robolearn.cli.robots:NewRobot", "Make a robot of a URDF or MJCF", "Deploy"),
+    Entry("robots topics", "robolearn.cli.robots:RobotTopics", "Find the topics of an arm's driver", "Deploy"),
     Entry("robots check", "robolearn.cli.robots:CheckRobot", "Check a robot of one's own", "Deploy"),
     Entry("evaluate", "robolearn.cli.evaluate:Evaluate", "Evaluate a policy, or compare two", "Measure"),
     Entry("trial plan", "robolearn.cli.trial:PlanTrial", "Plan a trial of several policies", "Measure"),

@@ -171,6 +171,66 @@ class CheckRobot(Command):
             console.print(f"[yellow]–[/yellow] nobody has stated {line}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RobotTopics(Command):
+    """Find the topics of an arm's driver on the live graph, by the names of its joints, and put them into its contract.
+
+    Nothing is published. Ends with exit code 1 where a topic that the contract needs is not there.
+
+    Example: robolearn robots topics kinova3 --write
+    """
+
+    name: tyro.conf.Positional[str]
+    """The arm, of `robolearn robots new`."""
+    seconds: float = 4.0
+    """Time for everybody to be found, heard and to answer [s]."""
+    prefix: str = ""
+    """Before the names of the model's joints, where the graph has several arms."""
+    write: bool = False
+    """Put what was found into its station.yaml; the rest of the file stays as it is."""
+
+    def run(self) -> dict[str, Any]:
+        """``{"robot", "contract", "joints", "joint_states", "command", "gripper", "cameras", "missing", "written"}``;
+        the topics are null where none was found."""
+        from dataclasses import asdict
+
+        from hardware.ros2.environment import prepare
+        from hardware.station.driver_topics import find_driver
+        from robots.own import STATION, own_folders, read_robot
+        from robots.stations import load_contract
+        from robots.stations.editing import write_into
+
+        own = own_folders()
+        if self.name not in own:
+            raise BadInput("robot", got=self.name, expected="one of your own", available=own)
+        prepare()
+        from hardware.ros2.live_graph import read_graph
+
+        robot, path = read_robot(own[self.name])[0], own[self.name] / STATION
+        contract = load_contract(path)
+        driven = contract.gripper_joints
+        found = find_driver(read_graph(self.seconds), robot.joints, driven, self.prefix)
+        if self.write:
+            write_into(path, found.values())
+        return {"robot": self.name, "contract": str(path), "written": self.write, **asdict(found)}
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return int(bool(result["missing"]))
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        console.print(f"joints      {', '.join(result['joints'])}")
+        console.print(f"measured    {result['joint_states'] or 'not found'}")
+        for key in ("command", "gripper"):
+            one = result[key]
+            console.print(
+                f"{key:<11} {one['topic']} ({one['type']}), by {one['node']}" if one else f"{key:<11} not found"
+            )
+        console.print(f"pictures    {', '.join(result['cameras']) or 'none'}")
+        for line in result["missing"]:
+            console.print(f"[yellow]–[/yellow] not found: {line}")
+        console.print(f"written     {result['contract']}" if result["written"] else "next        the same with --write")
+
+
 def _contract_holds(robot: RobotSpec) -> RuleFinding:
     """The finding about the contract: it is of this arm, and the safety filter arms it at home and around."""
     import numpy as np

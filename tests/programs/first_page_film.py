@@ -57,9 +57,9 @@ def main(run: Path, out: Path) -> None:
     print(f"{out}: {len(rows)} pictures, {out.stat().st_size / 1e6:.2f} MB, worlds {starts} of seed {SEED}")
 
 
-def named(picture: np.ndarray, name: str) -> np.ndarray:
-    """`picture` over a bar that has its name."""
-    bar = np.full((24, picture.shape[1], 3), 40, np.uint8)
+def named(picture: np.ndarray, name: str, colour: tuple[int, int, int] = (40, 40, 40)) -> np.ndarray:
+    """`picture` over a bar of `colour` that has its name."""
+    bar = np.full((24, picture.shape[1], 3), colour, np.uint8)
     cv2.putText(bar, name, (8, 17), cv2.FONT_HERSHEY_SIMPLEX, 0.5, (255, 255, 255), 1, cv2.LINE_AA)
     return np.vstack([picture, bar])
 

@@ -24,9 +24,15 @@ ARMS = ("tests/sim/test_arms.py",)
 SPEC, PIXELS, FILE = "robots/spec.py", "robots/stations/pictures.py", "robots/stations/contract_file.py"
 LATE, LATE_TESTS = "robots/chunk_execution.py", ("tests/hardware/test_chunk_execution_arm.py",)
 FOLDER, VERSIONS = "robots/stations/folder.py", ("tests/robots/test_station_folder.py",)
+FOUND, FOUND_TESTS = "hardware/station/driver_topics.py", ("tests/hardware/test_driver_topics.py",)
 PLAYED = ("tests/hardware/teleop/test_supervised.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "a-vector-in-any-order": Mutant(FOUND, "(kind == TRAJECTORY and set(one.joints)", "(set(one.joints)", FOUND_TESTS),
+    "two-arms-are-one": Mutant(FOUND, "if len(prefixes) > 1:", "if False:", FOUND_TESTS),
+    "joint-states-of-a-part": Mutant(FOUND, "if set(named) <= set(heard.names)", "if set(named) & set(heard.names)", FOUND_TESTS),
+    "a-prefix-twice": Mutant(FOUND, "before + joint.removeprefix(before)", "before + joint", FOUND_TESTS),
+    "a-vector-ahead-of-time": Mutant(FOUND, "if self.command is not None and self.command.type != TRAJECTORY:", "if False:", FOUND_TESTS),
     "chunks-on-the-way-home": Mutant(STREAMER, "if not self.arming or self.stopped or self._homing is not None:", "if not self.arming or self.stopped:", HOMING),
     "home-for-ever": Mutant(STREAMER, "            self._homing = None  # over", "            pass  # over", HOMING),
     "home-for-one-who-is-gone": Mutant(STREAMER, "late = self._clock() - self._homing_asked > HOMING_S", "late = False", HOMING),

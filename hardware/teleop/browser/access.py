@@ -181,7 +181,7 @@ class Access:
         return False
 
     def _session(self, host: str) -> str:
-        """The cookie's value. Beyond loopback it is another one for each name: browsers keep to that, others may not."""
+        """The cookie's value; beyond loopback each name has its own: browsers keep to that, others may not."""
         name = host if self._tls else ""
         return hmac.new(self._key, name.encode("utf-8", "surrogateescape"), "sha256").hexdigest()
 

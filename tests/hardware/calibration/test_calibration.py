@@ -16,13 +16,14 @@ import pytest
 import yaml
 
 from hardware.calibration import Board, Calibration, Shot, calibrate, read_shots, write_shots
-from hardware.calibration.contract_text import snippet, write_into
+from hardware.calibration.contract_text import snippet
 from hardware.calibration.hand_eye import estimate_lens
 from hardware.calibration.pictures import views_of
 from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robots import FR3
 from robots.stations import CONTRACTS, Intrinsics, load_contract
+from robots.stations.editing import write_into
 
 sys.path.insert(0, str(Path(__file__).parent))
 from rendering import LENS, flange, looking_at, pose, render, session
@@ -237,22 +238,23 @@ def test_a_list_of_shots_that_is_damaged(tmp_path: Path, on_flange: list[Shot]) 
 
 @pytest.mark.long
 def test_a_contract_in_other_layouts(tmp_path: Path, on_flange: list[Shot]) -> None:
-    values = snippet(calibrate(views_of(on_flange[:8], BOARD, FR3), TRUE_LENS, "flange"))
+    found = snippet(calibrate(views_of(on_flange[:8], BOARD, FR3), TRUE_LENS, "flange"))
+    values = {("cameras", "wrist", key): value for key, value in found.items()}
     robot = station(tmp_path)
     text = robot.read_text()
     block = "    pose:\n      parent: base\n      # from last year\n      position: [0, 0, 1]\n"
     robot.write_text(text.replace("    max_age_s: 0.2\n", "    max_age_s: 0.2\n" + block))
-    write_into(robot, "wrist", values)
+    write_into(robot, values)
     camera = load_contract(robot).cameras["wrist"]
     assert camera.pose is not None and camera.pose.parent == "flange" and "last year" not in robot.read_text()
     flow = yaml.safe_load(text)
     robot.write_text(yaml.safe_dump(flow, default_flow_style=True))
     before = robot.read_text()
     with pytest.raises(BadInput, match=r"cameras.wrist: got no section with a line for each key"):
-        write_into(robot, "wrist", values)
+        write_into(robot, values)
     with pytest.raises(BadInput):
         robot.write_text(text)
-        write_into(robot, "wrist", {"pose": "{parent: elbow}"})
+        write_into(robot, {("cameras", "wrist", "pose"): "{parent: elbow}"})
     assert robot.read_text() == text and before != text
 
 
