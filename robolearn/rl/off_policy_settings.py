@@ -135,16 +135,24 @@ class DsrlConfig(SoftConfig):
 
     title: ClassVar[str] = "DSRL"
     page: ClassVar[str] = "robolearn.rl.algorithms.dsrl:Dsrl"
+    later: ClassVar[dict[str, Any]] = SoftConfig.later | {"steer_weight": 0.0, "steer_error": 0.1}
 
     magnitude: float = 1.5
     """The largest component of the noise."""
     noise_steps: int = 2
     """Gradient steps of the noise's critics per update of the actor."""
+    steer_weight: float = 0.0
+    """λ: weight of the noise that would have made what a person did, in demonstrations and interventions, beside what
+    critics say (UniSteer); 0: critics alone teach the actor."""
+    steer_error: float = 0.1
+    """Root mean square, in units of actions (-1 to 1), beyond which a person's chunk is made of no noise: such windows
+    teach the actor nothing, and are counted."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "magnitude")
+        check_positive(self, "magnitude", "steer_error")
         check_least(self, 1, "noise_steps")
+        check_range(self, steer_weight=(0.0, math.inf))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,19 @@ IQL, CAL_QL = ("tests/rl/test_rl_iql.py",), ("tests/rl/test_rl_cal_ql.py",)
 RIQLS, RIQL = ("tests/rl/test_rl_riql.py",), f"{ALGORITHMS}/riql.py"
 REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
+DSRL, INVERSION = f"{ALGORITHMS}/dsrl.py", f"{RL}/inversion.py"
+STEERS = {
+    key: (f"tests/rl/test_rl_unisteer.py::test_{name}",)
+    for key, name in {
+        "back": "a_step_backwards_comes_half_as_near_with_each_round_where_the_step_halves",
+        "descent": "descent_ends_at_the_noise_that_makes_the_chunk_or_at_the_bound",
+        "unmet": "what_is_not_executed_or_was_not_commanded_need_not_be_met",
+        "loss": "the_loss_is_the_mean_distance_of_the_mode_to_noise_that_is_near_enough",
+        "added": "the_actor_s_loss_has_it_added",
+        "far": "what_the_policy_makes_of_no_noise_stays_within_the_magnitude_and_misses",
+        "plans": "plans_end_where_their_author_does",
+    }.items()
+}
 GUIDED, GUIDES = "policies/wrappers/value_guided.py", ("tests/policies/test_value_guided.py",)
 REPLAY_RUNNER = ("tests/rl/test_replay_runner.py",)
 REPLAYED = ("tests/data/test_replay.py", "tests/data/test_replay_records.py")
@@ -60,6 +73,19 @@ MUTANTS: dict[str, Mutant] = {
     "ogpo-explores-without-noise": Mutant(OGPO, "noise.sigma_max, self.generator", "0.0, self.generator", OGPOS),
     "ogpo-explores-with-what-actors-lack": Mutant(OGPO, "net, noise = self.policy.proposer.net", "net, noise = self.student.net", OGPOS),
     "ogpo-judges-its-starting-noise": Mutant(OGPO, "chain[:, -1].unflatten", "chain[:, 0].unflatten", OGPOS),
+    "inversion-forwards": Mutant(INVERSION, "x = x + after - net.denoise", "x = x - after + net.denoise", STEERS["back"]),
+    "inversion-one-round": Mutant(INVERSION, "for _ in range(ROUNDS)", "for _ in range(1)", STEERS["back"]),
+    "inversion-without-bound": Mutant(INVERSION, "            x0.clamp_(-bound, bound)\n", "            pass\n", STEERS["descent"]),
+    "inversion-keeps-the-first": Mutant(INVERSION, "error.detach() < least", "least == torch.inf", STEERS["descent"]),
+    "inversion-meets-what-nobody-did": Mutant(
+        INVERSION, "(counts / counts.sum(1, keepdim=True).clamp_min(1))", "(torch.ones_like(counts) / 2)", STEERS["unmet"]
+    ),
+    "steers-by-noise-that-misses": Mutant(DSRL, " & (error <= self.settings.steer_error)", "", STEERS["loss"]),
+    "steers-by-what-the-policy-did": Mutant(DSRL, "taught = batch.intervention & (", "taught = (", STEERS["loss"]),
+    "steers-without-its-weight": Mutant(DSRL, "return self.settings.steer_weight * loss", "return loss", STEERS["loss"]),
+    "steers-away": Mutant(DSRL, ".squeeze(1) - apart", ".squeeze(1) + apart", STEERS["added"]),
+    "steers-to-noise-of-another-size": Mutant(DSRL, "return x0 / self.settings.magnitude,", "return x0,", STEERS["far"]),
+    "steers-across-authors": Mutant(DSRL, "known = at < edge[:, None]", "known = at < steps", STEERS["plans"]),
     "riql-squares": Mutant(RIQL, "self.critic.error =", "_ =", RIQLS),
     "riql-error-of-another-size": Mutant(RIQL, "delta=delta) / delta", "delta=delta)", RIQLS),
     "riql-minimum": Mutant(RIQL, ".quantile(self.settings.quantile, 0)", ".amin(0)", RIQLS),

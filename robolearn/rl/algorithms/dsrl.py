@@ -7,19 +7,37 @@
 
 The critics judge what is executed, so demonstrations and interventions teach them; Q^w passes their judgement on to
 noise without a gradient through the denoising.
+
+With λ > 0 (`steer_weight`) a person teaches the actor, too: UniSteer (arXiv 2605.10821) inverts what was done to the
+noise that makes it, and supervises the actor with it.
+
+    w*  = argmin_{|w| ≤ 1} ‖π(s, M w) − a‖                             `robolearn.rl.inversion`
+    m   = 1 of a person's windows with √(1/n ‖π(s, M w*) − a‖²) ≤ `steer_error`, else 0
+    L_π = L_π of `SoftActor` + λ · Σ_b m_b 1/|w| ‖tanh μ(s_b) − w*_b‖² / Σ_b m_b
+
+Departures, the paper being known to us by its abstract alone: the distance is of the mode, because the likelihood of a
+squashed Gaussian has no bound where w* lies at ±1; only the steps that are executed have to be met; an episode is
+inverted once, when it comes into the replay, which then holds w* and the error of each frame.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from policies.kinds.gaussian import NoiseSteeredConfig, NoiseSteeredPolicy
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.policy import ChunkPolicy
-from robolearn.data.replay import ReplayBatch
+from robolearn.core import ArraySpec, Interface
+from robolearn.data.replay import PlayedEpisode, ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
+from robolearn.rl.inversion import invert
 from robolearn.rl.off_policy_settings import DsrlConfig
+
+NOISE, ERROR = "steer/noise", "steer/error"  # what a replay holds of each frame: w*, and how far its chunk is
 
 
 class Dsrl(OffPolicy):
@@ -54,10 +72,67 @@ class Dsrl(OffPolicy):
         for _ in range(self.settings.noise_steps):
             loss = self._distil(features, batch)
 
-        def value(latent: Tensor) -> Tensor:
-            return evaluate(self.noise_critics, features, latent[:, None]).mean(0).squeeze(1)
+        apart, metrics = self._steer(features, batch) if self.settings.steer_weight else (0.0, {})
 
-        return self.soft.improve(features, value, self.generator) | {"noise_loss": loss}
+        def value(latent: Tensor) -> Tensor:
+            # Q^w − λ L_steer, of which the mean is climbed
+            return evaluate(self.noise_critics, features, latent[:, None]).mean(0).squeeze(1) - apart
+
+        return self.soft.improve(features, value, self.generator) | {"noise_loss": loss} | metrics
+
+    def _steer(self, features: Tensor, batch: ReplayBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """λ · Σ_b m_b 1/|w| ‖tanh μ(s_b) − w*_b‖² / Σ_b m_b."""
+        error = batch.observation[ERROR][:, 0]
+        taught = batch.intervention & (error <= self.settings.steer_error)
+        apart = (self.policy.actor.mode(features) - batch.observation[NOISE]).square().mean(1)
+        loss = (apart * taught).sum() / taught.sum().clamp_min(1)
+        shown = batch.intervention.sum().clamp_min(1)
+        metrics = {
+            "steer": loss.detach(),
+            "steer_error": (error * batch.intervention).sum() / shown,
+            "steer_left_out": (batch.intervention & ~taught).sum() / shown,
+        }
+        return self.settings.steer_weight * loss, metrics
+
+    @property
+    def kept(self) -> Interface:
+        found = super().kept
+        if not self.settings.steer_weight:
+            return found
+        more = {NOISE: ArraySpec((self.policy.latent,)), ERROR: ArraySpec((1,))}
+        return replace(found, observation=dict(found.observation) | more)
+
+    def keep(self, episode: PlayedEpisode) -> PlayedEpisode:
+        kept = super().keep(episode)
+        return kept if not self.settings.steer_weight else replace(kept, observation=self._inverted(kept))
+
+    def _inverted(self, episode: PlayedEpisode) -> dict[str, np.ndarray]:
+        """The observation of `episode` with w* and the error of each frame; 0 where no person acted."""
+        frames = len(next(iter(episode.observation.values())))
+        noise, error = np.zeros((frames, self.policy.latent), np.float32), np.zeros((frames, 1), np.float32)
+        rows = np.flatnonzero(episode.intervention)
+        if len(rows):
+            seen = {key: torch.tensor(value[rows], device=self.device) for key, value in episode.observation.items()}
+            action, known = (torch.from_numpy(value).to(self.device) for value in plans(episode, rows, self.plan))
+            w, apart = self.inverted(seen, action, known)
+            noise[rows], error[rows, 0] = w.cpu().numpy(), apart.cpu().numpy()
+        return dict(episode.observation) | {NOISE: noise, ERROR: error}
+
+    @torch.no_grad()
+    def inverted(self, observation: dict[str, Tensor], action: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+        """Actions (B, Tp, Da) in the world's units, of which the `known` (B, Tp) were commanded → w* (B, Tp · Da), and
+        the root mean square (B,) by which its chunk misses those that are executed."""
+        net, normalizer = self.policy.proposer.net, self.policy.proposer.normalizer
+        cond = net.encode(normalizer.observation(observation))
+        # Beyond what was commanded stands what the policy itself would do from the middle of its noise.
+        own = net.sample(cond, torch.zeros(len(cond), *net.noise_shape, device=self.device))
+        chunk = torch.where(known[..., None], normalizer.action(action).clamp(-1.0, 1.0), own)
+        counts = known & (torch.arange(self.plan, device=self.device) < self.chunk)
+        x0 = invert(net, chunk, counts, cond, self.settings.magnitude).flatten(1)
+        made = self.policy.chunk(observation, x0).view(-1, self.chunk, self.components)
+        met = counts[:, : self.chunk, None]
+        missed = ((made - action[:, : self.chunk]).square() * met).sum((1, 2))
+        return x0 / self.settings.magnitude, (missed / (met.sum((1, 2)) * self.components)).sqrt()
 
     def _distil(self, features: Tensor, batch: ReplayBatch) -> Tensor:
         # w within ±1; the flow starts at M w
@@ -76,3 +151,14 @@ class Dsrl(OffPolicy):
 
     def modules(self) -> dict[str, nn.Module]:
         return super().modules() | self.soft.modules() | {"noise_critics": self.noise_critics}
+
+
+def plans(episode: PlayedEpisode, rows: np.ndarray, ahead: int) -> tuple[np.ndarray, np.ndarray]:
+    """(actions (B, Tp, Da), known (B, Tp)) of the `ahead` = Tp steps from each of `rows` on, up to where their author
+    changes or the episode is over; 0 beyond."""
+    steps = len(episode)
+    turns = np.flatnonzero(np.diff(episode.intervention)) + 1
+    edge = np.append(turns, steps)[np.searchsorted(turns, rows, side="right")]
+    at = rows[:, None] + np.arange(ahead)
+    known = at < edge[:, None]
+    return np.where(known[..., None], episode.action[np.minimum(at, steps - 1)], 0.0).astype(np.float32), known
