@@ -89,8 +89,9 @@ IN_WORLDS: dict[str, Any] = {
     "utd": 0.5, "imitate_own": True, "trust_after": 1000, "proposals": 8, "proposal_noise": 1.0,
 }  # fmt: skip
 """Settings of off-policy algorithms where simulated worlds feed them and nobody helps."""
-OWN_IN_WORLDS: dict[str, dict[str, Any]] = {"ogpo": {"demo_share": 0.0}}
-"""Of algorithms that have settings of their own there: OGPO learns online from what it did alone, as in its paper."""
+OWN_IN_WORLDS: dict[str, dict[str, Any]] = {"ogpo": {"demo_share": 0.0}, "uni_o4": {"utd": 0.5}}
+"""Of algorithms that have settings of their own there: OGPO learns online from what it did alone, as in its paper;
+critics of Uni-O4 choose among no proposals."""
 
 
 NAMED: dict[str, Named] = {

@@ -29,6 +29,14 @@ IQL, CAL_QL = ("tests/rl/test_rl_iql.py",), ("tests/rl/test_rl_cal_ql.py",)
 RIQLS, RIQL = ("tests/rl/test_rl_riql.py",), f"{ALGORITHMS}/riql.py"
 REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
+UNI_O4, UNI_O4S = f"{ALGORITHMS}/uni_o4.py", ("tests/rl/test_rl_uni_o4.py",)
+GATE, SURROGATE = (
+    (f"{UNI_O4S[0]}::test_{name}",)
+    for name in (
+        "what_learns_comes_to_act_where_the_judge_affirms_it_and_goes_back_where_not",
+        "the_surrogate_is_that_of_gaussians_around_what_the_flow_makes_of_its_noise",
+    )
+)
 DSRL, INVERSION = f"{ALGORITHMS}/dsrl.py", f"{RL}/inversion.py"
 STEERS = {
     key: (f"tests/rl/test_rl_unisteer.py::test_{name}",)
@@ -73,6 +81,24 @@ MUTANTS: dict[str, Mutant] = {
     "ogpo-explores-without-noise": Mutant(OGPO, "noise.sigma_max, self.generator", "0.0, self.generator", OGPOS),
     "ogpo-explores-with-what-actors-lack": Mutant(OGPO, "net, noise = self.policy.proposer.net", "net, noise = self.student.net", OGPOS),
     "ogpo-judges-its-starting-noise": Mutant(OGPO, "chain[:, -1].unflatten", "chain[:, 0].unflatten", OGPOS),
+    "uni-o4-accepts-all": Mutant(UNI_O4, "return mean > caution * spread, mean", "return True, mean", GATE),
+    "uni-o4-judges-without-caution": Mutant(UNI_O4, "mean > caution * spread", "mean > 0.0", UNI_O4S),
+    "uni-o4-judges-backwards": Mutant(UNI_O4, "(new - old).mean((1, 2))", "(old - new).mean((1, 2))", GATE),
+    "uni-o4-keeps-what-was-refused": Mutant(UNI_O4, "sink.load_state_dict(source.state_dict())", "pass", GATE),
+    "uni-o4-judges-by-who-proposes": Mutant(UNI_O4, "self.judge.net, features, torch.stack", "self.critic.net, features, torch.stack", GATE),
+    "uni-o4-judges-each-with-noise-of-its-own": Mutant(UNI_O4, "one) for one in noise]", "torch.randn_like(one)) for one in noise]", GATE),
+    "uni-o4-judge-of-what-learns": Mutant(UNI_O4, "self._chunks(self.policy.proposer.net, batch.next", "self._chunks(self.student.net, batch.next", UNI_O4S),
+    "uni-o4-judge-by-the-least": Mutant(UNI_O4, "self.judge.targets(after, chunk[:, None]).mean(0)", "self.judge.targets(after, chunk[:, None]).amin(0)", UNI_O4S),
+    "uni-o4-ratio-to-itself": Mutant(UNI_O4, "before = self.old.evaluate", "before = self.actor.evaluate", SURROGATE),
+    "uni-o4-goes-the-other-way": Mutant(UNI_O4, "clipped_surrogate(now - before, standardise(advantage)", "clipped_surrogate(now - before, -standardise(advantage)", SURROGATE),
+    "uni-o4-moves-before-critics-are-trusted": Mutant(UNI_O4, "if self.updates <= self.settings.trust_after:", "if False:", UNI_O4S),
+    "uni-o4-begins-from-the-last-weights": Mutant(
+        UNI_O4, "self.student.net.load_state_dict(self.policy.proposer.net.state_dict())", "pass", UNI_O4S
+    ),
+    "uni-o4-resume-forgets-the-judge": Mutant(
+        UNI_O4, '| {"judge": self.judge.net, "judge_target": self.judge.target}', "",
+        ("tests/rl/test_rl_off_policy.py::test_resumed_learning_is_the_same_bit_for_bit[uni_o4]",),
+    ),
     "inversion-forwards": Mutant(INVERSION, "x = x + after - net.denoise", "x = x - after + net.denoise", STEERS["back"]),
     "inversion-one-round": Mutant(INVERSION, "for _ in range(ROUNDS)", "for _ in range(1)", STEERS["back"]),
     "inversion-without-bound": Mutant(INVERSION, "            x0.clamp_(-bound, bound)\n", "            pass\n", STEERS["descent"]),

@@ -30,6 +30,7 @@ from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.algorithms.rebrac import ReBrac
 from robolearn.rl.algorithms.riql import Riql
 from robolearn.rl.algorithms.rlpd import Rlpd
+from robolearn.rl.algorithms.uni_o4 import UniO4
 from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.off_policy_settings import (
     CalQlConfig,
@@ -42,6 +43,7 @@ from robolearn.rl.off_policy_settings import (
     RiqlConfig,
     RlpdConfig,
 )
+from robolearn.rl.uni_o4_settings import UniO4Config
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import INTERFACE, SMALL, Corridor, acting, base, solved, windows
@@ -276,6 +278,7 @@ ALGORITHMS: dict[str, Callable[[int], OffPolicy]] = {
     "rebrac": lambda seed: ReBrac(base(), ReBracConfig(**SMALL), seed=seed),
     "cal_ql": lambda seed: CalQl(base(), CalQlConfig(**SMALL), seed=seed),
     "ogpo": lambda seed: Ogpo(base(), OgpoConfig(**SMALL, trust_after=2), seed=seed),
+    "uni_o4": lambda seed: UniO4(base(), UniO4Config(**SMALL, trust_after=2, gate_every=3), seed=seed),
 }
 
 

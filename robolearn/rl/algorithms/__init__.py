@@ -22,6 +22,7 @@ from robolearn.rl.off_policy_settings import (
 )
 from robolearn.rl.replay_settings import ReplayConfig
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig, SrpoConfig
+from robolearn.rl.uni_o4_settings import UniO4Config
 
 _SHIPPED: dict[str, type[AlgorithmConfig]] = {
     "reinflow": ReinFlowConfig,
@@ -36,6 +37,7 @@ _SHIPPED: dict[str, type[AlgorithmConfig]] = {
     "rebrac": ReBracConfig,
     "cal_ql": CalQlConfig,
     "ogpo": OgpoConfig,
+    "uni_o4": UniO4Config,
 }
 ALGORITHMS: Table[type[AlgorithmConfig]] = with_plugins("algorithms", _SHIPPED, AlgorithmConfig)
 Family = TypeVar("Family", bound=AlgorithmConfig)

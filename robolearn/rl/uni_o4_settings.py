@@ -1,0 +1,57 @@
+"""Config of Uni-O4. Loads no torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from robolearn.core import BadInput
+from robolearn.core.switches import check_least, check_positive, check_range
+from robolearn.rl.off_policy_settings import NEVER, IqlConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniO4Config(IqlConfig):
+    """PPO's clipped surrogate offline and online, whose updates act once an evaluation from data calls them better."""
+
+    title: ClassVar[str] = "Uni-O4"
+    page: ClassVar[str] = "robolearn.rl.algorithms.uni_o4:UniO4"
+
+    expectile: float = 0.7
+    """κ of the values: 0.5 is what was done on average, towards 1 the best of it."""
+    beta: float = 0.0
+    """β of the imitation to begin with: windows weigh exp(β · advantage), advantages in units of the rewards; 0
+    imitates all alike."""
+    imitate_average: float = 0.999
+    """Decay of the averaged weights, from which the surrogate begins."""
+    trust_after: int = 1000
+    """Updates of the critics, beside imitation, before the surrogate moves the policy."""
+    surrogate_lr: float = 1e-4
+    """Learning rate of the surrogate."""
+    states: int = 32
+    """States of a batch in which the policy is moved."""
+    group: int = 4
+    """Chunks that are drawn in each of them."""
+    sigma: float = 0.05
+    """Standard deviation of the noise in the sampler's last step."""
+    clip: float = 0.1
+    """ε of the clipped surrogate."""
+    gate_every: int = 50
+    """Updates between two questions to the evaluation, whether what was learned shall act."""
+    gate_caution: float = 1.0
+    """Standard deviations of the evaluation's critics by which the gain has to be above 0."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "states", "group", "gate_every")
+        check_range(self, trust_after=(0, math.inf), gate_caution=(0.0, math.inf))
+        check_positive(self, "surrogate_lr", "sigma", "clip")
+        if self.states * self.group < 2:
+            raise BadInput("--states, --group", got="a single chunk", expected="two, to standardise advantages over")
+        if self.gate_every % self.actor_every:
+            expected = f"a multiple of the {self.actor_every} of --actor-every"
+            raise BadInput("--gate-every", got=self.gate_every, expected=expected)
+
+    def without_critics(self) -> Self:
+        return replace(self, trust_after=NEVER)
