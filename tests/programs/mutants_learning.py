@@ -37,6 +37,7 @@ GATE, SURROGATE = (
         "the_surrogate_is_that_of_gaussians_around_what_the_flow_makes_of_its_noise",
     )
 )
+EXECUTED_ACTIONS, FOLLOWED = f"{REPLAY}/executed.py", ("tests/data/test_executed.py",)
 DSRL, INVERSION = f"{ALGORITHMS}/dsrl.py", f"{RL}/inversion.py"
 STEERS = {
     key: (f"tests/rl/test_rl_unisteer.py::test_{name}",)
@@ -81,6 +82,11 @@ MUTANTS: dict[str, Mutant] = {
     "ogpo-explores-without-noise": Mutant(OGPO, "noise.sigma_max, self.generator", "0.0, self.generator", OGPOS),
     "ogpo-explores-with-what-actors-lack": Mutant(OGPO, "net, noise = self.policy.proposer.net", "net, noise = self.student.net", OGPOS),
     "ogpo-judges-its-starting-noise": Mutant(OGPO, "chain[:, -1].unflatten", "chain[:, 0].unflatten", OGPOS),
+    "predicted-alone-at-once": Mutant(EXECUTED_ACTIONS, "step[later])", "step)", FOLLOWED),
+    "predicted-alone-in-the-base-s-frame": Mutant(EXECUTED_ACTIONS, '"nji,nj->ni"', '"nij,nj->ni"', FOLLOWED),
+    "predicted-alone-of-either-author": Mutant(EXECUTED_ACTIONS, "whole & (helped == person)", "whole", FOLLOWED),
+    "predicted-alone-of-arms-that-follow-nothing": Mutant(EXECUTED_ACTIONS, "found[0] >= KNOWN and ", "", FOLLOWED),
+    "predicted-alone-said-of-all": Mutant(EXECUTED_ACTIONS, " and found[1] < 0.5 * found[0]", "", FOLLOWED),
     "uni-o4-accepts-all": Mutant(UNI_O4, "return mean > caution * spread, mean", "return True, mean", GATE),
     "uni-o4-judges-without-caution": Mutant(UNI_O4, "mean > caution * spread", "mean > 0.0", UNI_O4S),
     "uni-o4-judges-backwards": Mutant(UNI_O4, "(new - old).mean((1, 2))", "(old - new).mean((1, 2))", GATE),

@@ -5,6 +5,9 @@
     intervention  is_intervention: nobody is taken for a demonstrator whom the set does not call one; of demonstrations
                   every step
 
+A set whose actions explain the arm's motion where its policy acted, and not where a person did, is named: it holds what
+was predicted there (`executed`).
+
 A time limit is bootstrapped from the final observation where the set stores it. Where it does not, the last step of an
 episode that did not terminate leads nowhere, and no window reaches over it.
 """
@@ -19,6 +22,7 @@ import numpy as np
 
 from robolearn.core import BadInput
 from robolearn.data.reading.reader import Dataset
+from robolearn.data.replay.executed import predicted_alone
 from robolearn.data.replay.records import PlayedEpisode
 
 log = logging.getLogger(__name__)
@@ -33,6 +37,7 @@ def recorded(sets: Sequence[Dataset], *, scored: bool = False) -> Iterator[Playe
     if not scored:
         hint = "`robolearn reward train` makes a model of rewards for --reward-model"
         _check_labelled(sets, "--data", "one of them: failures are learned from, too", hint)
+    _say_predicted(sets, "--data")
     solved, episodes = sum(int(found.success.sum()) for found in sets), sum(found.episodes for found in sets)
     cut = sum(not over and not found.has_final(i) for found in sets for i, over in enumerate(ends_of(found)))
     if not (scored or solved or any(found.reward.any() for found in sets)):
@@ -57,6 +62,7 @@ def demonstrated(sets: Sequence[Dataset], flag: str, *, scored: bool = False) ->
     if not scored:
         hint = "`robolearn dataset import SET --outcome success --out OTHER` calls all of its episodes successes"
         _check_labelled(sets, flag, "one of them: failures are no demonstrations", hint)
+    _say_predicted(sets, flag)
     shown = [(found, i) for found in sets for i in range(found.episodes) if found.success[i] or not found.outcomes]
     episodes = sum(found.episodes for found in sets)
     if episodes and not shown:
@@ -77,6 +83,18 @@ def _check_labelled(sets: Sequence[Dataset], flag: str, expected: str, hint: str
         if not (found.reward.any() or found.outcomes):
             got = "neither rewards (next.reward) nor successes (next.success)"
             raise BadInput(f"{flag} {found.path}", got=got, expected=expected, hint=hint)
+
+
+def _say_predicted(sets: Sequence[Dataset], flag: str) -> None:
+    """Name the sets whose actions were not executed where a person acted."""
+    for found in sets:
+        if explained := predicted_alone(found):
+            log.warning(
+                "%s %s: got actions that explain the arm's motion where the policy acted (cosine %.2f) and not where a "
+                "person did (%.2f), expected what was executed: `robolearn dataset import FILES --map EXECUTED=action "
+                "--out OTHER` takes it from the array that has it",
+                flag, found.path, *explained,
+            )  # fmt: skip
 
 
 def ends_of(dataset: Dataset) -> np.ndarray:
