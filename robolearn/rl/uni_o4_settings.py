@@ -27,7 +27,7 @@ class UniO4Config(IqlConfig):
     """Decay of the averaged weights, from which the surrogate begins."""
     trust_after: int = 1000
     """Updates of the critics, beside imitation, before the surrogate moves the policy."""
-    surrogate_lr: float = 1e-4
+    surrogate_lr: float = 4.5e-5
     """Learning rate of the surrogate."""
     states: int = 32
     """States of a batch in which the policy is moved."""
