@@ -123,6 +123,8 @@ def test_settings_in_simulated_worlds_are_the_algorithm_s_own() -> None:
     ogpo: Any = parse(entry("finetune"), ["--algo", "ogpo", "--policy", "x", "--out", "z"])
     own = ogpo.settings.algorithm
     assert (own.demo_share, own.utd, own.proposals, own.trust_after) == (0.0, 1.0, 1, 1000)
+    uni_o4: Any = parse(entry("finetune"), ["--algo", "uni_o4", "--policy", "x", "--out", "z"])
+    assert (uni_o4.settings.algorithm.utd, uni_o4.settings.algorithm.proposals) == (0.5, 1)
     rebrac: Any = parse(entry("finetune"), ["--algo", "rebrac", "--policy", "x", "--out", "z"])
     assert (rebrac.settings.algorithm.utd, rebrac.settings.algorithm.proposals) == (0.5, 8)
 
