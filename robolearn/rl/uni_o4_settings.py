@@ -8,7 +8,8 @@ from typing import ClassVar, Self
 
 from robolearn.core import BadInput
 from robolearn.core.switches import check_least, check_positive, check_range
-from robolearn.rl.off_policy_settings import NEVER, IqlConfig
+from robolearn.rl.off_policy_settings import NEVER
+from robolearn.rl.student_settings import IqlConfig
 
 
 @dataclass(frozen=True, kw_only=True)

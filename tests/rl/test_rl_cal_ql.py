@@ -13,7 +13,7 @@ from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBuffer
 from robolearn.rl.algorithms.cal_ql import CalQl, conservatism
 from robolearn.rl.ensemble_critic import EnsembleCritic
-from robolearn.rl.off_policy_settings import CalQlConfig
+from robolearn.rl.student_settings import CalQlConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import INTERFACE, SMALL, base

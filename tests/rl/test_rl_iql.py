@@ -15,7 +15,7 @@ from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBuffer
 from robolearn.rl.algorithms.iql import Iql, expectile_loss
 from robolearn.rl.algorithms.off_policy import OffPolicy
-from robolearn.rl.off_policy_settings import IqlConfig
+from robolearn.rl.student_settings import IqlConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import INTERFACE, SMALL, base, windows

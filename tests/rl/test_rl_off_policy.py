@@ -32,17 +32,8 @@ from robolearn.rl.algorithms.riql import Riql
 from robolearn.rl.algorithms.rlpd import Rlpd
 from robolearn.rl.algorithms.uni_o4 import UniO4
 from robolearn.rl.ensemble_critic import EnsembleCritic
-from robolearn.rl.off_policy_settings import (
-    CalQlConfig,
-    DsrlConfig,
-    IqlConfig,
-    OffPolicyConfig,
-    OgpoConfig,
-    ProposalsConfig,
-    ReBracConfig,
-    RiqlConfig,
-    RlpdConfig,
-)
+from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
+from robolearn.rl.student_settings import CalQlConfig, IqlConfig, OgpoConfig, ReBracConfig, RiqlConfig
 from robolearn.rl.uni_o4_settings import UniO4Config
 
 sys.path.insert(0, str(Path(__file__).parent))

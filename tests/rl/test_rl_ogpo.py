@@ -13,7 +13,7 @@ from torch.distributions import Normal
 
 from robolearn.core import BadInput
 from robolearn.rl.algorithms.ogpo import Ogpo, group_advantages
-from robolearn.rl.off_policy_settings import OgpoConfig
+from robolearn.rl.student_settings import OgpoConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import SMALL, base, windows

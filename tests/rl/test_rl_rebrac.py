@@ -12,7 +12,7 @@ import torch
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBatch, ReplayBuffer
 from robolearn.rl.algorithms.rebrac import ReBrac
-from robolearn.rl.off_policy_settings import ReBracConfig
+from robolearn.rl.student_settings import ReBracConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import INTERFACE, SMALL, base, windows

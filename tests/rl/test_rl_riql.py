@@ -14,7 +14,7 @@ from robolearn.core import BadInput
 from robolearn.data.replay import PlayedEpisode, ReplayBuffer
 from robolearn.rl.algorithms.iql import Iql
 from robolearn.rl.algorithms.riql import Riql
-from robolearn.rl.off_policy_settings import IqlConfig, RiqlConfig
+from robolearn.rl.student_settings import IqlConfig, RiqlConfig
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import INTERFACE, SMALL, base, windows

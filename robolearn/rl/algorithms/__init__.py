@@ -9,19 +9,10 @@ from typing import TypeVar
 
 from robolearn.core import BadInput
 from robolearn.core.plugins import Table, with_plugins
-from robolearn.rl.off_policy_settings import (
-    CalQlConfig,
-    DsrlConfig,
-    IqlConfig,
-    OffPolicyConfig,
-    OgpoConfig,
-    ProposalsConfig,
-    ReBracConfig,
-    RiqlConfig,
-    RlpdConfig,
-)
+from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
 from robolearn.rl.replay_settings import ReplayConfig
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig, SrpoConfig
+from robolearn.rl.student_settings import CalQlConfig, IqlConfig, OgpoConfig, ReBracConfig, RiqlConfig
 from robolearn.rl.uni_o4_settings import UniO4Config
 
 _SHIPPED: dict[str, type[AlgorithmConfig]] = {

@@ -23,7 +23,7 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.student import Imitating
-from robolearn.rl.off_policy_settings import CalQlConfig
+from robolearn.rl.student_settings import CalQlConfig
 
 
 def conservatism(proposed: Tensor, random: Tensor, done: Tensor, to_go: Tensor) -> Tensor:

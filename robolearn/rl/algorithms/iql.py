@@ -19,7 +19,7 @@ from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.student import Imitating
-from robolearn.rl.off_policy_settings import IqlConfig
+from robolearn.rl.student_settings import IqlConfig
 
 
 def expectile_loss(u: Tensor, expectile: float) -> Tensor:

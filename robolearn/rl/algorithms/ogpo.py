@@ -25,8 +25,8 @@ from robolearn.data.replay import ReplayBatch
 from robolearn.rl.actors import DenoisingActor, NoiseConfig
 from robolearn.rl.actors.denoising import explore
 from robolearn.rl.algorithms.student import Imitating
-from robolearn.rl.off_policy_settings import OgpoConfig
 from robolearn.rl.returns import clipped_surrogate, standardise
+from robolearn.rl.student_settings import OgpoConfig
 
 
 def group_advantages(values: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from policies.networks.ensemble import evaluate
 from policies.policy import ChunkPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.student import Imitating
-from robolearn.rl.off_policy_settings import ReBracConfig
+from robolearn.rl.student_settings import ReBracConfig
 
 
 class ReBrac(Imitating):

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from policies.policy import ChunkPolicy
 from robolearn.rl.algorithms.iql import Iql
-from robolearn.rl.off_policy_settings import RiqlConfig
+from robolearn.rl.student_settings import RiqlConfig
 
 
 class Riql(Iql):

@@ -21,7 +21,8 @@ from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
-from robolearn.rl.off_policy_settings import OgpoConfig, ProposalsConfig, StudentConfig
+from robolearn.rl.off_policy_settings import ProposalsConfig
+from robolearn.rl.student_settings import OgpoConfig, StudentConfig
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,162 @@
+"""Configs of the algorithms whose copy of the policy goes on learning, offline and online. Loads no torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from robolearn.core import BadInput
+from robolearn.core.switches import check_least, check_positive, check_range
+from robolearn.rl.off_policy_settings import OffPolicyConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudentConfig(OffPolicyConfig):
+    """Settings of algorithms whose copy of the policy imitates what its critics hold to be good."""
+
+    later: ClassVar[dict[str, Any]] = OffPolicyConfig.later | {"initial_noise": None}
+
+    initial_noise: float | None = None
+    """Standard deviation of the noise that the copy denoises from; by default the policy's own. With 0 all proposals
+    are one; 1 is what imitation trains with."""
+    proposals: int = 1
+    """Chunks that the policy proposes when it acts, among which the critics choose; 1: they do not."""
+    caution: float = 0.5
+    """Standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
+    imitate_lr: float = 3e-4
+    """Learning rate of the imitation."""
+    imitate_average: float = 0.999
+    """Decay of the averaged weights, which act."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "proposals")
+        check_range(self, caution=(0.0, math.inf), imitate_average=(0.0, 1.0))
+        if self.initial_noise is not None:
+            check_range(self, initial_noise=(0.0, 1.0))
+        check_positive(self, "imitate_lr")
+        if self.cross_q:
+            raise BadInput(
+                "--cross-q", got=f"with {self.title}", expected="another algorithm: its targets are slow ones"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IqlConfig(StudentConfig):
+    """Implicit Q-learning: offline from successes and failures alike, and from there online."""
+
+    title: ClassVar[str] = "IQL"
+    page: ClassVar[str] = "robolearn.rl.algorithms.iql:Iql"
+
+    expectile: float = 0.9
+    """κ of the values: 0.5 is what was done on average, towards 1 the best of it."""
+    beta: float = 200.0
+    """β: windows are imitated with the weight exp(β · advantage), advantages in units of the rewards; 0 imitates all
+    alike."""
+    weight_max: float = 100.0
+    """The largest weight."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.expectile < 1.0:
+            raise BadInput("--expectile", got=self.expectile, expected="between 0 and 1")
+        check_range(self, beta=(0.0, math.inf))
+        check_positive(self, "weight_max")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RiqlConfig(IqlConfig):
+    """Implicit Q-learning from data of which a part is corrupted."""
+
+    title: ClassVar[str] = "RIQL"
+    page: ClassVar[str] = "robolearn.rl.algorithms.riql:Riql"
+
+    critics: int = 10
+    """Members of the critic ensemble."""
+    quantile: float = 0.25
+    """α: quantile of the critics that a window is worth; 0 is their minimum."""
+    huber: float = 0.1
+    """δ: errors of the critics beyond it count by their direction alone; in units of the rewards."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, quantile=(0.0, 1.0))
+        check_positive(self, "huber")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReBracConfig(StudentConfig):
+    """A policy that climbs its critics and is held near what was done, in their targets, too."""
+
+    title: ClassVar[str] = "ReBRAC"
+    page: ClassVar[str] = "robolearn.rl.algorithms.rebrac:ReBrac"
+
+    actor_bc: float = 30.0
+    """β₁: weight of the imitation, beside values that are scaled to 1."""
+    critic_bc: float = 0.1
+    """β₂: what the squared distance of the next chunk to what was done costs; in units of the rewards."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(self, actor_bc=(0.0, math.inf), critic_bc=(0.0, math.inf))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalQlConfig(StudentConfig):
+    """Calibrated conservative critics, which choose among chunks of a copy that imitates what succeeded."""
+
+    title: ClassVar[str] = "Cal-QL"
+    page: ClassVar[str] = "robolearn.rl.algorithms.cal_ql:CalQl"
+
+    proposals: int = 8
+    """Chunks that the policy proposes when it acts, among which the critics choose."""
+    backup_proposals: int = 2
+    """Chunks that they choose among in the target."""
+    conservatism: float = 0.02
+    """α: how much values of what was not done are pressed down; in units of the rewards."""
+    unseen: int = 4
+    """Chunks that are pressed down for each window, of the policy and at random each."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "backup_proposals", "unseen")
+        check_range(self, conservatism=(0.0, math.inf))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OgpoConfig(StudentConfig):
+    """Critics of replayed experience judge groups of fresh chunks, and the policy moves by PPO's clipped surrogate."""
+
+    title: ClassVar[str] = "OGPO"
+    page: ClassVar[str] = "robolearn.rl.algorithms.ogpo:Ogpo"
+
+    critics: int = 10
+    """Members of the critic ensemble, whose mean is read."""
+    tau: float = 0.05
+    """Share of the critics that moves into their targets with each update."""
+    imitate_lr: float = 4.5e-5
+    """Learning rate of the policy."""
+    states: int = 8
+    """States of a batch in which the policy is moved."""
+    group: int = 32
+    """Chunks that are drawn in each of them."""
+    sigma: float = 0.05
+    """Standard deviation of the noise in the sampler's last step."""
+    clip: float = 0.01
+    """ε of the clipped surrogate."""
+    epochs: int = 2
+    """Gradient steps on the same groups; with one no ratio is ever clipped."""
+    imitation: float = 1.0
+    """c: weight of the imitation of own successes and demonstrations."""
+    backup_proposals: int = 8
+    """Chunks that the target's maximum is taken over."""
+    trust_after: int = 1000
+    """Updates of the critics before they move the policy."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "states", "epochs", "backup_proposals")
+        check_least(self, 2, "group")
+        check_range(self, imitation=(0.0, math.inf), trust_after=(0, math.inf))
+        check_positive(self, "sigma", "clip")
