@@ -99,6 +99,7 @@ test-mutants: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_pages.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_view.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_learning.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_offline.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_hil.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_seeing.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_vla.py

@@ -193,7 +193,10 @@ class HilParameters(TeleopParameters):
     reset_words: str = param("", "the task of reset_policy in words, for reset_reward")
     out: str = param("", "the run folder; a run that is there already is gone on with")
     task: str = param("peg_insert_tight", "task of the simulated arm")
-    algo: str = param("proposals", "the algorithm: proposals, rlpd, dsrl, iql, riql, rebrac, cal_ql, ogpo or uni_o4")
+    algo: str = param(
+        "proposals",
+        "the algorithm: proposals, rlpd, dsrl, iql, riql, famo2o, rebrac, ro2o, cal_ql, recap, ogpo or uni_o4",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ Kinds that go from noise to actions in K steps guide each step without a classif
 for the velocity of a flow, and alike for what a diffusion policy predicts: noise, sample and velocity of one x are
 affine in each other. w = 1 is the conditional prediction itself, 0 the one without a goal; more than 1 keeps to the
 goal more than the demonstrations did. As in BESO (Reuss et al. 2023) the goal is a state or a picture of later in the
-demonstration. ∅ is learned.
+demonstration. ∅ is learned. An indicator (`policies.kinds.indicator`) is dropped and guided as a goal is.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any, Self
 import torch
 from torch import Generator, Tensor, nn
 
+from policies.kinds.indicator import INDICATOR, indicator_of
 from policies.networks.encoder import ObservationEncoder
 from policies.networks.field import FourierEmbedding, build_field
 from policies.settings import DenoisingConfig, PolicyConfig
@@ -42,6 +43,7 @@ class ChunkNet(nn.Module):
       config: the settings, a `PolicyConfig`.
       action_dim: Da.
       cond_dim: C, length of the condition.
+      tokens: (steps, size) of each feature in it.
       noise_shape: shape of one sample's noise.
       initial_noise_std: standard deviation of that noise when the policy acts.
       loss_has_parts: the loss is one over rows; such a kind has `draw`, `weight`, `errors` and `parts` of
@@ -59,7 +61,7 @@ class ChunkNet(nn.Module):
         self.encoder = ObservationEncoder(
             seen, observe=config.observe, image_features=net.image_features, encoder=net.encoder
         )
-        self.cond_dim = self.encoder.size
+        self.cond_dim, self.tokens = self.encoder.size, self.encoder.tokens
 
     @property
     def name(self) -> str:
@@ -80,7 +82,7 @@ class ChunkNet(nn.Module):
             horizon=self.config.horizon,
             action_dim=self.action_dim,
             embedding=self.embedding_dim,
-            tokens=self.encoder.tokens,
+            tokens=self.tokens,
         )
 
     def encode(self, observation: Tensors) -> Tensor:
@@ -126,16 +128,21 @@ class DenoisingNet(ChunkNet):
 
     Attributes:
       embedding_dim: E, length of the embedding that `field` takes.
-      goal: the part of the condition that is of goals, or None.
+      indicator: encoded observations → a number beside them in the condition, or None.
+      goal: the part of the condition that is of goals, or of the indicator, or None.
     """
 
     loss_has_parts = True
 
     def __init__(self, config: DenoisingConfig, interface: Interface, embeddings: int = 1) -> None:
         super().__init__(config, interface)
+        self.indicator = indicator_of(interface, self.encoder.size)
+        if self.indicator is not None:
+            self.cond_dim, self.tokens = self.cond_dim + 1, (*self.tokens, (1, 1))
         self.add_field(embeddings)
-        check_guidance(self.encoder, config)
-        self.goal = GoalCondition(self.encoder) if self.encoder.has_goals else None
+        has_goal = self.encoder.has_goals or self.indicator is not None
+        check_guidance(has_goal, config)
+        self.goal = GoalCondition(self.encoder, self.cond_dim) if has_goal else None
         self.prepare_sampler()
 
     @property
@@ -149,11 +156,18 @@ class DenoisingNet(ChunkNet):
 
     def with_config(self, config: DenoisingConfig) -> Self:
         """The same weights, sampled with other settings."""
-        check_guidance(self.encoder, config)
+        check_guidance(self.goal is not None, config)
         net = copy.copy(self)
         net.config = config
         net.prepare_sampler()
         return net
+
+    def encode(self, observation: Tensors) -> Tensor:
+        return self.condition_of(super().encode(observation))
+
+    def condition_of(self, seen: Tensor) -> Tensor:
+        """The encoded observation → condition (B, C)."""
+        return seen if self.indicator is None else torch.cat((seen, self.indicator(seen)), 1)
 
     def time_grid(self) -> Tensor:
         """(K+1,) flow times τ_0 = 0 … τ_K = 1 of the denoising steps, on the policy's device."""
@@ -196,21 +210,25 @@ class DenoisingNet(ChunkNet):
         return {"loss": weighted_mean(error, weight)}
 
     def condition(self, observation: Tensors, draws: Tensors) -> Tensor:
-        """As `encode`, in training: some of the goals are dropped."""
-        cond = self.encode(observation)
+        """As `encode`, in training: with the indicator (B,) of the draws, if it is there, and some of the goals are
+        dropped."""
+        seen, given = super().encode(observation), draws.get(INDICATOR)
+        cond = self.condition_of(seen) if given is None else torch.cat((seen, given[:, None]), 1)
         return cond if self.goal is None else self.goal.drop(cond, draws["dropped"])
 
 
 class GoalCondition(nn.Module):
-    """The part of the condition (B, C) that is of goals, and its value ∅ without one."""
+    """The part of the condition (B, C) that is of goals or the indicator, and its value ∅ without them."""
 
     mask: Tensor
 
-    def __init__(self, encoder: ObservationEncoder) -> None:
+    def __init__(self, encoder: ObservationEncoder, size: int) -> None:
         super().__init__()
-        self.register_buffer("mask", encoder.of_goals(), persistent=False)
+        # What comes after the observation is the indicator.
+        mask = torch.cat((encoder.of_goals(), torch.ones(size - encoder.size, dtype=torch.bool)))
+        self.register_buffer("mask", mask, persistent=False)
         # Standard normal, where no condition is: normalised goals are near 0.
-        self.nothing = nn.Parameter(torch.randn(encoder.size))
+        self.nothing = nn.Parameter(torch.randn(size))
 
     def drop(self, cond: Tensor, dropped: Tensor) -> Tensor:
         """`cond` (B, C) with ∅ for the goals of the rows that are `dropped` (B,)."""
@@ -221,11 +239,11 @@ class GoalCondition(nn.Module):
         return torch.where(self.mask, self.nothing, cond)
 
 
-def check_guidance(encoder: ObservationEncoder, config: DenoisingConfig) -> None:
-    """Raise `BadInput` unless a policy with this encoder and these settings can be sampled with its guidance."""
+def check_guidance(has_goal: bool, config: DenoisingConfig) -> None:
+    """Raise `BadInput` unless a policy with these settings, with a goal or not, can be sampled with its guidance."""
     if config.guidance == 1.0:
         return
-    if not encoder.has_goals:
+    if not has_goal:
         hint = "`robolearn train --goal …` makes one with a goal"
         raise BadInput("--guidance", got=f"{config.guidance:g} of a policy without a goal", expected="1", hint=hint)
     if config.goal_dropout == 0.0:

@@ -90,6 +90,7 @@ class Experience:
             return None
         kept = self._algorithm.keep(scored)
         self.online.add(kept)
+        self._algorithm.online = True
         if scored.intervention.any():
             self.demonstrations.add(kept, only_interventions=True)
         return scored

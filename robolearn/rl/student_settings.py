@@ -15,6 +15,7 @@ from robolearn.rl.off_policy_settings import OffPolicyConfig
 class StudentConfig(OffPolicyConfig):
     """Settings of algorithms whose copy of the policy imitates what its critics hold to be good."""
 
+    explores_by_itself: ClassVar[bool] = False  # its rollouts have a noise of their own, whatever the initial noise
     later: ClassVar[dict[str, Any]] = OffPolicyConfig.later | {"initial_noise": None}
 
     initial_noise: float | None = None
@@ -86,6 +87,50 @@ class RiqlConfig(IqlConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FamO2oConfig(IqlConfig):
+    """Implicit Q-learning of a family of policies, and a balance that critics choose for each state."""
+
+    title: ClassVar[str] = "FamO2O"
+    page: ClassVar[str] = "robolearn.rl.algorithms.famo2o:FamO2o"
+
+    beta: float = 400.0
+    """The largest β of the family: windows are imitated with the weight exp(β · advantage)."""
+    beta_min: float = 10.0
+    """The smallest β of the family."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.beta_min < self.beta:
+            raise BadInput("--beta-min", got=self.beta_min, expected=f"above 0 and below --beta, {self.beta:g}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecapConfig(StudentConfig):
+    """Imitation that sees which windows were good, by their advantage, and acts as if all were."""
+
+    title: ClassVar[str] = "RECAP"
+    page: ClassVar[str] = "robolearn.rl.algorithms.recap:Recap"
+
+    n_step: int = 4
+    """Chunks whose rewards are summed before a value is looked at: an advantage is over so many."""
+    positive: float = 0.3
+    """p: share of the windows without a human whose advantage counts as good; what a human did always does."""
+    indicator_dropout: float = 0.1
+    """Share of the windows that are learned without being called good or not."""
+    guidance: float = 1.0
+    """w, how much of what being good changes is taken: v + w (v of what is good - v), v being of all windows; 1: no
+    guidance."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.positive < 1.0:
+            raise BadInput("--positive", got=self.positive, expected="between 0 and 1")
+        check_range(self, indicator_dropout=(0.0, 0.99), guidance=(0.0, 100.0))
+        if self.guidance != 1.0 and not self.indicator_dropout:
+            raise BadInput("--guidance", got=self.guidance, expected="1, or --indicator-dropout above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReBracConfig(StudentConfig):
     """A policy that climbs its critics and is held near what was done, in their targets, too."""
 
@@ -100,6 +145,38 @@ class ReBracConfig(StudentConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range(self, actor_bc=(0.0, math.inf), critic_bc=(0.0, math.inf))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ro2oConfig(ReBracConfig):
+    """An ensemble that is smooth around what was seen and doubts what was not; less pessimistic once online."""
+
+    title: ClassVar[str] = "RO2O"
+    page: ClassVar[str] = "robolearn.rl.algorithms.ro2o:Ro2o"
+
+    critics: int = 10
+    """Members of the critic ensemble: offline their minimum is the target, online the mean minimum of two."""
+    perturbation: float = 0.01
+    """ε: features are changed by up to so much, in their standard deviations."""
+    perturbed: int = 2
+    """Changed observations for each one."""
+    smooth_critic: float = 1.0
+    """η_Q: what a value that changes with the observation costs."""
+    asymmetry: float = 0.2
+    """α: weight of a value that falls; one that rises has 1 − α."""
+    smooth_actor: float = 1.0
+    """η_π: what a chunk that changes with the observation costs, beside values that are scaled to 1."""
+    unseen: float = 0.5
+    """η_ood: weight of the doubt about the policy's own chunks."""
+    uncertainty: float = 1.0
+    """λ: standard deviations of the ensemble that those are to be worth less."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 2, "critics")
+        check_least(self, 1, "perturbed")
+        check_range(self, perturbation=(0.0, 1.0), asymmetry=(0.0, 1.0), smooth_critic=(0.0, math.inf))
+        check_range(self, smooth_actor=(0.0, math.inf), unseen=(0.0, math.inf), uncertainty=(0.0, math.inf))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +205,7 @@ class CalQlConfig(StudentConfig):
 class OgpoConfig(StudentConfig):
     """Critics of replayed experience judge groups of fresh chunks, and the policy moves by PPO's clipped surrogate."""
 
+    explores_by_itself: ClassVar[bool] = True
     title: ClassVar[str] = "OGPO"
     page: ClassVar[str] = "robolearn.rl.algorithms.ogpo:Ogpo"
 

@@ -16,6 +16,7 @@ from robolearn.rl.student_settings import IqlConfig
 class UniO4Config(IqlConfig):
     """PPO's clipped surrogate offline and online, whose updates act once an evaluation from data calls them better."""
 
+    explores_by_itself: ClassVar[bool] = True
     title: ClassVar[str] = "Uni-O4"
     page: ClassVar[str] = "robolearn.rl.algorithms.uni_o4:UniO4"
 

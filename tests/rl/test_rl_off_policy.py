@@ -23,17 +23,29 @@ from robolearn.core import BadInput, bind_policy
 from robolearn.data.replay import ReplayBuffer
 from robolearn.rl.algorithms.cal_ql import CalQl
 from robolearn.rl.algorithms.dsrl import Dsrl
+from robolearn.rl.algorithms.famo2o import FamO2o
 from robolearn.rl.algorithms.iql import Iql
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.algorithms.ogpo import Ogpo
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.algorithms.rebrac import ReBrac
+from robolearn.rl.algorithms.recap import Recap
 from robolearn.rl.algorithms.riql import Riql
 from robolearn.rl.algorithms.rlpd import Rlpd
+from robolearn.rl.algorithms.ro2o import Ro2o
 from robolearn.rl.algorithms.uni_o4 import UniO4
 from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
-from robolearn.rl.student_settings import CalQlConfig, IqlConfig, OgpoConfig, ReBracConfig, RiqlConfig
+from robolearn.rl.student_settings import (
+    CalQlConfig,
+    FamO2oConfig,
+    IqlConfig,
+    OgpoConfig,
+    ReBracConfig,
+    RecapConfig,
+    RiqlConfig,
+    Ro2oConfig,
+)
 from robolearn.rl.uni_o4_settings import UniO4Config
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -266,8 +278,11 @@ ALGORITHMS: dict[str, Callable[[int], OffPolicy]] = {
     "dsrl": lambda seed: Dsrl(base(), DsrlConfig(**SMALL), seed=seed),
     "iql": lambda seed: Iql(base(), IqlConfig(**SMALL, proposals=3), seed=seed),
     "riql": lambda seed: Riql(base(), RiqlConfig(**SMALL, proposals=3), seed=seed),
+    "famo2o": lambda seed: FamO2o(base(), FamO2oConfig(**SMALL, proposals=3), seed=seed),
     "rebrac": lambda seed: ReBrac(base(), ReBracConfig(**SMALL), seed=seed),
+    "ro2o": lambda seed: Ro2o(base(), Ro2oConfig(**SMALL), seed=seed),
     "cal_ql": lambda seed: CalQl(base(), CalQlConfig(**SMALL), seed=seed),
+    "recap": lambda seed: Recap(base(), RecapConfig(**SMALL, proposals=3, guidance=1.5), seed=seed),
     "ogpo": lambda seed: Ogpo(base(), OgpoConfig(**SMALL, trust_after=2), seed=seed),
     "uni_o4": lambda seed: UniO4(base(), UniO4Config(**SMALL, trust_after=2, gate_every=3), seed=seed),
 }

@@ -12,7 +12,16 @@ from robolearn.core.plugins import Table, with_plugins
 from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
 from robolearn.rl.replay_settings import ReplayConfig
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig, SrpoConfig
-from robolearn.rl.student_settings import CalQlConfig, IqlConfig, OgpoConfig, ReBracConfig, RiqlConfig
+from robolearn.rl.student_settings import (
+    CalQlConfig,
+    FamO2oConfig,
+    IqlConfig,
+    OgpoConfig,
+    ReBracConfig,
+    RecapConfig,
+    RiqlConfig,
+    Ro2oConfig,
+)
 from robolearn.rl.uni_o4_settings import UniO4Config
 
 _SHIPPED: dict[str, type[AlgorithmConfig]] = {
@@ -25,8 +34,11 @@ _SHIPPED: dict[str, type[AlgorithmConfig]] = {
     "dsrl": DsrlConfig,
     "iql": IqlConfig,
     "riql": RiqlConfig,
+    "famo2o": FamO2oConfig,
     "rebrac": ReBracConfig,
+    "ro2o": Ro2oConfig,
     "cal_ql": CalQlConfig,
+    "recap": RecapConfig,
     "ogpo": OgpoConfig,
     "uni_o4": UniO4Config,
 }

@@ -53,6 +53,7 @@ class OffPolicy:
     Attributes:
       chunk: H; size: H · Da; plan: Tp, steps of the base's predictions.
       updates: of the critics, so far.
+      online: it has learned from episodes that were added while it acted, not from stored ones alone.
       unsure: the last chunk to learn from was chosen in doubt: a person should watch.
     """
 
@@ -67,7 +68,7 @@ class OffPolicy:
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.critic = EnsembleCritic(critics.to(self.device), config, self.generator)
         self.order = torch.Generator().manual_seed(seed)
-        self.updates = 0
+        self.updates, self.online = 0, False
         self.unsure = False
 
     # --- what an algorithm says -----------------------------------------------------------------------------------
@@ -178,7 +179,7 @@ class OffPolicy:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next update depends on, the replay apart."""
         tensors = {"generator": self.generator.get_state(), "order": self.order.get_state()}
-        meta: dict[str, Any] = {"updates": self.updates}
+        meta: dict[str, Any] = {"updates": self.updates, "online": self.online}
         for name, module in self.modules().items():
             tensors |= prefixed(name, module.state_dict())
         for name, optimizer in self.optimizers().items():
@@ -194,7 +195,7 @@ class OffPolicy:
             unpack_optimizer(optimizer, unprefixed(f"{name}_opt", tensors), meta[name])
         self.generator.set_state(tensors["generator"])
         self.order.set_state(tensors["order"])
-        self.updates = int(meta["updates"])
+        self.updates, self.online = int(meta["updates"]), bool(meta.get("online", False))
 
 
 class SoftActor:

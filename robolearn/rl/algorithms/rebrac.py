@@ -47,16 +47,21 @@ class ReBrac(Imitating):
         return features, chunk, -self.settings.critic_bc * (apart * known).mean(1)
 
     def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
+        loss, metrics = self.actor_loss(features, batch)
+        self.student.step(loss)
+        return metrics
+
+    def actor_loss(self, features: Tensor, batch: ReplayBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        """L_π, and metrics."""
         values = evaluate(self.critic.net, features, self._moved(batch)[:, None])[:, :, 0]
         climbed = values.mean() / values.detach().abs().mean().clamp_min(1e-6)
         copied = self.student.loss(batch, torch.arange(len(batch), device=self.device))
         # L_π = β₁ L_imitation − Q / mean |Q|
-        self.student.step(self.settings.actor_bc * copied - climbed)
-        return {"imitation": copied.detach(), "q_actor": values.detach().mean()}
+        loss = self.settings.actor_bc * copied - climbed
+        return loss, {"imitation": copied.detach(), "q_actor": values.detach().mean()}
 
     def _moved(self, batch: ReplayBatch) -> Tensor:
         """(B, H · Da) of the policy in training in what was seen, differentiable in its weights."""
         net, normal = self.student.net, self.policy.proposer.normalizer
-        noise = self.draw(len(batch), *net.noise_shape) * net.initial_noise_std
-        chunk = net.sample(net.encode(normal.observation(batch.observation)), noise)
-        return normal.action_back(chunk).clamp(-1.0, 1.0)[:, : self.chunk].flatten(1)
+        cond = net.encode(normal.observation(batch.observation))
+        return self.sampled(net, cond, self.draw(len(batch), *net.noise_shape))

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import copy
 import logging
+from collections.abc import Mapping
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from policies.kinds.chunk_net import weighted_mean
+from policies.kinds.chunk_net import DenoisingNet, weighted_mean
 from policies.policy import ChunkPolicy
 from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.off_policy_settings import ProposalsConfig
-from robolearn.rl.student_settings import OgpoConfig, StudentConfig
+from robolearn.rl.student_settings import StudentConfig
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def check_varied(base: ChunkPolicy, config: StudentConfig) -> None:
     if config.proposals > 1:
         got, expected = f"0, so that all {config.proposals} proposals are one", "more, such as 1; or --proposals 1"
         raise BadInput("--initial-noise", got=got, expected=expected)
-    if not isinstance(config, OgpoConfig):  # which explores by a noise of its own
+    if not config.explores_by_itself:
         log.warning("the policy's initial noise is 0, so nothing is explored: --initial-noise 1 gives it some")
 
 
@@ -73,13 +74,15 @@ class Student:
         """One gradient step on the windows `rows` (M,), with `weight` (M,); returns the loss."""
         return self.step(self.loss(batch, rows, weight))
 
-    def loss(self, batch: ReplayBatch, rows: Tensor, weight: Tensor | None = None) -> Tensor:
-        """L_π of the windows `rows` (M,), with `weight` (M,)."""
+    def loss(
+        self, batch: ReplayBatch, rows: Tensor, weight: Tensor | None = None, given: Mapping[str, Tensor] = {}
+    ) -> Tensor:
+        """L_π of the windows `rows` (M,), with `weight` (M,) and what else the network is `given`, each (M,)."""
         normal = self.proposer.normalizer
         seen = normal.observation({key: value[rows] for key, value in batch.observation.items()})
         ahead = self.net.config.horizon
         action = normal.action(batch.plan[rows, :ahead]).clamp(-1.0, 1.0)
-        draws = self.net.draw(action, self._generator)
+        draws = self.net.draw(action, self._generator) | given
         # What lies beyond the author's last step in a row nobody commanded: it has no weight.
         counts = self.net.weight(action, ~batch.planned[rows, :ahead])
         # L_π = Σ w m e / Σ w m
@@ -127,6 +130,11 @@ class Imitating(OffPolicy):
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         count = len(next(iter(observation.values())))
         return self.policy.decide(observation, self.draw(count, *self.policy.noise.shape))
+
+    def sampled(self, net: DenoisingNet, cond: Tensor, noise: Tensor) -> Tensor:
+        """(B, H · Da) of `net` from the condition (B, C) and standard normal noise, in the world's units."""
+        chunk = net.sample(cond, noise * net.initial_noise_std)
+        return self.policy.proposer.normalizer.action_back(chunk).clamp(-1.0, 1.0)[:, : self.chunk].flatten(1)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return super().optimizers() | {"student": self.student.adam}

@@ -1,0 +1,71 @@
+"""Mutation check of what learns offline and from there online: each wrong line fails one of the tests named here.
+
+Every mutant is a replacement of source text, made in a temporary copy of the checkout.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+RECAP, RECAPS = "robolearn/rl/algorithms/recap.py", "tests/rl/test_rl_recap.py"
+GOOD = (f"{RECAPS}::test_the_best_share_of_what_no_human_did_is_good",)
+LABELS = (f"{RECAPS}::test_windows_are_learned_with_what_they_are_worth",)
+RETURNS = (f"{RECAPS}::test_the_value_of_a_state_is_the_mean_of_the_returns_from_there",)
+GIVEN = (f"{RECAPS}::test_the_loss_is_of_the_network_with_what_it_is_given",)
+RO2O, RO2OS = "robolearn/rl/algorithms/ro2o.py", ("tests/rl/test_rl_ro2o.py",)
+FAMO2O, FAMO2OS = "robolearn/rl/algorithms/famo2o.py", "tests/rl/test_rl_famo2o.py"
+FAMILY = (f"{FAMO2OS}::test_the_balance_goes_from_the_smallest_beta_to_the_largest",)
+WEIGHTS = (f"{FAMO2OS}::test_windows_weigh_by_the_beta_that_they_are_learned_with",)
+BALANCED = (f"{FAMO2OS}::test_the_balance_climbs_the_critics_alone",)
+CHUNK_NET, INDICATOR = "policies/kinds/chunk_net.py", "policies/kinds/indicator.py"
+CONDITION = ("tests/policies/test_indicator.py::test_the_condition_ends_with_what_is_given_or_one_or_nothing",)
+BEGINS = ("tests/policies/test_indicator.py::test_it_begins_as_the_trained_policy",)
+GUIDED = ("tests/policies/test_indicator.py::test_guidance_goes_further_from_what_is_done_without_it",)
+
+MUTANTS = {
+    "recap-what-is-worst-is-good": Mutant(RECAP, "(advantage > own", "(advantage < own", GOOD),
+    "recap-a-threshold-of-humans-too": Mutant(RECAP, "own = advantage[~human]", "own = advantage", GOOD),
+    "recap-the-other-share": Mutant(RECAP, "own.quantile(1.0 - positive)", "own.quantile(positive)", GOOD),
+    "recap-a-human-may-be-wrong": Mutant(RECAP, "else human | (", "else (", GOOD),
+    "recap-the-end-is-bootstrapped": Mutant(RECAP, "+ batch.discount * self", "+ self", LABELS),
+    "recap-no-baseline": Mutant(RECAP, "(batch.next_observation) - self._value(features)", "(batch.next_observation)", LABELS),
+    "recap-bad-is-nothing": Mutant(RECAP, "2.0 * good - 1.0", "1.0 * good", LABELS),
+    "recap-values-of-rewards": Mutant(RECAP, "(value - batch.to_go)", "(value - batch.reward)", RETURNS),
+    "recap-learned-as-if-all-were-good": Mutant(
+        "robolearn/rl/algorithms/student.py", "self._generator) | given", "self._generator)", GIVEN
+    ),
+    "indicator-given-is-not-seen": Mutant(
+        CHUNK_NET, "self.condition_of(seen) if given is None else", "self.condition_of(seen) if True else", CONDITION
+    ),
+    "indicator-acts-as-if-bad": Mutant(INDICATOR, "torch.ones_like(seen[:, :1])", "-torch.ones_like(seen[:, :1])", CONDITION),
+    "indicator-is-never-dropped": Mutant(CHUNK_NET, "torch.ones(size - encoder.size,", "torch.zeros(size - encoder.size,", CONDITION),
+    "indicator-without-guidance": Mutant(CHUNK_NET, "torch.ones(size - encoder.size,", "torch.zeros(size - encoder.size,", GUIDED),
+    "indicator-changes-what-was-trained": Mutant(INDICATOR, "        value.zero_()\n", "        value.add_(1.0)\n", BEGINS),
+    "ro2o-falling-values-cost-more": Mutant(RO2O, "torch.where(difference > 0,", "torch.where(difference < 0,", RO2OS),
+    "ro2o-pairs-of-the-best": Mutant(RO2O, "torch.arange(members - 1, -1, -1,", "torch.arange(0, members, 1,", RO2OS),
+    "ro2o-loosened-offline": Mutant(RO2O, "if self.online else", "if not self.online else", RO2OS),
+    "ro2o-never-online": Mutant("robolearn/rl/experience.py", "self._algorithm.online = True", "pass", RO2OS),
+    "ro2o-offline-once-resumed": Mutant(
+        "robolearn/rl/algorithms/off_policy.py", 'bool(meta.get("online", False))', "False", RO2OS
+    ),
+    "ro2o-perturbed-one-way": Mutant(RO2O, "2.0 * torch.rand(shape, generator=self.generator, device=self.device) - 1.0", "torch.rand(shape, generator=self.generator, device=self.device)", RO2OS),
+    "ro2o-mean-change": Mutant(RO2O, "config.asymmetry).amax(2)", "config.asymmetry).mean(2)", RO2OS),
+    "ro2o-what-was-done-elsewhere": Mutant(RO2O, "flatten(1).repeat_interleave(config.perturbed, 0)", "flatten(1).repeat(config.perturbed, 1)", RO2OS),
+    "ro2o-doubt-is-praise": Mutant(RO2O, "(unseen - config.uncertainty *", "(unseen + config.uncertainty *", RO2OS),
+    "ro2o-doubt-is-learned": Mutant(RO2O, "correction=0)).detach()", "correction=0))", RO2OS),
+    "ro2o-actor-pays-for-the-mean-change": Mutant(RO2O, ".mean(2).amax(1).mean()", ".mean(2).mean(1).mean()", RO2OS),
+    "ro2o-actor-from-other-noise": Mutant(RO2O, "noise.repeat_interleave(self.settings.perturbed, 0)", "noise.repeat(self.settings.perturbed, 1, 1)", RO2OS),
+    "famo2o-the-other-end": Mutant(FAMO2O, "(balance + 1.0) / 2.0", "(1.0 - balance) / 2.0", FAMILY),
+    "famo2o-one-policy": Mutant(FAMO2O, "weight, {INDICATOR: balance}", "weight, {INDICATOR: balance * 0}", WEIGHTS),
+    "famo2o-weights-of-another-beta": Mutant(FAMO2O, "self.beta(balance) * advantage", "self.beta(-balance) * advantage", WEIGHTS),
+    "famo2o-half-of-the-family": Mutant(FAMO2O, "2.0 * torch.rand(len(batch), generator=self.generator, device=self.device) - 1.0", "torch.rand(len(batch), generator=self.generator, device=self.device)", WEIGHTS),
+    "famo2o-the-balance-goes-down": Mutant(FAMO2O, "loss = -values.mean()", "loss = values.mean()", BALANCED),
+    "famo2o-values-as-they-are": Mutant(FAMO2O, "values.detach().abs().mean().clamp_min(1e-6)", "1.0", BALANCED),
+    "famo2o-a-balance-that-stays": Mutant(FAMO2O, "        self.balance_adam.step()\n", "", BALANCED),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("offline", MUTANTS))
