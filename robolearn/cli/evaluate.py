@@ -62,8 +62,8 @@ class Evaluate(Command):
     falls to says how much it relies on them. --against is shown its own."""
     guide: Path | None = None
     """A run whose critics judge chunks (of an off-policy algorithm other than dsrl and rlpd), or its checkpoint folder:
-    they choose among chunks of --policy at each decision, whatever policy that is. --against acts without them: a policy
-    against itself says what they gain."""
+    they choose among chunks of --policy at each decision, whatever policy that is. --against acts without them: a
+    policy against itself says what they gain."""
     guide_samples: int = 10
     """N, chunks of --policy that the critics choose among."""
     guide_temperature: float = 0.0
