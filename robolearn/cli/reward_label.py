@@ -36,7 +36,7 @@ class RewardLabel(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.cli.reward import opened, reward_model
-        from robolearn.rewards.label_page import FrameToLabel, LabelPage
+        from robolearn.rewards.label_page import FRAMES, LabelPage, PageQuestion
         from robolearn.rewards.labels import LABELS_PATH, least_certain, read_labels, write_labels
         from robolearn.rewards.metrics import probability, score_or_withhold, window_of
         from robolearn.runs import Progress
@@ -61,14 +61,16 @@ class RewardLabel(Command):
         if not asked:
             raise BadInput(f"data set {self.data}", got="a label for every frame", expected="one that has none")
 
-        def question(e: int, t: int) -> FrameToLabel:
+        def question(e: int, t: int) -> PageQuestion:
             episode, cameras = dataset.episode(e), tuple(dataset.readers)
-            return FrameToLabel(e, t, episode.task, cameras, lambda: [png(episode, camera, t) for camera in cameras])
+            where = f"episode {e}, frame {t}"
+            return PageQuestion(episode.task, where, cameras, lambda i: png(episode, cameras[i], t))
 
         def kept(answers: Mapping[int, bool]) -> Labels:
             return labels | {asked[number]: done for number, done in answers.items()}
 
-        page = LabelPage([question(e, t) for e, t in asked], lambda answers: write_labels(dataset, kept(answers)))
+        questions = [question(e, t) for e, t in asked]
+        page = LabelPage(FRAMES, questions, lambda answers: write_labels(dataset, kept(answers)))
         asyncio.run(page.serve(self.port, show_address))
         done = sum(page.answers.values())
         return {

@@ -1,4 +1,4 @@
-"""A small page on this machine that asks of one frame after the other whether the task is done there.
+"""A small page on this machine that asks one question after the other, of single frames or of pairs of clips.
 
 Each answer is handed over at once: whoever closes the page loses nothing.
 """
@@ -8,49 +8,102 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 
 from robolearn.runs.loopback import LoopbackPage
 
-COOKIE = "robolearn_label"
-ANSWERS = ("done", "not_done", "skip", "back", "finish")
+OTHERWISE = ("skip", "back", "finish")
 
 PAGE = Path(__file__).with_name("label.html")
 
 
 @dataclass(frozen=True)
-class FrameToLabel:
-    """A frame to be labelled.
+class PageAnswer:
+    """A button: its name, what is kept where it is pressed, its text, and its key as browsers call it."""
+
+    name: str
+    value: Any
+    text: str
+    key: str
+
+
+@dataclass(frozen=True)
+class PageKind:
+    """A sort of questions.
 
     Attributes:
-      pictures: makes the PNG of each camera.
+      name: of the cookie: pages of other commands on this machine have others.
+      asks: the question, behind the task.
+      pictures: their media type.
     """
 
-    episode: int
-    frame: int
+    name: str
+    asks: str
+    answers: tuple[PageAnswer, ...]
+    pictures: str
+
+
+FRAMES = PageKind(
+    "robolearn_label",
+    "done here?",
+    (PageAnswer("done", True, "Done (d)", "d"), PageAnswer("not_done", False, "Not done (n)", "n")),
+    "image/png",
+)
+PAIRS = PageKind(
+    "robolearn_prefer",
+    "which does it better?",
+    (
+        PageAnswer("left", "left", "Left (←)", "ArrowLeft"),
+        PageAnswer("right", "right", "Right (→)", "ArrowRight"),
+        PageAnswer("same", "same", "Same (↓)", "ArrowDown"),
+    ),
+    "image/jpeg",
+)
+
+
+@dataclass(frozen=True)
+class PageQuestion:
+    """A frame to be labelled, or a pair of clips to be compared.
+
+    Attributes:
+      where: what is shown, in words.
+      names: of the pictures: cameras, or sides.
+      picture: makes the picture of this number: one frame, or the frames of a film below each other.
+      frames: of each film; empty where frames are shown.
+      hz: the films' frames a second.
+    """
+
     task: str
-    cameras: tuple[str, ...]
-    pictures: Callable[[], list[bytes]]
+    where: str
+    names: tuple[str, ...]
+    picture: Callable[[int], bytes]
+    frames: tuple[int, ...] = ()
+    hz: float = 0.0
 
 
 class LabelPage:
     """See the module.
 
     Args:
+      kind: of the questions.
       questions: in the order in which they are asked.
-      keep: called with the answers so far, number of a question → done, whenever one has changed.
+      keep: called with the answers so far, number of a question → value, whenever one has changed.
 
     Attributes:
-      answers: number of a question → done; those that were skipped are not in it.
+      answers: number of a question → value; those that were skipped are not in it.
     """
 
-    def __init__(self, questions: Sequence[FrameToLabel], keep: Callable[[dict[int, bool]], object]) -> None:
-        self._questions, self._keep = list(questions), keep
+    def __init__(
+        self, kind: PageKind, questions: Sequence[PageQuestion], keep: Callable[[dict[int, Any]], object]
+    ) -> None:
+        self._kind, self._questions, self._keep = kind, list(questions), keep
+        self._values = {answer.name: answer.value for answer in kind.answers}
         self._at, self._ended = 0, asyncio.Event()
-        self.answers: dict[int, bool] = {}
+        self.answers: dict[int, Any] = {}
 
     async def serve(self, port: int, ready: Callable[[str], None]) -> None:
         """Answer requests until all questions are answered, or somebody finishes.
@@ -65,34 +118,42 @@ class LabelPage:
         routes = [
             web.get("/", self._page),
             web.get("/question", self._question),
-            web.get("/picture/{number:\\d+}/{camera:\\d+}", self._picture),
+            web.get("/picture/{number:\\d+}/{which:\\d+}", self._picture),
             web.post("/answer", self._answer),
         ]
-        await LoopbackPage(routes, COOKIE).serve(port, ready, self._ended)
+        await LoopbackPage(routes, self._kind.name).serve(port, ready, self._ended)
 
     async def _page(self, request: web.Request) -> web.Response:
         return web.Response(text=PAGE.read_text(), content_type="text/html")
 
     async def _question(self, request: web.Request) -> web.Response:
         count, number = len(self._questions), self._at
-        if number >= count:
-            return web.json_response({"number": None, "count": count, "task": self._questions[-1].task, "pictures": 0})
-        q = self._questions[number]
-        shown = {"episode": q.episode, "frame": q.frame, "task": q.task, "cameras": q.cameras}
-        return web.json_response({"number": number, "count": count, "pictures": len(q.cameras), **shown})
+        over = number >= count
+        q = self._questions[-1 if over else number]
+        return web.json_response({
+            "number": None if over else number,
+            "count": count,
+            "asks": f"{q.task}: {self._kind.asks}",
+            "where": q.where,
+            "names": () if over else q.names,
+            "frames": q.frames,
+            "hz": q.hz,
+            "answers": [asdict(answer) for answer in self._kind.answers],
+        })  # fmt: skip
 
     async def _picture(self, request: web.Request) -> web.Response:
-        number, camera = int(request.match_info["number"]), int(request.match_info["camera"])
-        if number >= len(self._questions) or camera >= len(self._questions[number].cameras):
+        number, which = int(request.match_info["number"]), int(request.match_info["which"])
+        if number >= len(self._questions) or which >= len(self._questions[number].names):
             raise web.HTTPNotFound
-        return web.Response(body=self._questions[number].pictures()[camera], content_type="image/png")
+        return web.Response(body=self._questions[number].picture(which), content_type=self._kind.pictures)
 
     async def _answer(self, request: web.Request) -> web.Response:
         given = None
         with contextlib.suppress(ValueError, AttributeError):
             given = (await request.json()).get("answer")
-        if given not in ANSWERS:
-            raise web.HTTPBadRequest(text=f"an answer of {', '.join(ANSWERS)}")
+        known = (*self._values, *OTHERWISE)
+        if given not in known:
+            raise web.HTTPBadRequest(text=f"an answer of {', '.join(known)}")
         before = dict(self.answers)
         if given == "back":
             self._at = max(self._at - 1, 0)
@@ -101,7 +162,7 @@ class LabelPage:
             self._at = len(self._questions)
         elif self._at < len(self._questions):
             if given != "skip":
-                self.answers[self._at] = given == "done"
+                self.answers[self._at] = self._values[given]
             self._at += 1
         if self.answers != before:
             self._keep(dict(self.answers))

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from robolearn.data import Dataset
-from robolearn.rewards.label_page import FrameToLabel, LabelPage
+from robolearn.rewards.label_page import FRAMES, LabelPage, PageQuestion
 from robolearn.rewards.labels import least_certain, read_labels
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -39,8 +39,8 @@ def played(play: Callable[[aiohttp.ClientSession, str, str], Awaitable[None]], c
     kept: list[dict[int, bool]] = []
 
     async def both() -> None:
-        questions = [FrameToLabel(e, 7, "push", ("images.front",), lambda: [PNG]) for e in range(count)]
-        page = LabelPage(questions, kept.append)
+        questions = [PageQuestion("push", f"episode {e}", ("images.front",), lambda _: PNG) for e in range(count)]
+        page = LabelPage(FRAMES, questions, kept.append)
         address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(page.serve(0, address.set_result))
         url = await asyncio.wait_for(address, 10)
@@ -64,7 +64,12 @@ def test_answers_are_kept_one_by_one_and_can_be_taken_back() -> None:
             assert response.status == 200 and "<button" in await response.text()
         async with session.get(f"{root}question") as response:
             asked = await response.json()
-        assert (asked["number"], asked["count"], asked["episode"], asked["frame"]) == (0, 3, 0, 7)
+        assert (asked["number"], asked["count"], asked["where"], asked["asks"]) == (
+            0,
+            3,
+            "episode 0",
+            "push: done here?",
+        )
         async with session.get(f"{root}picture/0/0") as response:
             assert await response.read() == PNG
         for wrong in ("picture/9/0", "picture/0/5"):
@@ -102,14 +107,15 @@ def test_the_command_asks_and_writes(tmp_path: Path) -> None:
     root = write(tmp_path / "data", 1, 1)
     words = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
     words += ["reward", "label", "--data", str(root), "--critic", "controls:Clock", "--frames", "2", "--json"]
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     child = subprocess.Popen(
-        words, cwd=HERE, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(HERE)},
+        words, cwd=HERE, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     assert child.stderr is not None
     url = next(line for line in child.stderr if line.startswith("open ")).split()[1]
 
-    async def play() -> list[tuple[int, int]]:
+    async def play() -> list[str]:
         asked = []
         jar, base = aiohttp.CookieJar(unsafe=True), url.partition("?")[0]
         async with aiohttp.ClientSession(cookie_jar=jar) as session:
@@ -117,7 +123,7 @@ def test_the_command_asks_and_writes(tmp_path: Path) -> None:
             for answer in ("done", "not_done"):
                 async with session.get(f"{base}question") as response:
                     question = await response.json()
-                asked.append((question["episode"], question["frame"]))
+                asked.append(question["where"])
                 async with session.get(f"{base}picture/{question['number']}/0") as response:
                     picture = cv2.imdecode(np.frombuffer(await response.read(), np.uint8), 1)
                     assert picture is not None and picture.shape == (48, 48, 3)
@@ -127,6 +133,6 @@ def test_the_command_asks_and_writes(tmp_path: Path) -> None:
     asked = asyncio.run(play())
     out, errors = child.communicate(timeout=30)
     assert child.returncode == 0, errors
-    assert asked == [(0, 9), (1, 9)], "where the clock says 10 / 20"
+    assert asked == ["episode 0, frame 9", "episode 1, frame 9"], "where the clock says 10 / 20"
     assert read_labels(Dataset.open(root)) == {(0, 9): True, (1, 9): False}
     assert json.loads(out.strip().splitlines()[-1])["labels"] == {"done": 1, "not_done": 1, "in_all": 2}
