@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from policies.settings import POLICIES
+from policies.settings import POLICIES, PolicyConfig
 from robolearn.cli.choices import Device, PolicyKind, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
@@ -20,7 +20,7 @@ from robolearn.core.switches import switch
 from robolearn.runs.command import NOT_THE_WORK, Command, at_least, check_seed, last_row, peek, words_of
 from robolearn.runs.loop import KeepConfig
 from robolearn.runs.trackers import check_tracker
-from robolearn.train.settings import ImitationConfig
+from robolearn.train.settings import ImitationConfig, PreferenceConfig
 
 if TYPE_CHECKING:
     from robolearn.data.reading.reader import Dataset
@@ -64,6 +64,9 @@ class Train(Command):
     to its share. By default every window of all sets is drawn once per epoch."""
     weights: bool = False
     """Draw the episodes of a data set by the weights that `robolearn dataset quality --weights` wrote into it."""
+    preferences: bool = False
+    """Learn from the preferences beside the data set (robolearn reward prefer), too (CPL): better clips are imitated,
+    and made more likely than worse ones. Flow and diffusion; best begun --from a policy. More flags come with it."""
     eval_task: str = ""
     """A task in simulation in which the policy is evaluated: at the end, and on the way with --eval-every."""
     keep: KeepConfig = field(default_factory=KeepConfig)
@@ -84,9 +87,11 @@ class Train(Command):
         kind = peek(args, "--policy", "flow")
         if kind not in POLICIES:
             raise BadInput("--policy", got=kind, available=POLICIES)
+        config = PreferenceConfig if "--preferences" in args else ImitationConfig
         if begun := peek(args, "--from", ""):
-            return _of_policy(Path(begun))
-        return {"settings": ImitationConfig(policy=POLICIES[kind]())}
+            kind, policy = _of_policy(Path(begun))
+            return {"policy": kind, "settings": config(policy=policy)}
+        return {"settings": config(policy=POLICIES[kind]())}
 
     def run(self) -> dict[str, Any]:
         from robolearn.cli.evaluator import Evaluator
@@ -111,6 +116,7 @@ class Train(Command):
             raise BadInput("--data", got="nothing", expected="a data set, or several")
         if len(self.data) == 1 and self.mix:
             raise BadInput("--mix", got="one data set", expected="several, as in --data A B --mix 0.7 0.3")
+        self._check_preferences()
         keep_freed_memory()
         device = self._device(0)
         datasets, weights, shares = self._datasets()
@@ -133,6 +139,10 @@ class Train(Command):
             "interface": datasets[0].interface.to_json(),
             "imitation": plain(config),
         } | ({"weights": weights if len(datasets) > 1 else weights[0]} if self.weights else {})
+        if self.preferences:
+            from robolearn.train.preferences import preferences_digest
+
+            stored["preferences"] = preferences_digest(datasets[0])
         stored |= begun | ({"keep": {"task": self.eval_task, **plain(self.keep)}} if self.keep.every else {})
         evaluator = Evaluator(WorldConfig(self.eval_task), self.keep.episodes, config.seed, self.json)
         may = ("data", "from.policy")
@@ -162,6 +172,8 @@ class Train(Command):
                 "validation_loss": last.get("validation_loss"),
                 "wall_s": {"total": done["wall_s"]},
             }
+            if self.preferences:
+                result["preferences"] = {**self._compared(trainer), "accuracy": last.get("accuracy")}
             if self.eval_task and self.keep.episodes:
                 result |= evaluator.outcomes(run, kept)
             run.finish(result)
@@ -191,6 +203,10 @@ class Train(Command):
         console.print(f"policy      {result['policy']}, which observes {sees}{only}")
         console.print(f"trained     {result['steps']:,} gradient steps on {result['episodes']} episodes, "
                       f"{result['frames']:,} frames, in {result['wall_s']['total']:.0f} s")  # fmt: skip
+        if "preferences" in result:
+            pairs, right = result["preferences"]["pairs"], result["preferences"]["accuracy"]
+            said = "" if right is None else f", of which the policy agrees with {right:.0%}"
+            console.print(f"preferences {pairs} pairs of clips{said}")
         if result["loss"] is not None:
             held = "none held out; --validation 0.1 holds some" if result["validation_loss"] is None else (
                 f"{result['validation_loss']:.4f} on episodes that were held out")  # fmt: skip
@@ -198,6 +214,29 @@ class Train(Command):
         show_outcomes(result, console, "success     ")
         if "evaluation" not in result:
             console.print(f"next        robolearn evaluate --policy {result['run']} --task … : how often it succeeds")
+
+    def _check_preferences(self) -> None:
+        """Raise `BadInput` for what does not go with --preferences."""
+        if not self.preferences:
+            return
+        alone = {
+            "--data": len(self.data) > 1 and "several",
+            "--goal": self.goal and "a policy with a goal",
+            "--weights": self.weights and "weights of episodes",
+            "--processes": self.processes > 1 and self.processes,
+            "--accumulate": self.settings.accumulate > 1 and self.settings.accumulate,
+        }
+        for flag, got in alone.items():
+            if got:
+                raise BadInput(f"{flag} with --preferences", got=got, expected="one data set" if flag == "--data" else
+                               "to be left out")  # fmt: skip
+
+    @staticmethod
+    def _compared(trainer: ImitationTrainer) -> dict[str, int]:
+        from robolearn.train.preferences import PreferenceTrainer
+
+        assert isinstance(trainer, PreferenceTrainer)
+        return {"pairs": len(trainer.clips.label), "better_frames": len(trainer.clips.better)}
 
     def _device(self, rank: int) -> str:
         from robolearn.core.machine import resolve_device
@@ -239,6 +278,11 @@ class Train(Command):
         """A trainer on what `_datasets` opened."""
         from robolearn.train.imitation import ImitationTrainer
 
+        if self.preferences:
+            from robolearn.train.preferences import PreferenceTrainer
+
+            assert isinstance(self.settings, PreferenceConfig)
+            return PreferenceTrainer.of_preferences(self.settings, datasets[0], device)
         if len(datasets) == 1:
             return ImitationTrainer.of_dataset(self.settings, datasets[0], device, weights=weights[0])
         return ImitationTrainer.of_mixture(self.settings, datasets, shares, device, weights=weights)
@@ -296,8 +340,8 @@ class Train(Command):
         return dataset.weights if self.weights else None
 
 
-def _of_policy(path: Path) -> dict[str, Any]:
-    """The defaults where training begins with the policy at `path`: its kind and its settings."""
+def _of_policy(path: Path) -> tuple[str, PolicyConfig]:
+    """Kind and settings of the policy at `path`, which training begins with."""
     from policies.registry import config_from_json
     from policies.storage.config_file import CONFIG, policy_folder, read_config
 
@@ -305,5 +349,4 @@ def _of_policy(path: Path) -> dict[str, Any]:
     config = read_config(file)
     if config["kind"] not in POLICIES:
         raise BadInput(f"--from {path}: kind of the policy", got=config["kind"], available=POLICIES)
-    settings = config_from_json(POLICIES[config["kind"]], config["settings"], f"policy {file}")
-    return {"policy": config["kind"], "settings": ImitationConfig(policy=settings)}
+    return config["kind"], config_from_json(POLICIES[config["kind"]], config["settings"], f"policy {file}")

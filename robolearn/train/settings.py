@@ -5,6 +5,7 @@ Apart from the trainer so that reading a command line does not load torch. A doc
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
@@ -97,6 +98,30 @@ class ImitationConfig:
     def iterations(self) -> int:
         """Number of iterations that make up `steps`; the last one may be shorter."""
         return -(-self.steps // self.steps_per_iteration)
+
+
+@dataclass(frozen=True)
+class PreferenceConfig(ImitationConfig):
+    """Settings of learning from preferences (CPL)."""
+
+    alpha: float = 30.0
+    """α, how much a difference between the errors of two clips counts."""
+    conservative: float = 0.5
+    """λ, share of the worse clip's score in the comparison: with less the policy stays nearer to the data."""
+    gamma: float = 1.0
+    """γ, discount of later steps of a clip."""
+    imitate: float = 1.0
+    """β, weight of imitating the better clips."""
+    pairs: int = 16
+    """Pairs of clips per gradient step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "pairs")
+        check_positive(self, "alpha", "gamma")
+        check_range(self, conservative=(0.0, 1.0), gamma=(0.0, 1.0))
+        if not 0.0 <= self.imitate < math.inf:
+            raise BadInput("--imitate", got=self.imitate, expected="a positive number, or 0")
 
 
 @dataclass(frozen=True)
