@@ -86,6 +86,7 @@ ENTRIES: tuple[Entry, ...] = (
     _data("edit rename-task", "edits:DatasetRenameTask", "Change the words of a task"),
     _data("edit crop", "edits:DatasetCrop", "Crop the start or end of episodes"),
     _data("edit subsample", "edits:DatasetSubsample", "Keep every n-th frame"),
+    _data("label-actions", "actions:DatasetLabelActions", "Predict the actions of a set that has none"),
     _data("import", "edits:DatasetImport", "Import other formats and ROS bags"),
     _data("export", "edits:DatasetExport", "Export to other formats and ROS bags"),
     Entry("train", "robolearn.cli.train:Train", "Train a policy by imitation", "Learn"),

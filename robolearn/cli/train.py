@@ -16,6 +16,7 @@ from robolearn.cli.choices import Device, PolicyKind, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.core import BadInput
+from robolearn.core.specs import PREDICTED_ACTIONS
 from robolearn.core.switches import switch
 from robolearn.runs.command import NOT_THE_WORK, Command, at_least, check_seed, last_row, peek, words_of
 from robolearn.runs.loop import KeepConfig
@@ -167,6 +168,7 @@ class Train(Command):
                 "frames": len(trainer.windows),
                 "observes": list(datasets[0].interface.observation),
                 "privileged": list(datasets[0].interface.privileged),
+                "predicted_actions": list(datasets[0].interface.extra.get(PREDICTED_ACTIONS, {})),
                 "steps": trainer.steps,
                 "loss": last.get("loss"),
                 "validation_loss": last.get("validation_loss"),
@@ -203,6 +205,8 @@ class Train(Command):
         console.print(f"policy      {result['policy']}, which observes {sees}{only}")
         console.print(f"trained     {result['steps']:,} gradient steps on {result['episodes']} episodes, "
                       f"{result['frames']:,} frames, in {result['wall_s']['total']:.0f} s")  # fmt: skip
+        if result["predicted_actions"]:
+            console.print(f"actions     predicted, not executed, in {', '.join(result['predicted_actions'])}")
         if "preferences" in result:
             pairs, right = result["preferences"]["pairs"], result["preferences"]["accuracy"]
             said = "" if right is None else f", of which the policy agrees with {right:.0%}"
@@ -267,9 +271,13 @@ class Train(Command):
             embed = SentenceEncoder()
             datasets = [dataset.with_words(embed) for dataset in datasets]
             words = {k: v for dataset in datasets for k, v in dataset.interface.extra["words"].items()}
-            datasets[0] = datasets[0].knowing(words)
+            datasets[0] = datasets[0].noting({"words": words})
         shares = shares_of(self.mix or None, datasets)
         check_alike(datasets)
+        predicted = {str(d.path): d.interface.extra[PREDICTED_ACTIONS] for d in datasets
+                     if PREDICTED_ACTIONS in d.interface.extra}  # fmt: skip
+        if predicted:  # the policy says it, too, whichever set is the first
+            datasets[0] = datasets[0].noting({PREDICTED_ACTIONS: predicted})
         return datasets, [self._weights(dataset) for dataset in datasets], shares
 
     def trainer(

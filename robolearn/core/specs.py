@@ -20,6 +20,9 @@ GOAL = "goal."
 ACTION_SCALE = "action_scale"
 """In `Interface.extra`, of actions that an import scaled: ``low`` and ``high``, what −1 and 1 stand for in the units of
 the file, and ``unit`` where that is what the action kind says: the limits of the arm's joints."""
+PREDICTED_ACTIONS = "predicted_actions"
+"""In `Interface.extra`, of a set whose actions were never executed: ``from``, the set that the inverse dynamics learned
+from, ``error`` and ``mean_action_error``, mean squares on episodes that were held out."""
 DTYPES = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 FASTEST_HZ = 1e6  # no control rate is higher
 LARGEST = 100_000_000  # components of one array in a file, which may be a stranger's: a picture of 33 megapixels

@@ -104,7 +104,7 @@ class ImitationConfig:
 class PreferenceConfig(ImitationConfig):
     """Settings of learning from preferences (CPL)."""
 
-    alpha: float = 30.0
+    alpha: float = 3.0
     """α, how much a difference between the errors of two clips counts."""
     conservative: float = 0.5
     """λ, share of the worse clip's score in the comparison: with less the policy stays nearer to the data."""
@@ -145,3 +145,32 @@ class DistillConfig:
             steps = f"--steps {imitation.steps} make so many iterations of {imitation.steps_per_iteration}"
             raise BadInput("--rounds", got=self.rounds, expected=f"at most {count}: {steps}")
         check_range(self, beta=(0.0, 1.0))
+
+
+@dataclass(frozen=True)
+class InverseDynamicsConfig:
+    """Settings of the inverse dynamics that label a set without actions."""
+
+    past: int = 1
+    """Observations before the step that are looked at, beside its own and the next."""
+    steps: int = 3000
+    """Gradient steps."""
+    batch: int = 256
+    """Transitions per gradient step."""
+    width: int = 256
+    """Units of a hidden layer."""
+    depth: int = 2
+    """Hidden layers."""
+    lr: float = 1e-3
+    """Learning rate at the beginning; a cosine brings it down to 0."""
+    validation: float = 0.2
+    """Share of the labelled episodes that is held out, to measure the error."""
+    seed: int = 0
+    """Of the weights, the order of the data and the episodes that are held out."""
+
+    def __post_init__(self) -> None:
+        check_least(self, 1, "steps", "batch", "width", "depth")
+        check_least(self, 0, "past")
+        check_positive(self, "lr")
+        if not 0.0 < self.validation < 1.0:
+            raise BadInput("--validation", got=self.validation, expected="a share between 0 and 1")

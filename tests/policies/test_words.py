@@ -74,7 +74,7 @@ def obedient(tmp_path_factory: pytest.TempPathFactory, encoder: SentenceEncoder)
                 writer.end(success=True, terminated=True, task=sentence)
         sets.append(Dataset.open(folder / name).with_words(encoder))
     words = {k: v for dataset in sets for k, v in dataset.interface.extra["words"].items()}
-    sets[0] = sets[0].knowing(words)
+    sets[0] = sets[0].noting({"words": words})
     check_alike(sets)
     config = ImitationConfig(
         FlowConfig(initial_noise_std=0.0, network=NetworkConfig(width=64, depth=2)), steps=150, batch=64

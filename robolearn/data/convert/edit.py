@@ -2,17 +2,20 @@
 
 drop, keep, split, merge, rename_task     episodes stay whole: their videos are taken over as they are
 crop, subsample                           episodes lose frames
+act                                       other actions, predicted from what is observed
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface, check_compatible
+from robolearn.core.specs import ACTION_SCALE, PREDICTED_ACTIONS
 from robolearn.data.convert.options import Account
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, source_of
 from robolearn.data.lerobot.features import image_keys
@@ -173,6 +176,24 @@ def subsample(dataset: Dataset, every: int, action: str = "auto") -> EpisodeSour
         )
 
     return replace(_mapped(source, thinned), interface=interface)
+
+
+def act(
+    dataset: Dataset, like: Interface, actions: Callable[[int], NDArray[np.float32]], mark: Mapping[str, Any]
+) -> EpisodeSource:
+    """Other actions in the place of what `dataset` has, or has not: predicted ones, of what `like` calls an action.
+
+    Args:
+      actions: episode → (T, Da).
+      mark: what the interface of the new set says of them, under `PREDICTED_ACTIONS`.
+    """
+    source = source_of(dataset)
+    extra = {key: value for key, value in source.interface.extra.items() if key != ACTION_SCALE}
+    extra |= {key: like.extra[key] for key in (ACTION_SCALE,) if key in like.extra} | {PREDICTED_ACTIONS: dict(mark)}
+    acting = {"action": like.action, "action_kind": like.action_kind, "extra": extra}
+    source.account.changed.append("actions: all are predicted, none was executed")
+    drafts = (_with(draft, action=actions(e)) for e, draft in enumerate(source.drafts))
+    return replace(source, interface=replace(source.interface, **acting), drafts=drafts)
 
 
 def rows(draft: EpisodeDraft, chosen: slice) -> EpisodeDraft:

@@ -163,7 +163,7 @@ def features_of(
             features[name] = feature | {"info": dict((video_info or {}).get(key, {}))}
         else:
             features[name] = _vector(f"observation {key!r}", spec)
-    features["action"] = _vector("action", interface.action) | {"info": {INTERFACE_KEY: interface.to_json()}}
+    features["action"] = action_feature(interface) | {"info": {INTERFACE_KEY: interface.to_json()}}
     features |= {**OUTCOME, INTERVENTION: scalar("bool")}
     if not outcomes:
         del features[SUCCESS]
@@ -174,6 +174,11 @@ def features_of(
             raise BadInput("stamps", got=name, expected="each name once")
         features[stamp_column(name)] = scalar("float64")
     return features | INDEX
+
+
+def action_feature(interface: Interface) -> dict[str, Any]:
+    """The feature ``action`` of LeRobot's dictionary."""
+    return _vector("action", interface.action)
 
 
 def _vector(what: str, spec: ArraySpec) -> dict[str, Any]:

@@ -65,12 +65,13 @@ def episodes_of(root: Path | RemotePath, info: Mapping[str, Any], interface: Int
 
 
 def frames_of(
-    root: Path | RemotePath, info: Mapping[str, Any], episodes: pa.Table, interface: Interface
+    root: Path | RemotePath, info: Mapping[str, Any], episodes: pa.Table, interface: Interface, actions: bool = True
 ) -> dict[str, NDArray]:
-    """Column → (N, …) for the committed frames."""
+    """Column → (N, …) for the committed frames. `actions`: whether they are stored."""
     what = f"data set {root}"
     names = names_of(info)
-    specs = {names[key]: spec for key, spec in vectors(interface).items()} | {"action": interface.action}
+    specs = {names[key]: spec for key, spec in vectors(interface).items()}
+    specs |= {"action": interface.action} if actions else {}
     plain = {"frame_index": "int64", "episode_index": "int64", "index": "int64", "task_index": "int64"}
     optional = {"next.reward": "float32", "next.success": "bool", "next.terminated": "bool", "next.truncated": "bool"}
     optional |= {INTERVENTION: "bool", FAILURE: "int64", "timestamp": "float64"} | {
@@ -143,7 +144,7 @@ def stats_of(root: Path | RemotePath, numbers: Sequence[str], frames: Mapping[st
             }
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
             raise BadInput(f"data set {root}: {layout.STATS_PATH}", got=f"unreadable statistics ({error})") from None
-        if "action" in stats and np.array_equal(np.ravel(stats["action"].get("count", 0)), [len(frames["action"])]):
+        if "action" in stats and np.array_equal(np.ravel(stats["action"].get("count", 0)), [len(frames["index"])]):
             return stats
     return describe_many({name: frames[name] for name in numbers})
 

@@ -6,6 +6,7 @@ read when the set is opened; images on first access, from the frame cache.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
-from robolearn.core.specs import PROMPT, is_goal, of_goal
+from robolearn.core.specs import PREDICTED_ACTIONS, PROMPT, is_goal, of_goal
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import (
     FAILURE,
     IMAGES,
     INTERVENTION,
     SUCCESS,
+    action_feature,
     camera_name,
     column,
     failure_kind,
@@ -48,6 +50,8 @@ from robolearn.data.reading.loading import (
 from robolearn.data.video.readers import FrameReader
 from robolearn.io.hashes import sha256
 from robolearn.io.paths import no_such_folder
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,17 @@ class Dataset:
     _frames: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @staticmethod
-    def open(path: str | Path, *, images: bool = True, cache: str | Path | bool | None = None) -> Dataset:
+    def open(
+        path: str | Path, *, images: bool = True, cache: str | Path | bool | None = None,
+        acting: Interface | None = None,
+    ) -> Dataset:  # fmt: skip
         """Read and check the data set in the folder `path`, or at the address ``http(s)://…`` (see `remote`).
 
         Args:
           images: False leaves the pictures out, of the interface too.
           cache: where decoded frames are kept: see `robolearn.data.reading.cache.cache_folder`. No image is decoded
             before the first access.
+          acting: of a set that may have no actions: what an action is, where it has none. They are NaN then.
 
         Raises:
           BadInput: not a data set, no episodes, a missing or corrupt file, counts that do not add up, or a
@@ -118,18 +126,23 @@ class Dataset:
         if isinstance(root, RemotePath):
             root.check_ranges(layout.INFO_PATH)
         check_version(info, what)
+        acted = acting is None or "action" in info["features"]
+        if acting is not None and not acted:
+            info = {**info, "features": {**info["features"], "action": action_feature(acting)}}
         interface = interface_of(info, what=what)
+        if (mark := interface.extra.get(PREDICTED_ACTIONS)) is not None:
+            log.warning("%s: its actions are predicted, not executed: %s", what, mark)
         if not images:
             interface = replace(interface, observation=vectors(interface))
         if not info["total_episodes"]:
             raise BadInput(what, got="no episodes", expected="at least one")
         episodes = episodes_of(root, info, interface)
-        frames = frames_of(root, info, episodes, interface)
+        frames = frames_of(root, info, episodes, interface, acted)
 
         lengths = episodes["length"].to_numpy().astype(np.int64)
         starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
         names = names_of(info)
-        numbers = [*(names[key] for key in vectors(interface)), "action"]
+        numbers = [*(names[key] for key in vectors(interface)), *["action"] * acted]
         check_frames(root, frames, lengths, starts, numbers, float(info["fps"]))
         spoken, words = layout.read_parquet(root, layout.TASKS_PATH), f"{what}: {layout.TASKS_PATH}"
         tasks, known = tasks_of(spoken, what=words), numbered_tasks(spoken, what=words)
@@ -152,7 +165,7 @@ class Dataset:
             lengths=lengths,
             starts=starts,
             observation={key: frames[names[key]] for key in vectors(interface)},
-            action=frames["action"],
+            action=frames["action"] if acted else np.full((len(task_index), interface.action.size), np.nan, np.float32),
             reward=frames.get("next.reward", np.zeros(len(task_index), np.float32)),
             task_index=task_index,
             success=flagged(SUCCESS, np.zeros(len(lengths), bool)),
@@ -212,9 +225,9 @@ class Dataset:
         )
         return replace(self, interface=interface, observation={**self.observation, PROMPT: table[self.task_index]})
 
-    def knowing(self, words: Mapping[str, list[float]]) -> Dataset:
-        """This set whose interface lists the sentences `words`, e.g. those of sets that are learned from beside it."""
-        return replace(self, interface=replace(self.interface, extra={**self.interface.extra, "words": dict(words)}))
+    def noting(self, extra: Mapping[str, Any]) -> Dataset:
+        """This set whose interface has `extra`, too, e.g. the sentences of sets that are learned from beside it."""
+        return replace(self, interface=replace(self.interface, extra={**self.interface.extra, **extra}))
 
     @property
     def features(self) -> Mapping[str, Mapping[str, Any]]:
