@@ -153,7 +153,7 @@ class InverseDynamicsConfig:
 
     past: int = 1
     """Observations before the step that are looked at, beside its own and the next."""
-    steps: int = 3000
+    steps: int = 400
     """Gradient steps."""
     batch: int = 256
     """Transitions per gradient step."""

@@ -56,6 +56,13 @@ REPLAY_RUNNER = ("tests/rl/test_replay_runner.py",)
 REPLAYED = ("tests/data/test_replay.py", "tests/data/test_replay_records.py")
 
 IMITATION = "robolearn/train/imitation.py"
+PREFERRED, PREFERENCES = "robolearn/train/preferences.py", "tests/train/test_preferences.py"
+BY_HAND, CLIPS = (
+    (f"{PREFERENCES}::test_the_loss_by_hand",),
+    (f"{PREFERENCES}::test_each_executed_step_of_a_clip_counts_once",),
+)
+INVERSE, INVERSES = "robolearn/train/inverse_dynamics.py", "tests/train/test_inverse_dynamics.py"
+INPUTS, FOUND = (f"{INVERSES}::test_inputs_by_hand",), (f"{INVERSES}::test_what_shows_no_action_is_refused",)
 PRECISION = ("tests/train/test_imitation.py::test_the_loss_alone_is_computed_in_what_was_asked_for",)
 
 OPTIONS, GRIPPER = ("tests/rl/test_rl_off_policy_options.py",), ("tests/rl/test_rl_gripper_critic.py",)
@@ -198,6 +205,22 @@ MUTANTS: dict[str, Mutant] = {
     "offline-goes-on-without-end": Mutant(
         f"{RL}/offline_runner.py", "self.learn(min(before + BLOCK, self.offline), sums)", "self.learn(before + BLOCK, sums)",
         REPLAY_RUNNER,
+    ),
+    "preference-for-the-worse": Mutant(PREFERRED, "label * own[0] + (1.0 - label) * own[1]", "label * own[1] + (1.0 - label) * own[0]", BY_HAND),
+    "preference-without-its-bias": Mutant(PREFERRED, "F.softplus(conservative * right - left)", "F.softplus(right - left)", BY_HAND),
+    "preference-of-what-is-not-executed": Mutant(PREFERRED, "(step < len(clip)) & (np.arange(horizon) < execute)", "step < len(clip)", CLIPS),
+    "preference-by-noises-of-their-own": Mutant(
+        PREFERRED, "value.unflatten(0, (n, 1, most)).expand(n, sides, most, *value.shape[1:])", "value.repeat(2, *[1] * (value.dim() - 1)).roll(1, 0).unflatten(0, (n, sides, most))",
+        (f"{PREFERENCES}::test_of_a_pair_both_have_the_same_noise",),
+    ),
+    "preference-imitates-the-worse": Mutant(PREFERRED, "preference.better == (\"left\", \"right\")[side]", "preference.better != (\"left\", \"right\")[side]", CLIPS),
+    "inverse-looks-at-now-alone": Mutant(INVERSE, "seen[1:] - now], now", "now - now], now", INPUTS),
+    "inverse-of-the-step-before-twice": Mutant(INVERSE, "        later = earlier\n", "", INPUTS),
+    "inverse-measured-where-it-was-trained": Mutant(INVERSE, "_pairs(model, dataset, order[:held])", "_pairs(model, dataset, order[held:])", FOUND),
+    "inverse-worse-than-the-mean-is-taken": Mutant(INVERSE, "if not errors.model.mean() < errors.mean_action.mean():", "if False:", FOUND),
+    "predicted-actions-unsaid": Mutant(
+        "robolearn/data/convert/edit.py", " | {PREDICTED_ACTIONS: dict(mark)}", "",
+        (f"{INVERSES}::test_the_command_labels_and_the_mark_stays",),
     ),
     "imitation-exports-the-last-weights": Mutant(
         IMITATION, "ChunkPolicy(self.ema.module, ", "ChunkPolicy(self.net, ", ("tests/train/test_imitation.py",)

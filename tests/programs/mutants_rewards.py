@@ -12,6 +12,11 @@ AUDIT, AUDITED = ("tests/rl/test_rl_audit.py", "tests/rl/test_rl_model_reward.py
 SRPOS, SRPO = ("tests/rl/test_rl_srpo.py",), "robolearn/rl/algorithms/srpo.py"
 CLASSIFIER, LABELLED = ("tests/rewards/test_classifier.py",), ("tests/rewards/test_labels.py",)
 LOOPBACK = "robolearn/runs/loopback.py"
+COMPARED = "robolearn/rewards/preferences.py"
+COMPARISONS = tuple(
+    f"tests/rewards/test_preferences.py::test_{name}"
+    for name in ("outcomes_say_which_is_better", "pairs_are_of_one_task_and_new", "they_are_read_as_they_were_written")
+)
 TRAINING, LABELS = (f"robolearn/rewards/{name}.py" for name in ("classifier_training", "labels"))
 SPARSE, RULE = "robolearn/rewards/scoring.py", "robolearn/rewards/done.py"
 SPARSELY = (
@@ -100,6 +105,10 @@ MUTANTS: dict[str, Mutant] = {
     "classifier-drowns-in-failures": Mutant(TRAINING, "sizes = (batch - batch // 2, batch // 4,", "sizes = (batch // 4, batch // 2,", CLASSIFIER),
     "classifier-surer-than-right": Mutant(TRAINING, "int(np.argmin(loss))", "int(np.argmax(loss))", CLASSIFIER),
     "classifier-forgets-the-person": Mutant(TRAINING, "found[frame] = done", "pass", CLASSIFIER),
+    "preferred-though-it-failed": Mutant(COMPARED, "solved, -float(", "True, -float(", COMPARISONS),
+    "preferred-because-it-took-longer": Mutant(COMPARED, "solved, -float(", "solved, float(", COMPARISONS),
+    "preferred-twice": Mutant(COMPARED, "        taken.add(frozenset((a, b)))\n", "", COMPARISONS),
+    "preferred-clips-of-other-episodes": Mutant(COMPARED, "dataset.lengths[e] == length and", "", COMPARISONS),
     "labels-of-other-episodes": Mutant(LABELS, "dataset.lengths[e] == length", "True", CLASSIFIER),
     "labels-ask-what-is-certain": Mutant(LABELS, "in sorted(every):", "in sorted(every, reverse=True):", LABELLED),
     "labels-of-the-frame-before": Mutant(LABELS, "count - len(p) + i", "i", LABELLED),
