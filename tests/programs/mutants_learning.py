@@ -210,7 +210,7 @@ MUTANTS: dict[str, Mutant] = {
     "preference-without-its-bias": Mutant(PREFERRED, "F.softplus(conservative * right - left)", "F.softplus(right - left)", BY_HAND),
     "preference-of-what-is-not-executed": Mutant(PREFERRED, "(step < len(clip)) & (np.arange(horizon) < execute)", "step < len(clip)", CLIPS),
     "preference-by-noises-of-their-own": Mutant(
-        PREFERRED, "value.unflatten(0, (n, 1, most)).expand(n, sides, most, *value.shape[1:])", "value.repeat(2, *[1] * (value.dim() - 1)).roll(1, 0).unflatten(0, (n, sides, most))",
+        PREFERRED, "value.unflatten(0, (n, 1, most)).expand(n, sides, most, *value.shape[1:])", "value.repeat_interleave(2, 0).unflatten(0, (n, sides, most))",
         (f"{PREFERENCES}::test_of_a_pair_both_have_the_same_noise",),
     ),
     "preference-imitates-the-worse": Mutant(PREFERRED, "preference.better == (\"left\", \"right\")[side]", "preference.better != (\"left\", \"right\")[side]", CLIPS),
