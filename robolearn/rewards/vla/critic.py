@@ -23,7 +23,7 @@ from robolearn.io.hashes import sha256
 from robolearn.io.json_files import plain, read_json
 from robolearn.rewards.vla.answers import GeneratedAnswer
 from robolearn.rewards.vla.frames import FrameScores, SampledFrames, sampled, score_of
-from robolearn.rewards.vla.loading import content_hash, load_processor, model_folder
+from robolearn.rewards.vla.loading import content_hash, load_model, load_processor, model_folder
 from robolearn.rewards.vla.settings import VlmReward
 
 MOST = 10  # tokens whose probability is looked at
@@ -54,6 +54,7 @@ class VisionLanguageCritic(ABC):
 
     sees_images, needs_prompt, is_privileged = True, True, False
     defaults: dict[str, str]  # the family's own texts
+    kinds: Mapping[str, str] | None = None  # model_type → class in transformers; None: whatever chats about pictures
     options: Mapping[str, Any] = {}  # of the processor, where an answer is generated
     numbered = False  # the template counts the pictures, where it can
 
@@ -76,8 +77,8 @@ class VisionLanguageCritic(ABC):
     def read(self, clips: Sequence[SampledFrames], tasks: Sequence[str]) -> list[FrameScores]:
         """Readings of each clip. Raises `RewardWithheld`: an answer is none."""
 
-    @abstractmethod
-    def _load_model(self) -> Any: ...
+    def _load_model(self) -> Any:
+        return load_model(self.folder, self.what, self.kinds, device=self.device, dtype=self.config.dtype)
 
     def _load_processor(self) -> Any:
         return load_processor(self.folder, self.what)

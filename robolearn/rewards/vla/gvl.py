@@ -10,7 +10,6 @@ the words themselves: the same episode has the same score. The answer has every 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from robolearn.io.hashes import sha256
 from robolearn.rewards.vla.answers import percentages
 from robolearn.rewards.vla.critic import Question, VisionLanguageCritic
 from robolearn.rewards.vla.frames import FrameScores, SampledFrames
-from robolearn.rewards.vla.loading import load_model
 from robolearn.rewards.vla.settings import GvlReward
 
 
@@ -56,8 +54,3 @@ class GvlCritic(VisionLanguageCritic):
         """The frames after the first one in the order in which they are shown."""
         seed = int(sha256(np.ascontiguousarray(clip.pictures), task)[:16], 16)
         return 1 + np.random.default_rng(seed).permutation(len(clip) - 1)
-
-    def _load_model(self) -> Any:
-        from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as KINDS
-
-        return load_model(self.folder, self.what, KINDS, device=self.device, dtype=self.config.dtype)

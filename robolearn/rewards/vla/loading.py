@@ -73,7 +73,7 @@ def load_processor(folder: Path, what: str, **options: Any) -> Any:
 def load_model(
     folder: Path,
     what: str,
-    kinds: Mapping[str, str],
+    kinds: Mapping[str, str] | None,
     *,
     device: str,
     dtype: str,
@@ -83,7 +83,7 @@ def load_model(
     """The model in `folder`, ready to be read.
 
     Args:
-      kinds: model_type of its config → name of the class in transformers.
+      kinds: model_type of its config → name of the class in transformers; None: all that chat about pictures.
       unused: how names of tensors begin that the class has no place for.
       more: for ``from_pretrained``.
 
@@ -91,6 +91,10 @@ def load_model(
       BadInput: another model_type, no safetensors, a tensor that is missing, left over or of another shape.
     """
     tf, label = library(what), f"{what} {folder}"
+    if kinds is None:
+        from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES as KINDS
+
+        kinds = KINDS
     check_weights(folder, label, sharded=True)
     given = more["config"].model_type if "config" in more else read_json(folder / CONFIG, what=label).get("model_type")
     kind = str(given)

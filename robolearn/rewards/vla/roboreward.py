@@ -8,7 +8,6 @@ The class is a Qwen3-VL; the answer is the most probable one, token by token.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,7 +15,6 @@ from robolearn.core import RewardWithheld
 from robolearn.rewards.vla.answers import rating
 from robolearn.rewards.vla.critic import Question, VisionLanguageCritic
 from robolearn.rewards.vla.frames import FrameScores, SampledFrames
-from robolearn.rewards.vla.loading import load_model
 from robolearn.rewards.vla.settings import RoboReward
 
 BEST = 5
@@ -26,6 +24,7 @@ class RoboRewardCritic(VisionLanguageCritic):
     """See the module."""
 
     config: RoboReward
+    kinds = {"qwen3_vl": "Qwen3VLForConditionalGeneration"}  # noqa: RUF012
     defaults = {  # noqa: RUF012
         "rubric": "<video>The robot arm in the video works on this task: {task}. Rate how things stand in its last "
         "picture by one whole number, written as ANSWER: <number>.\n1: nothing has changed towards the goal. 2: a "
@@ -50,7 +49,3 @@ class RoboRewardCritic(VisionLanguageCritic):
                 raise RewardWithheld(f"{self.config.name}: {answer.text[:80]!r} is no ANSWER: 1 to {BEST}")
             found.append(value)
         return found
-
-    def _load_model(self) -> Any:
-        kinds = {"qwen3_vl": "Qwen3VLForConditionalGeneration"}
-        return load_model(self.folder, self.what, kinds, device=self.device, dtype=self.config.dtype)

@@ -10,7 +10,6 @@ episode's own the best frames of a failure and of a success both have 1, and a s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +17,6 @@ import torch
 from robolearn.core import BadInput
 from robolearn.rewards.vla.critic import Question, VisionLanguageCritic
 from robolearn.rewards.vla.frames import FrameScores, SampledFrames
-from robolearn.rewards.vla.loading import load_model
 from robolearn.rewards.vla.settings import TopReward
 
 ANSWER = "True"
@@ -28,6 +26,7 @@ class TopRewardCritic(VisionLanguageCritic):
     """See the module."""
 
     config: TopReward
+    kinds = {"qwen3_vl": "Qwen3VLForConditionalGeneration"}  # noqa: RUF012
     defaults = {  # noqa: RUF012
         "statement": "<video>The video above is of a robot arm that brings this task to its end: {task}. Is this "
         "statement True or False? The answer is: True"
@@ -57,7 +56,3 @@ class TopRewardCritic(VisionLanguageCritic):
     def _finish(self, text: str) -> str:
         # The answer is the last token: what ends the user's turn is cut off.
         return text[: text.rfind(self.processor.tokenizer.eos_token)]
-
-    def _load_model(self) -> Any:
-        kinds = {"qwen3_vl": "Qwen3VLForConditionalGeneration"}
-        return load_model(self.folder, self.what, kinds, device=self.device, dtype=self.config.dtype)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,6 @@ from robolearn.core import RewardWithheld
 from robolearn.rewards.vla.answers import expected_number
 from robolearn.rewards.vla.critic import Question, VisionLanguageCritic
 from robolearn.rewards.vla.frames import FrameScores, SampledFrames
-from robolearn.rewards.vla.loading import load_model
 from robolearn.rewards.vla.settings import VlacReward
 
 
@@ -47,6 +45,7 @@ class VlacCritic(VisionLanguageCritic):
     """See the module."""
 
     config: VlacReward
+    kinds = {"internvl": "InternVLForConditionalGeneration"}  # noqa: RUF012
     defaults = {  # noqa: RUF012
         "system": "You look at pictures of a robot arm at work and answer exactly.",
         "progress": "Image-1: <image>\nImage-2: <image>\nBy how many percent of what was left is the second picture "
@@ -89,7 +88,3 @@ class VlacCritic(VisionLanguageCritic):
     def _picture(self, frame: NDArray[np.uint8]) -> Image.Image:
         height, width = self.model.config.vision_config.image_size
         return Image.fromarray(frame).resize((width, height), Image.Resampling.LANCZOS)
-
-    def _load_model(self) -> Any:
-        kinds = {"internvl": "InternVLForConditionalGeneration"}
-        return load_model(self.folder, self.what, kinds, device=self.device, dtype=self.config.dtype)
