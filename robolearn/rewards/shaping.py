@@ -2,9 +2,12 @@
 
     shaped   r_t = [done first at t] + γ Φ_t − Φ_{t−1}      Φ = progress, Φ_{−1} = that of the start, 0 after the end
     delta    r_t = [done first at t] + Φ_t − Φ_{t−1}
+    share    r_t = [done first at t] + c_t      Φ_t = Φ_{t−1} + (1 − Φ_{t−1}) c_t   c_t ≥ 0: of what was left
+                                                Φ_t = Φ_{t−1} (1 + c_t)             c_t < 0: of what was there
 
 Potentials telescope, Σ γ^t r_t = Σ γ^t [done] − Φ_{−1} for an episode that ends, so the best policy stays the best
-(Ng, Harada and Russell 1999); raw differences do not where γ < 1.
+(Ng, Harada and Russell 1999); raw differences do not where γ < 1, nor do shares: VLAC's reward of a step (Zhai et al.
+2025), the c in [-1, 1] that accumulate to the progress.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 
-Shaping = Literal["shaped", "delta", "none"]
+Shaping = Literal["shaped", "delta", "share", "none"]
 
 
 def shaped_rewards(
@@ -46,6 +49,15 @@ def shaped_rewards(
         return reward
     before = np.concatenate([[start], progress[:-1]]).astype(np.float32)
     after = np.array(progress, np.float32)
+    if kind == "share":
+        return (reward + weight * shares(before, after)).astype(np.float32)
     if kind == "shaped" and ended and len(after):
         after[-1] = 0.0
     return (reward + weight * ((gamma if kind == "shaped" else 1.0) * after - before)).astype(np.float32)
+
+
+def shares(before: NDArray[np.float32], after: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(T,) c in [-1, 1] of progress that goes from `before` (T,) to `after` (T,), both in [0, 1]; see the module."""
+    gain = after - before
+    whole = np.where(gain >= 0.0, 1.0 - before, before)  # 0 only where nothing changed
+    return (gain / np.where(whole > 0.0, whole, 1.0)).astype(np.float32)

@@ -23,6 +23,7 @@ SPARSELY = (
     "tests/rewards/test_rewards.py",
     "tests/rl/test_replay_runner.py::test_a_model_that_sees_is_shown_the_frames_of_decisions",
 )
+SHAPED, POTENTIAL = "robolearn/rewards/shaping.py", ("tests/rewards/test_potential.py",)
 ASKING, ASKED = "robolearn/rewards/asking.py", ("tests/rewards/test_asking.py",)
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
 
@@ -100,7 +101,10 @@ MUTANTS: dict[str, Mutant] = {
     "score-of-other-words": Mutant(ASKING, "len(window), prompt)", 'len(window), "")', ASKED),
     "no-server-is-waited-for-ever": Mutant(ASKING, "if self.in_a_row >= IN_A_ROW:", "if False:", ASKED),
     "shaping-of-another-kind": Mutant("robolearn/rl/model_reward.py", "kind=self.shaping", 'kind="shaped"', AUDIT),
-    "shaping-pays-for-leaving": Mutant("robolearn/rewards/shaping.py", "after[-1] = 0.0", "pass", ("tests/rewards/test_potential.py",)),
+    "shares-of-the-whole": Mutant(SHAPED, "whole = np.where(gain >= 0.0, 1.0 - before, before)", "whole = np.ones_like(gain)", POTENTIAL),
+    "shares-lost-of-what-was-left": Mutant(SHAPED, "np.where(gain >= 0.0, 1.0 - before, before)", "1.0 - before", POTENTIAL),
+    "shares-of-any-weight": Mutant(SHAPED, "reward + weight * shares(", "reward + shares(", POTENTIAL),
+    "shaping-pays-for-leaving": Mutant(SHAPED, "after[-1] = 0.0", "pass", POTENTIAL),
     "classifier-learns-from-what-is-kept-apart": Mutant(TRAINING, "np.flatnonzero(~apart & chosen)", "np.flatnonzero(chosen)", CLASSIFIER),
     "classifier-drowns-in-failures": Mutant(TRAINING, "sizes = (batch - batch // 2, batch // 4,", "sizes = (batch // 4, batch // 2,", CLASSIFIER),
     "classifier-surer-than-right": Mutant(TRAINING, "int(np.argmin(loss))", "int(np.argmax(loss))", CLASSIFIER),

@@ -67,3 +67,23 @@ def test_raw_differences_pay_for_going_to_and_fro() -> None:
     raw = best(p, shaped(reward, potential, ends, "delta"), ends)
     assert np.allclose(raw[near], [-0.7, -0.9 / (1 + GAMMA)], atol=1e-6)
     assert potentials[near].argmax() == plain[near].argmax() == 0 != raw[near].argmax()
+
+
+def test_shares_are_of_what_was_left_or_of_what_was_there() -> None:
+    """By hand: half of what was left, half of that, a third of it lost, all of it, nothing to lose, all at once."""
+    progress = np.array([0.5, 0.75, 0.5, 0.0, 0.0, 1.0, 1.0], np.float32)
+    done = np.array([False] * 5 + [True] * 2)
+    made = shaped_rewards(progress, done, kind="share")
+    assert made == pytest.approx([0.5, 0.5, -1 / 3, -1.0, 0.0, 1.0 + 1.0, 0.0], abs=1e-6)
+    assert shaped_rewards(progress[1:2], done[:1], start=0.5, kind="share", weight=0.2) == pytest.approx([0.1])
+
+
+def test_shares_accumulate_to_the_progress() -> None:
+    """VLAC's accumulation, step by step, of random progress."""
+    progress = np.random.default_rng(0).random(200).astype(np.float32)
+    v, back = 0.3, []
+    for c in shaped_rewards(progress, np.zeros(200, bool), start=v, kind="share"):
+        assert -1.0 <= c <= 1.0
+        v = v + (1.0 - v) * c if c >= 0.0 else v * (1.0 + c)
+        back.append(v)
+    assert back == pytest.approx(progress, abs=1e-5)
