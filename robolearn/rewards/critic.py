@@ -22,16 +22,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robolearn.core import BadInput, Interface, NonFinite, Score, Window
+from robolearn.core.errors import first_line
 from robolearn.io.atomic import write_bytes, write_text
 from robolearn.io.json_files import read_json
 from robolearn.io.paths import no_such_folder
+from robolearn.io.tensors import tensors_in
 from robolearn.rewards.classifier import SuccessClassifier
 from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, WORDS, PictureModel, ProgressNet, sizes_of
 from robolearn.rewards.settings import HAND, STATE, CriticConfig
@@ -244,12 +244,12 @@ def load_critic(path: str | Path, device: str | torch.device = "cpu") -> Progres
         critic = kind.of(config)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, ValidationError) as error:
         raise BadInput(what, got=str(error).splitlines()[0], expected="what reward train wrote") from None
+    what, expected = f"critic {folder / WEIGHTS}", "the weights of its config.json"
+    tensors = tensors_in(folder / WEIGHTS, what=what, expected=expected)
     try:
-        tensors = load_file(folder / WEIGHTS)
         critic.load_state_dict(tensors)
-    except (OSError, SafetensorError, ValueError, RuntimeError) as error:
-        got = f"a damaged file ({str(error).splitlines()[0]})"
-        raise BadInput(f"critic {folder / WEIGHTS}", got=got, expected="the weights of its config.json") from None
+    except RuntimeError as error:
+        raise BadInput(what, got=f"a damaged file ({first_line(error)})", expected=expected) from None
     if not all(torch.isfinite(value).all() for value in tensors.values()):
-        raise BadInput(f"critic {folder / WEIGHTS}", got="NaN or infinity", expected="finite weights")
+        raise BadInput(what, got="NaN or infinity", expected="finite weights")
     return critic.to(device).eval()

@@ -13,10 +13,10 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from robolearn.core import BadInput, Score, Window
+from robolearn.io.tensors import arrays_in
 from robolearn.io.wire.protocol import make_methods
 from robolearn.rewards.scoring import SCORE_TYPES, checked
 
@@ -96,12 +96,8 @@ def unpack_scores(content: bytes, windows: Sequence[Window]) -> list[Score]:
 
 def _numbered(content: bytes, count: int, what: str) -> list[dict[str, NDArray]]:
     """The arrays of each number before the first slash of their names, from 0."""
-    try:
-        arrays = load(content)
-    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
-        raise BadInput(what, got=f"no safetensors ({error})", expected="safetensors") from None
     parts: dict[str, dict[str, NDArray]] = defaultdict(dict)
-    for name, value in arrays.items():
+    for name, value in arrays_in(content, what=what).items():
         number, _, rest = name.partition("/")
         parts[number][rest] = value
     if parts.keys() != {str(i) for i in range(count)}:
