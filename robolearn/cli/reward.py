@@ -53,7 +53,7 @@ class RewardTrain(Command):
         from robolearn.core.machine import resolve_device
         from robolearn.eval.intervals import Success
         from robolearn.io.json_files import plain
-        from robolearn.rewards.training import common_cameras, lengths_of
+        from robolearn.rewards.head_trainer import common_cameras, lengths_of
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import run_loop
         from robolearn.runs.run import check_new

@@ -12,31 +12,28 @@ weight, the temperature minimises the same loss of f / T (Guo et al., 2017); its
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.nn import functional as F
 
-from robolearn.core import BadInput, NonFinite
+from robolearn.core import BadInput
 from robolearn.data import Dataset
 from robolearn.rewards.classifier import SuccessClassifier
-from robolearn.rewards.critic import save_critic
-from robolearn.rewards.head_trainer import HeadTrainer
+from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, lengths_of
 from robolearn.rewards.labels import read_labels
 from robolearn.rewards.networks import DONE
 from robolearn.rewards.pairs import done_label
 from robolearn.rewards.settings import ClassifierConfig
-from robolearn.rewards.training import common_cameras, encoded, lengths_of
-from robolearn.runs.threads import torch_threads
 
 TEMPERATURES = np.geomspace(0.05, 20.0, 200)
 
 
-class ClassifierTrainer(HeadTrainer[ClassifierConfig]):
+class ClassifierTrainer(HeadTrainer[ClassifierConfig, SuccessClassifier]):
     """See the module.
 
     Args:
@@ -85,33 +82,18 @@ class ClassifierTrainer(HeadTrainer[ClassifierConfig]):
             self.critic.head.parameters(), lr=config.lr, weight_decay=config.weight_decay
         )
 
-    def iterate(self, i: int) -> dict[str, float]:
-        """Iteration `i`: `steps_per_iteration` gradient steps; returns the mean loss.
-
-        Raises:
-          NonFinite: the loss is NaN or infinite.
-        """
-        config = self.config
-        first = i * config.steps_per_iteration
-        count, total = min(config.steps_per_iteration, config.steps - first), 0.0
-        self.critic.train()
-        with torch_threads(config.threads), torch.random.fork_rng(devices=[]):
-            for step in range(first, first + count):
-                rng = np.random.default_rng([config.seed, step])
-                torch.manual_seed(int(rng.integers(2**62)))  # of dropout
-                rows = self.draw(rng)
-                view = torch.from_numpy(rng.integers(config.views, size=len(rows)))
-                odds = self.critic.log_odds(self._maps[view, torch.from_numpy(rows)].to(self.device))
-                wanted = torch.from_numpy(self.label[rows]).to(self.device)
-                loss = F.binary_cross_entropy_with_logits(odds, wanted)
-                self.optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                self.optimizer.step()
-                total += float(loss.detach())
-        if not math.isfinite(total):
-            raise NonFinite(f"classifier: the loss became {total / count} in iteration {i}")
-        self.done = i + 1
-        return {"loss": total / count, "gradient_steps": float(first + count)}
+    def _step(self, step: int) -> dict[str, Tensor]:
+        rng = np.random.default_rng([self.config.seed, step])
+        torch.manual_seed(int(rng.integers(2**62)))  # of dropout
+        rows = self.draw(rng)
+        view = torch.from_numpy(rng.integers(self.config.views, size=len(rows)))
+        odds = self.critic.log_odds(self._maps[view, torch.from_numpy(rows)].to(self.device))
+        wanted = torch.from_numpy(self.label[rows]).to(self.device)
+        loss = F.binary_cross_entropy_with_logits(odds, wanted)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+        return {"loss": loss.detach()}
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """The frames of a batch: half done, a quarter of successes before, the rest of failures."""
@@ -153,7 +135,7 @@ class ClassifierTrainer(HeadTrainer[ClassifierConfig]):
     def export(self, path: Path) -> None:
         """Write the classifier, calibrated, as a checkpoint folder."""
         self._calibrate()
-        save_critic(self.critic, path)
+        super().export(path)
 
 
 def labels_of(

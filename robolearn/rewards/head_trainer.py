@@ -1,28 +1,47 @@
-"""The state of a trainer of heads over a frozen encoder, which a stopped training goes on from to the same bits."""
+"""The training of heads over a frozen encoder, for the one loop of `robolearn.runs.loop`: exactly resumable.
+
+Pictures are encoded once, before the first step, in several views. A trainer is its data, and one gradient step.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from robolearn.rewards.settings import HeadConfig
+from robolearn.core import BadInput, NonFinite
+from robolearn.core.specs import is_image
+from robolearn.data import Dataset
+from robolearn.rewards.classifier import SuccessClassifier
+from robolearn.rewards.critic import ProgressCritic, save_critic
+from robolearn.rewards.metrics import window_of
+from robolearn.rewards.networks import FrameEncoder
+from robolearn.rewards.settings import ClassifierConfig, CriticConfig
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
+from robolearn.runs.threads import torch_threads
 
-Config = TypeVar("Config", bound=HeadConfig)
+Config = TypeVar("Config", CriticConfig, ClassifierConfig)
+Model = TypeVar("Model", ProgressCritic, SuccessClassifier)
 
 
-class HeadTrainer(Generic[Config]):
+class HeadTrainer(ABC, Generic[Config, Model]):
     """Heads in training.
 
     Attributes:
-      heads: what is learned, by `optimizer`.
+      critic: the model, encoder included.
+      heads: of it, which are learned by `optimizer`.
       done: iterations so far.
     """
 
     config: Config
+    critic: Model
     heads: nn.Module
     optimizer: torch.optim.Optimizer
     done: int = 0
@@ -31,6 +50,45 @@ class HeadTrainer(Generic[Config]):
     def iterations(self) -> int:
         """See `robolearn.runs.loop.Trainer`."""
         return self.config.iterations
+
+    def iterate(self, i: int) -> dict[str, float]:
+        """Iteration `i`: `steps_per_iteration` gradient steps. Returns means over them.
+
+        Raises:
+          NonFinite: the loss is NaN or infinite.
+        """
+        config = self.config
+        first = i * config.steps_per_iteration
+        count = min(config.steps_per_iteration, config.steps - first)
+        sums: dict[str, float] = {}
+        self.critic.train()
+        with torch_threads(config.threads), torch.random.fork_rng(devices=[]):
+            for step in range(first, first + count):
+                for group in self.optimizer.param_groups:
+                    group["lr"] = self._rate(step)
+                for key, value in self._step(step).items():
+                    sums[key] = sums.get(key, 0.0) + float(value)
+        metrics = {key: value / count for key, value in sums.items()}
+        if not math.isfinite(metrics["loss"]):
+            raise NonFinite(f"{config.title}: the loss became {metrics['loss']} in iteration {i}")
+        self.done = i + 1
+        return metrics | {"gradient_steps": float(first + count)}
+
+    @abstractmethod
+    def _step(self, step: int) -> dict[str, Tensor]:
+        """One gradient step; its losses, ``loss`` their sum."""
+
+    def _rate(self, step: int) -> float:
+        """The learning rate of a gradient step."""
+        return self.config.lr
+
+    def summary(self) -> dict[str, tuple[int, int]]:
+        """Shares for the result of the command."""
+        return {}
+
+    def export(self, path: Path) -> None:
+        """Write the model as a checkpoint folder."""
+        save_critic(self.critic, path)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Everything that the next iterations depend on."""
@@ -48,3 +106,66 @@ class HeadTrainer(Generic[Config]):
         self.heads.load_state_dict(part("critic."))
         unpack_optimizer(self.optimizer, part("optimizer."), meta["optimizer"])
         self.done = int(meta["done"])
+
+
+def encoded(
+    encoder: FrameEncoder,
+    datasets: Sequence[Dataset],
+    cameras: Sequence[str],
+    config: CriticConfig | ClassifierConfig,
+    device: torch.device,
+    progress: Callable[[int, int], None] | None,
+) -> Tensor:
+    """(views, N, C, 112, m, m) float16 of all frames of all sets, final observations included."""
+    count = config.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
+    views, seen = [], 0
+    with torch_threads(config.threads):
+        for view in range(config.views):
+            generator = torch.Generator(device).manual_seed(config.seed * 1_000_003 + view)
+            parts = []
+            for dataset in datasets:
+                for e in range(dataset.episodes):
+                    window = window_of(dataset.episode(e))
+                    frames = [window.observation[camera] for camera in cameras]
+                    parts.append(encoder.encode(frames, generator if view else None))
+                    seen += len(frames[0])
+                    if progress is not None:
+                        progress(seen, count)
+            views.append(torch.cat(parts))
+    return torch.stack(views)
+
+
+def common_cameras(datasets: Sequence[Dataset], wanted: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
+    """Picture feature → (H, W) [px]: the `wanted` ones, or all that every set has, of one size everywhere.
+
+    Raises:
+      BadInput: a set without one of them, with another size, or none at all.
+    """
+    if not datasets:
+        raise BadInput("--data", got="nothing", expected="a data set, or several")
+    found: dict[str, tuple[int, int]] = {}
+    have = [
+        {key: spec for key, spec in dataset.interface.observation.items() if is_image(spec)} for dataset in datasets
+    ]
+    names = list(wanted) or [key for key in have[0] if all(key in cameras for cameras in have)]
+    for name in names:
+        key = name if name.startswith("images.") else f"images.{name}"
+        for dataset, cameras in zip(datasets, have, strict=True):
+            if key not in cameras:
+                raise BadInput(
+                    f"data set {dataset.path}: {key}", got="no such camera", expected="it", available=cameras
+                )
+            height, width = (int(edge) for edge in cameras[key].shape[:2])
+            if found.setdefault(key, (height, width)) != (height, width):
+                got = f"{height} x {width} px"
+                raise BadInput(f"data set {dataset.path}: {key}", got=got, expected="the size of the other sets")
+    if not found:
+        hint = "robolearn collect --cameras front wrist records some"
+        raise BadInput(f"data set {datasets[0].path}", got="no camera", expected="pictures to look at", hint=hint)
+    return found
+
+
+def lengths_of(dataset: Dataset) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """(E,) observations of each episode of `dataset`, and whether the last one is that after the last action."""
+    final = np.array([dataset.has_final(e) for e in range(dataset.episodes)], bool)
+    return dataset.lengths + final, final

@@ -1,32 +1,27 @@
 """Training of the progress critic: a trainer for the one loop of `robolearn.runs.loop`, exactly resumable.
 
-Pictures are encoded once, before the first step, in several views; what is trained are the members' heads. All
-randomness is a function of (seed, member, step): a resumed run repeats an uninterrupted one bit for bit on the CPU.
+What is trained are the members' heads. All randomness is a function of (seed, member, step): a resumed run repeats an
+uninterrupted one bit for bit on the CPU.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from robolearn.core import BadInput, NonFinite
-from robolearn.core.specs import is_image
+from robolearn.core import BadInput
 from robolearn.data import Dataset
-from robolearn.rewards.critic import STARTS, ProgressCritic, save_critic
-from robolearn.rewards.head_trainer import HeadTrainer
-from robolearn.rewards.metrics import window_of
-from robolearn.rewards.networks import FrameEncoder, ProgressNet
+from robolearn.rewards.critic import STARTS, ProgressCritic
+from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, lengths_of
+from robolearn.rewards.networks import ProgressNet
 from robolearn.rewards.pairs import Pairs, PairSampler
-from robolearn.rewards.settings import HAND, STATE, ClassifierConfig, CriticConfig, other_sentences
-from robolearn.runs.threads import torch_threads
+from robolearn.rewards.settings import HAND, STATE, CriticConfig, other_sentences
 
 LEAST_SPREAD = 1e-3  # of a hand that never moves along an axis [m]
 Embed = Callable[[Sequence[str]], Any]
@@ -64,7 +59,7 @@ def done_loss(odds: Tensor, pairs: Pairs) -> Tensor:
     return (F.binary_cross_entropy_with_logits(odds[asked], label, reduction="none") * weight).sum()
 
 
-class CriticTrainer(HeadTrainer[CriticConfig]):
+class CriticTrainer(HeadTrainer[CriticConfig, ProgressCritic]):
     """See the module.
 
     Args:
@@ -117,30 +112,9 @@ class CriticTrainer(HeadTrainer[CriticConfig]):
         self.heads = self.critic.members
         self.optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)
 
-    def iterate(self, i: int) -> dict[str, float]:
-        """Iteration `i`: `steps_per_iteration` gradient steps of every member. Returns means over them.
-
-        Raises:
-          NonFinite: the loss is NaN or infinite.
-        """
-        config = self.config
-        first = i * config.steps_per_iteration
-        count = min(config.steps_per_iteration, config.steps - first)
-        sums: dict[str, float] = {}
-        self.critic.train()
-        with torch_threads(config.threads), torch.random.fork_rng(devices=[]):
-            for step in range(first, first + count):
-                # lr = lr_0 (0.1 + 0.9 (1 + cos π s) / 2)
-                share = 0.1 + 0.45 * (1 + math.cos(math.pi * step / config.steps))
-                for group in self.optimizer.param_groups:
-                    group["lr"] = config.lr * share
-                for key, value in self._step(step).items():
-                    sums[key] = sums.get(key, 0.0) + float(value)
-        metrics = {key: value / count for key, value in sums.items()}
-        if not math.isfinite(metrics["loss"]):
-            raise NonFinite(f"critic: the loss became {metrics['loss']} in iteration {i}")
-        self.done = i + 1
-        return metrics | {"gradient_steps": float(first + count)}
+    def _rate(self, step: int) -> float:
+        # lr = lr_0 (0.1 + 0.9 (1 + cos π s) / 2)
+        return self.config.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * step / self.config.steps)))
 
     def _step(self, step: int) -> dict[str, Tensor]:
         self.optimizer.zero_grad(set_to_none=True)
@@ -181,41 +155,6 @@ class CriticTrainer(HeadTrainer[CriticConfig]):
             member.hand.scale.copy_(found.std(0).clamp_min(LEAST_SPREAD))
         return found
 
-    def summary(self) -> dict[str, tuple[int, int]]:
-        """Shares for the result of the command; none: what a critic is worth is measured by ``reward evaluate``."""
-        return {}
-
-    def export(self, path: Path) -> None:
-        """Write the critic as a checkpoint folder."""
-        save_critic(self.critic, path)
-
-
-def encoded(
-    encoder: FrameEncoder,
-    datasets: Sequence[Dataset],
-    cameras: Sequence[str],
-    config: CriticConfig | ClassifierConfig,
-    device: torch.device,
-    progress: Callable[[int, int], None] | None,
-) -> Tensor:
-    """(views, N, C, 112, m, m) float16 of all frames of all sets, final observations included."""
-    count = config.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
-    views, seen = [], 0
-    with torch_threads(config.threads):
-        for view in range(config.views):
-            generator = torch.Generator(device).manual_seed(config.seed * 1_000_003 + view)
-            parts = []
-            for dataset in datasets:
-                for e in range(dataset.episodes):
-                    window = window_of(dataset.episode(e))
-                    frames = [window.observation[camera] for camera in cameras]
-                    parts.append(encoder.encode(frames, generator if view else None))
-                    seen += len(frames[0])
-                    if progress is not None:
-                        progress(seen, count)
-            views.append(torch.cat(parts))
-    return torch.stack(views)
-
 
 def common_state(datasets: Sequence[Dataset]) -> tuple[str, ...]:
     """The names of the arm's own state, if all sets have the same and a hand among them; otherwise none."""
@@ -223,42 +162,6 @@ def common_state(datasets: Sequence[Dataset]) -> tuple[str, ...]:
     names = {() if spec is None else spec.names or () for spec in specs}
     (state,) = names if len(names) == 1 else ((),)
     return state if set(HAND) <= set(state) else ()
-
-
-def common_cameras(datasets: Sequence[Dataset], wanted: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
-    """Picture feature → (H, W) [px]: the `wanted` ones, or all that every set has, of one size everywhere.
-
-    Raises:
-      BadInput: a set without one of them, with another size, or none at all.
-    """
-    if not datasets:
-        raise BadInput("--data", got="nothing", expected="a data set, or several")
-    found: dict[str, tuple[int, int]] = {}
-    have = [
-        {key: spec for key, spec in dataset.interface.observation.items() if is_image(spec)} for dataset in datasets
-    ]
-    names = list(wanted) or [key for key in have[0] if all(key in cameras for cameras in have)]
-    for name in names:
-        key = name if name.startswith("images.") else f"images.{name}"
-        for dataset, cameras in zip(datasets, have, strict=True):
-            if key not in cameras:
-                raise BadInput(
-                    f"data set {dataset.path}: {key}", got="no such camera", expected="it", available=cameras
-                )
-            height, width = (int(edge) for edge in cameras[key].shape[:2])
-            if found.setdefault(key, (height, width)) != (height, width):
-                got = f"{height} x {width} px"
-                raise BadInput(f"data set {dataset.path}: {key}", got=got, expected="the size of the other sets")
-    if not found:
-        hint = "robolearn collect --cameras front wrist records some"
-        raise BadInput(f"data set {datasets[0].path}", got="no camera", expected="pictures to look at", hint=hint)
-    return found
-
-
-def lengths_of(dataset: Dataset) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """(E,) observations of each episode of `dataset`, and whether the last one is that after the last action."""
-    final = np.array([dataset.has_final(e) for e in range(dataset.episodes)], bool)
-    return dataset.lengths + final, final
 
 
 def _sampler(config: CriticConfig, datasets: Sequence[Dataset], tasks: list[str], sentences: int) -> PairSampler:

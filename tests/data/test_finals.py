@@ -15,8 +15,8 @@ from robolearn.data.convert import edit
 from robolearn.data.convert.source import write_dataset
 from robolearn.data.lerobot.finals import FINAL_PATH
 from robolearn.data.lerobot.layout import numbered
+from robolearn.rewards.head_trainer import lengths_of
 from robolearn.rewards.metrics import window_of
-from robolearn.rewards.training import lengths_of
 from robolearn.rollout.collect import collect
 from sim.experts import make_expert
 from sim.registry import make_env
