@@ -37,6 +37,9 @@ class RewardTrain(Command):
     """Cameras to look at, by default all."""
     kind: Literal["critic", "classifier"] = "critic"
     """critic: of progress, frame by frame. classifier: of success, from the ends of episodes and labelled frames."""
+    reference: str = ""
+    """DATA:EPISODE, an episode that solved the task: its first frame is stored in the place of those of the successes
+    of its task (--kind critic)."""
     settings: CriticConfig | ClassifierConfig = field(default_factory=CriticConfig)
     device: str = "auto"
     """Device of the training: auto, cpu, cuda or cuda:<i>."""
@@ -54,6 +57,7 @@ class RewardTrain(Command):
         from robolearn.eval.intervals import Success
         from robolearn.io.json_files import plain
         from robolearn.rewards.head_trainer import common_cameras, lengths_of
+        from robolearn.rewards.reference import read_reference, show_reference
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import run_loop
         from robolearn.runs.run import check_new
@@ -62,6 +66,8 @@ class RewardTrain(Command):
         check_seed(self.settings.seed)
         check_new(self.out, self.resume)
         datasets = [opened(path) for path in self.data]
+        if self.reference:
+            read_reference(self.reference)  # before the minutes that encoding takes
         pictures = common_cameras(datasets, self.cameras)
         frames = self.settings.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
         with Progress("encoding", total=frames, unit="frames", quiet=self.json) as encoding:
@@ -69,6 +75,8 @@ class RewardTrain(Command):
                 self.settings, datasets, cameras=list(pictures), device=resolve_device(self.device),
                 progress=lambda done, _: encoding(done),
             )  # fmt: skip
+        if self.reference:
+            show_reference(trainer.critic, self.reference)
         digests = [dataset.frames_content() for dataset in datasets]
         stored = {
             "command": "reward train",
@@ -77,6 +85,7 @@ class RewardTrain(Command):
             "content": [dataset.content(own) for dataset, own in zip(datasets, digests, strict=True)],
             "cameras": list(pictures),
             "critic": plain(self.settings),
+            **({"reference": self.reference} if self.reference else {}),
             **({} if self.kind == "critic" else {"kind": self.kind, "labels": self._labels(datasets)}),
         }
         making = Run.create(
@@ -141,6 +150,9 @@ class RewardEvaluate(Command):
     roboreward:, vlac: or gvl:<model>), serve:<host>:<port>, <module>:<Class>, or what a plug-in adds."""
     data: tuple[str, ...]
     """LeRobotDataset v3.0 folders with successes and failures that training has not seen."""
+    reference: str = ""
+    """DATA:EPISODE, an episode that solved the task: one-shot mode of a critic of robolearn reward train, which is read
+    from its first frame in the place of the stored ones, and of vlac: and gvl:<model>, which are shown its frames."""
     wrong: str = OTHER
     """The words of another task, for the wrong-task ratio."""
     episodes: int = 0
@@ -165,7 +177,7 @@ class RewardEvaluate(Command):
         begun = time.perf_counter()
         datasets = [opened(path) for path in self.data]
         check_outcomes([bool(s) for dataset in datasets for s in dataset.success[: self._count(dataset)]])
-        model = reward_model(self.critic, datasets, self.device)
+        model = reward_model(self.critic, datasets, self.device, self.reference)
         judged, before, withheld = [], 0, list[str]()
         total = sum(self._count(dataset) for dataset in datasets)
         with Progress("judging", total=total, unit="episodes", quiet=self.json) as progress:
@@ -232,6 +244,9 @@ class RewardScore(Command):
     roboreward:, vlac: or gvl:<model>), serve:<host>:<port>, <module>:<Class>, or what a plug-in adds."""
     data: str
     """A LeRobotDataset v3.0 folder."""
+    reference: str = ""
+    """DATA:EPISODE, an episode that solved the task: one-shot mode of a critic of robolearn reward train, which is read
+    from its first frame in the place of the stored ones, and of vlac: and gvl:<model>, which are shown its frames."""
     write: bool = False
     """Store the scores in the set's meta/robolearn_scores.parquet; a model's scores are not made twice."""
     video: Path | None = None
@@ -254,7 +269,7 @@ class RewardScore(Command):
         dataset = opened(self.data)
         dataset.check_episodes([self.episode])
         camera = self._camera(dataset) if self.video is not None else ""
-        model = reward_model(self.critic, [dataset], self.device)
+        model = reward_model(self.critic, [dataset], self.device, self.reference)
         name = model_name(self.critic, model)
         scores, withheld = read_scores(dataset, name), list[str]()
         asked = [e for e in range(dataset.episodes) if e not in scores]
@@ -335,8 +350,8 @@ def opened(path: str) -> Dataset:
     return dataset
 
 
-def reward_model(text: str, datasets: list[Dataset], device: str) -> RewardModel:
-    """The reward model `text` for these sets, which all have to fit."""
+def reward_model(text: str, datasets: list[Dataset], device: str, reference: str = "") -> RewardModel:
+    """The reward model `text` for these sets, which all have to fit; shown the episode `reference`, if any."""
     from robolearn.core.machine import resolve_device
     from robolearn.rewards.choice import make_reward_model
 
@@ -348,4 +363,8 @@ def reward_model(text: str, datasets: list[Dataset], device: str) -> RewardModel
     if check is not None:
         for interface in others:
             check(interface)
+    if reference:
+        from robolearn.rewards.reference import show_reference
+
+        show_reference(model, reference)
     return model

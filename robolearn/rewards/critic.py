@@ -34,6 +34,7 @@ from robolearn.io.paths import no_such_folder
 from robolearn.io.tensors import tensors_in
 from robolearn.rewards.classifier import SuccessClassifier
 from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, WORDS, PictureModel, ProgressNet, sizes_of
+from robolearn.rewards.reference import Reference
 from robolearn.rewards.settings import HAND, STATE, CriticConfig
 from robolearn.rewards.shaping import shaped_rewards
 
@@ -151,6 +152,13 @@ class ProgressCritic(PictureModel):
         """(4, C, 112, m, m) maps of the stored starts of the task whose sentence is nearest to `words` (1, 384)."""
         nearest = int(F.cosine_similarity(self.vectors[: self.tasks], words).argmax())
         return self.starts[STARTS * nearest : STARTS * (nearest + 1)]
+
+    def show(self, reference: Reference) -> None:
+        """Put the first frame of `reference` in the place of the stored starts of the task that its words are nearest
+        to. Raises `BadInput` as `score` does."""
+        first = [frames[:1] for frames in self.seen(reference.window)]
+        starts = self.starts_of(self.words([reference.task]))
+        starts.copy_(self.encoder.encode(first).expand_as(starts))
 
     @torch.no_grad()
     def judged(

@@ -23,6 +23,8 @@ SPARSELY = (
     "tests/rewards/test_rewards.py",
     "tests/rl/test_replay_runner.py::test_a_model_that_sees_is_shown_the_frames_of_decisions",
 )
+REFERENCE, REFERRED = "robolearn/rewards/reference.py", ("tests/rewards/test_reference.py",)
+VLA = "robolearn/rewards/vla"
 SHAPED, POTENTIAL = "robolearn/rewards/shaping.py", ("tests/rewards/test_potential.py",)
 ASKING, ASKED = "robolearn/rewards/asking.py", ("tests/rewards/test_asking.py",)
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
@@ -101,6 +103,12 @@ MUTANTS: dict[str, Mutant] = {
     "score-of-other-words": Mutant(ASKING, "len(window), prompt)", 'len(window), "")', ASKED),
     "no-server-is-waited-for-ever": Mutant(ASKING, "if self.in_a_row >= IN_A_ROW:", "if False:", ASKED),
     "shaping-of-another-kind": Mutant("robolearn/rl/model_reward.py", "kind=self.shaping", 'kind="shaped"', AUDIT),
+    "reference-of-the-last-frame": Mutant(HANDED, "[frames[:1] for frames in self.seen(reference.window)]", "[frames[-1:] for frames in self.seen(reference.window)]", REFERRED),
+    "reference-of-every-task": Mutant(HANDED, "starts = self.starts_of(self.words([reference.task]))", "starts = self.starts", REFERRED),
+    "reference-that-failed": Mutant(REFERENCE, "if not dataset.outcomes or not episode.success:", "if not dataset.outcomes:", REFERRED),
+    "reference-not-in-the-name": Mutant(f"{VLA}/critic.py", "content_hash(*self._folders()), *shown)", "content_hash(*self._folders()))", REFERRED),
+    "reference-without-its-time": Mutant(f"{VLA}/gvl.py", "percent=percent[place])", "percent=percent[0])", REFERRED),
+    "reference-without-the-beginning": Mutant(f"{VLA}/vlac.py", "[*shown, *frames[:1][: len(shown)], earlier, later]", "[*shown, earlier, later]", REFERRED),
     "shares-of-the-whole": Mutant(SHAPED, "whole = np.where(gain >= 0.0, 1.0 - before, before)", "whole = np.ones_like(gain)", POTENTIAL),
     "shares-lost-of-what-was-left": Mutant(SHAPED, "np.where(gain >= 0.0, 1.0 - before, before)", "1.0 - before", POTENTIAL),
     "shares-of-any-weight": Mutant(SHAPED, "reward + weight * shares(", "reward + shares(", POTENTIAL),

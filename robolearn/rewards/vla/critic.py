@@ -21,12 +21,14 @@ from PIL import Image
 from robolearn.core import BadInput, Interface, RewardWithheld, Score, Window
 from robolearn.io.hashes import sha256
 from robolearn.io.json_files import plain, read_json
+from robolearn.rewards.reference import show_reference
 from robolearn.rewards.vla.answers import GeneratedAnswer
 from robolearn.rewards.vla.frames import FrameScores, SampledFrames, sampled, score_of
 from robolearn.rewards.vla.loading import content_hash, load_model, load_processor, model_folder
 from robolearn.rewards.vla.settings import VlmReward
 
 MOST = 10  # tokens whose probability is looked at
+UNSAID = ("model", "batch", "reference")  # settings that name no answer, or do by what they lead to
 MARKS = re.compile(r"(<image>|<video>)")  # where pictures stand in a text
 
 
@@ -55,6 +57,7 @@ class VisionLanguageCritic(ABC):
     sees_images, needs_prompt, is_privileged = True, True, False
     defaults: dict[str, str]  # the family's own texts
     kinds: Mapping[str, str] | None = None  # model_type → class in transformers; None: whatever chats about pictures
+    shown: SampledFrames | None = None  # of a reference
     options: Mapping[str, Any] = {}  # of the processor, where an answer is generated
     numbered = False  # the template counts the pictures, where it can
 
@@ -72,6 +75,8 @@ class VisionLanguageCritic(ABC):
         frame = [str(getattr(self.processor, f"vision_{side}_token", "")) for side in ("start", "end")]
         self._framed_video = f"{frame[0]}{self._video}{frame[1]}"
         self.model: Any = self._load_model()
+        if reference := getattr(config, "reference", ""):
+            show_reference(self, reference, f"{self.what} reference")
 
     @abstractmethod
     def read(self, clips: Sequence[SampledFrames], tasks: Sequence[str]) -> list[FrameScores]:
@@ -112,9 +117,10 @@ class VisionLanguageCritic(ABC):
 
     def identity(self) -> str:
         """A hash of the model's files, its settings and its words."""
-        settings = {key: value for key, value in plain(asdict(self.config)).items() if key not in ("model", "batch")}
+        settings = {key: value for key, value in plain(asdict(self.config)).items() if key not in UNSAID}
+        shown = () if self.shown is None else (np.ascontiguousarray(self.shown.pictures),)
         return sha256(json.dumps([self.config.name, self.camera, settings, self.texts], sort_keys=True),
-                      content_hash(*self._folders()))  # fmt: skip
+                      content_hash(*self._folders()), *shown)  # fmt: skip
 
     def _folders(self) -> tuple[Path, ...]:
         return (self.folder,)

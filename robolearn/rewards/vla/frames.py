@@ -43,6 +43,11 @@ class FrameScores:
     sure: NDArray[np.float64] | None = None
 
 
+def percents(frames: int) -> list[int]:
+    """The shares of the time [%] of `frames` frames that are evenly spaced."""
+    return [round(100 * i / max(frames - 1, 1)) for i in range(frames)]
+
+
 def sampled(pictures: NDArray[np.uint8], frames: int) -> SampledFrames:
     """At most `frames` of `pictures` (P, H, W, 3), evenly spaced, the first and the last included."""
     at = np.unique(np.linspace(0, len(pictures) - 1, min(frames, len(pictures))).round().astype(np.int64))

@@ -115,6 +115,7 @@ class VlacReward(VlmReward):
     """VLAC: the signed change between neighbouring frames, accumulated, and a second question for done.
 
     Attributes:
+      reference: DATA:EPISODE, an episode that solved the task and is shown beside (`robolearn.rewards.reference`).
       tokens: most tokens of an answer.
     """
 
@@ -122,6 +123,7 @@ class VlacReward(VlmReward):
     usage = "vlac:<model>"
     page = "robolearn.rewards.vla.vlac:VlacCritic"
 
+    reference: str = ""
     tokens: int = 8
 
 
@@ -130,6 +132,7 @@ class GvlReward(VlmReward):
     """GVL: percentages of shuffled frames by any model that chats about pictures.
 
     Attributes:
+      reference: DATA:EPISODE, an episode that solved the task and is shown before (`robolearn.rewards.reference`).
       tokens: most tokens of an answer.
     """
 
@@ -137,6 +140,7 @@ class GvlReward(VlmReward):
     usage = "gvl:<model>"
     page = "robolearn.rewards.vla.gvl:GvlCritic"
 
+    reference: str = ""
     done: float = 0.95
     tokens: int = 512
 

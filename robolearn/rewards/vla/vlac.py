@@ -6,6 +6,9 @@
                v ← max(10, 100 − max(100 − v, 1) / (1 + c/100))      c < 0, v > 50: the way back of the first line
     done_i = expected number of the answer, 0 or 1, to frame i alone
 
+One-shot: before each pair stand the frames of a reference, each with its share of the reference's time in percent, and
+the first frame of the episode itself as 0%. *done* is asked as ever.
+
 The class is an InternVL of transformers' own. The published weights bring code of their own, which is not run: convert
 them first (transformers has a script for InternVL). An expectation is taken over the ten most probable tokens.
 """
@@ -20,9 +23,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from robolearn.core import RewardWithheld
+from robolearn.rewards.reference import Reference
 from robolearn.rewards.vla.answers import expected_number
 from robolearn.rewards.vla.critic import Question, VisionLanguageCritic
-from robolearn.rewards.vla.frames import FrameScores, SampledFrames
+from robolearn.rewards.vla.frames import FrameScores, SampledFrames, percents
 from robolearn.rewards.vla.settings import VlacReward
 
 
@@ -51,6 +55,9 @@ class VlacCritic(VisionLanguageCritic):
         "progress": "Image-1: <image>\nImage-2: <image>\nBy how many percent of what was left is the second picture "
         "closer to the goal of the task than the first? Negative where it is further away.\n"
         "<task> {task} </task> <score>",
+        "reference": "{percent}% <image>\n",
+        "reference_end": "These pictures are of an attempt that did the task <task> {task} </task>.\n0% <image>\nThis "
+        "picture is of the beginning of another attempt, which the next two are of.\n",
         "done": "<image>\nIs the task done in this picture? 1 for yes, 0 for no. <task> {task} </task> <done>",
     }
     options = {"crop_to_patches": False}  # noqa: RUF012
@@ -58,8 +65,14 @@ class VlacCritic(VisionLanguageCritic):
     def read(self, clips: Sequence[SampledFrames], tasks: Sequence[str]) -> list[FrameScores]:
         """See `VisionLanguageCritic.read`."""
         pictures = [[self._picture(frame) for frame in clip.pictures] for clip in clips]
+        shown = [] if self.shown is None else [self._picture(frame) for frame in self.shown.pictures]
+        beside = "".join(self.say("reference", percent=percent) for percent in percents(len(shown)))
         pairs = [
-            Question(self.say("progress", task=task), [earlier, later], self.texts["system"])
+            Question(
+                (beside + self.say("reference_end", task=task) if shown else "") + self.say("progress", task=task),
+                [*shown, *frames[:1][: len(shown)], earlier, later],
+                self.texts["system"],
+            )
             for frames, task in zip(pictures, tasks, strict=True)
             for earlier, later in pairwise(frames)
         ]
@@ -74,6 +87,10 @@ class VlacCritic(VisionLanguageCritic):
             values = accumulated([next(changes) for _ in range(len(clip) - 1)])
             found.append(FrameScores(clip.at, np.array(values) / 100.0, np.array([next(done) for _ in values])))
         return found
+
+    def show(self, reference: Reference) -> None:
+        """Show `reference` beside what is scored. Raises `BadInput`: it lacks the camera."""
+        self.shown = self._clip(reference.window)
 
     def numbers(self, questions: Sequence[Question], low: float, high: float) -> list[float]:
         """The expected numbers of the answers. Raises `RewardWithheld`: an answer is none from `low` to `high`."""
