@@ -109,7 +109,7 @@ class RewardTrain(Command):
                 "steps": self.settings.steps,
                 "loss": last_row(self.out).get("loss"),
                 **{name: Success.of(*share).to_json() if share[1] else None for name, share in shares.items()},
-                **({"temperature": float(trainer.critic.temperature)} if shares else {}),
+                **trainer.fitted(),
                 "wall_s": {"total": done["wall_s"]},
             }
             run.finish(result)
@@ -122,6 +122,9 @@ class RewardTrain(Command):
             console.print(f"            not the hand: the sets have no {', '.join(HAND)} in their proprio")
         console.print(f"trained     {result['steps']:,} gradient steps on {count['success']} successes and "
                       f"{count['failure']} failures, in {result['wall_s']['total']:.0f} s")  # fmt: skip
+        if "threshold" in result:
+            how = "fitted on" if "recall" in result else "as ever: too few"
+            console.print(f"done from   {result['threshold']:.3f}, {how} episodes kept from training")
         for name in ("precision", "recall", "false_positive_rate"):
             if name in result:
                 said = rate_text(result[name]) if result[name] else "nothing was called done"

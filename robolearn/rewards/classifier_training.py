@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from robolearn.core import BadInput
 from robolearn.data import Dataset
 from robolearn.rewards.classifier import SuccessClassifier
-from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, lengths_of
+from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, kept_of_each, lengths_of
 from robolearn.rewards.labels import read_labels
 from robolearn.rewards.networks import DONE
 from robolearn.rewards.pairs import done_label
@@ -103,6 +103,10 @@ class ClassifierTrainer(HeadTrainer[ClassifierConfig, SuccessClassifier]):
             rows[rng.integers(len(rows), size=n)] for rows, n in zip(self._rows, sizes, strict=True)
         ])  # fmt: skip
 
+    def fitted(self) -> dict[str, float]:
+        """See `HeadTrainer.fitted`."""
+        return {"temperature": float(self.critic.temperature)}
+
     def summary(self) -> dict[str, tuple[int, int]]:
         """Precision, recall and false positives of the episodes kept from training, each as (count, of how many)."""
         self._calibrate()
@@ -163,16 +167,11 @@ def labels_of(
 
 def kept_apart(success: NDArray[np.bool_], config: ClassifierConfig) -> NDArray[np.bool_]:
     """(E,) true of the share of the successes and of the failures that is kept from training, one of each at least."""
-    rng, kept = np.random.default_rng(config.seed), np.zeros(len(success), bool)
-    for outcome in (True, False):
-        own = rng.permutation(np.flatnonzero(success == outcome))
-        if len(own) < 2:
-            got = f"{len(own)} {'successes' if outcome else 'failures'}"
-            raise BadInput(
-                "--data", got=got, expected="two of each outcome at least, one to learn from and one to check by"
-            )
-        kept[own[: min(max(round(config.holdout * len(own)), 1), len(own) - 1)]] = True
-    return kept
+    for outcome, name in ((True, "successes"), (False, "failures")):
+        if (count := int((success == outcome).sum())) < 2:
+            raise BadInput("--data", got=f"{count} {name}",
+                           expected="two of each outcome at least, one to learn from and one to check by")  # fmt: skip
+    return kept_of_each(success, config.holdout, config.seed, least=1)
 
 
 def best_temperature(odds: NDArray[np.float64], label: NDArray[np.float32]) -> float:

@@ -50,6 +50,7 @@ class ProgressCritic(PictureModel):
       config: of its training.
       sentences: those of training, its `tasks` first; `vectors` (S, 384) are theirs.
       state: names of the arm's own state in training, where the hand is asked; else empty.
+      threshold: probability from which the task is called done.
       privileged: it reads nothing that a real arm has not.
     """
 
@@ -79,6 +80,7 @@ class ProgressCritic(PictureModel):
         self.register_buffer("vectors", empty if vectors is None else vectors.float())
         cells = config.picture // STRIDE
         self.register_buffer("starts", torch.zeros(tasks * STARTS, len(self.cameras), CHANNELS, cells, cells).half())
+        self.threshold = DONE
         self._embed: Any = None
         self._known: dict[str, Tensor] = {}
         self._newest: tuple[Window, Tensor] | None = None  # the window that was encoded last
@@ -90,11 +92,20 @@ class ProgressCritic(PictureModel):
         sentences = [str(sentence) for sentence in stored["sentences"]]
         state = [str(name) for name in stored.get("state", ())]
         # Critics without the number of their tasks have starts of one for all of them.
-        return cls(settings, sizes_of(stored), sentences, state=state, tasks=int(stored.get("tasks", 1)))
+        critic = cls(settings, sizes_of(stored), sentences, state=state, tasks=int(stored.get("tasks", 1)))
+        critic.threshold = float(stored.get("threshold", DONE))
+        if not 0.0 < critic.threshold <= 1.0:
+            raise ValueError(f"threshold {critic.threshold}")
+        return critic
 
     def facts(self) -> dict[str, Any]:
         """For config.json."""
-        return {"sentences": list(self.sentences), "state": list(self.state), "tasks": self.tasks}
+        return {
+            "sentences": list(self.sentences),
+            "state": list(self.state),
+            "tasks": self.tasks,
+            "threshold": self.threshold,
+        }
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -189,9 +200,11 @@ class ProgressCritic(PictureModel):
         progress, probability = self.judged(self._newest[1], words[None], self.hand(window.observation))
         after = slice(len(progress) - len(window), None)  # the frame that each step led to, where it is known
         start, progress, probability = float(progress[0]), progress[after], probability[after]
-        done = probability >= DONE
+        done = probability >= self.threshold
         reward = shaped_rewards(progress, done, start=start)
-        return Score(progress, reward, done, np.where(done, probability, 1.0 - probability).astype(np.float32))
+        # On a scale on which the threshold is a half, as everything that asks for a confidence takes it to be.
+        sure = np.interp(probability, [0.0, self.threshold, 1.0], [0.0, 0.5, 1.0])
+        return Score(progress, reward, done, np.where(done, sure, 1.0 - sure).astype(np.float32))
 
 
 def save_critic(critic: ProgressCritic | SuccessClassifier, folder: str | Path) -> Path:

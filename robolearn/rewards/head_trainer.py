@@ -83,7 +83,11 @@ class HeadTrainer(ABC, Generic[Config, Model]):
         return self.config.lr
 
     def summary(self) -> dict[str, tuple[int, int]]:
-        """Shares for the result of the command."""
+        """Shares for the result of the command: of the episodes kept from training, each as (count, of how many)."""
+        return {}
+
+    def fitted(self) -> dict[str, float]:
+        """Numbers for the result of the command that were fitted on the episodes kept from training."""
         return {}
 
     def export(self, path: Path) -> None:
@@ -106,6 +110,15 @@ class HeadTrainer(ABC, Generic[Config, Model]):
         self.heads.load_state_dict(part("critic."))
         unpack_optimizer(self.optimizer, part("optimizer."), meta["optimizer"])
         self.done = int(meta["done"])
+
+
+def kept_of_each(group: NDArray, share: float, seed: int, least: int = 0) -> NDArray[np.bool_]:
+    """(E,) true of a `share` of the episodes of each `group` (E,), `least` at least, but never of all of one."""
+    rng, kept = np.random.default_rng(seed), np.zeros(len(group), bool)
+    for one in np.unique(group)[::-1]:
+        own = rng.permutation(np.flatnonzero(group == one))
+        kept[own[: min(max(round(share * len(own)), least), len(own) - 1)]] = True
+    return kept
 
 
 def encoded(

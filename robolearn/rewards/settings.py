@@ -113,7 +113,7 @@ class CriticConfig(HeadConfig):
     title = "critic"
     page = "robolearn.rewards.training:CriticTrainer"
     counts = (*HeadConfig.counts, "members")
-    shares = (*HeadConfig.shares, "cap", "reversed_share", "still_share", "wrong_share", "failure_share")
+    shares = (*HeadConfig.shares, "holdout", "cap", "reversed_share", "still_share", "wrong_share", "failure_share")
 
     steps: int = 1500
     """Gradient steps; the learning rate is brought down to a tenth by a cosine."""
@@ -121,6 +121,9 @@ class CriticConfig(HeadConfig):
     """Pairs of frames in a gradient step, of each sort in its share."""
     members: int = 3
     """Networks that learn side by side; the worst of them is read."""
+    holdout: float = 0.25
+    """Share of the successes and of the failures of each task that is kept from training, for the threshold of done;
+    0: none, and the threshold is a half."""
     cap: float = 0.4
     """Most progress of an episode that failed."""
     unsure: float = 0.05

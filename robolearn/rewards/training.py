@@ -1,27 +1,33 @@
 """Training of the progress critic: a trainer for the one loop of `robolearn.runs.loop`, exactly resumable.
 
 What is trained are the members' heads. All randomness is a function of (seed, member, step): a resumed run repeats an
-uninterrupted one bit for bit on the CPU.
+uninterrupted one bit for bit on the CPU. A share of the episodes is kept from training, and the threshold of *done* is
+fitted on it (`robolearn.rewards.thresholds`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from robolearn.core import BadInput
 from robolearn.data import Dataset
 from robolearn.rewards.critic import STARTS, ProgressCritic
-from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, lengths_of
+from robolearn.rewards.done import FIRST_SURE
+from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, kept_of_each, lengths_of
 from robolearn.rewards.networks import ProgressNet
 from robolearn.rewards.pairs import Pairs, PairSampler
 from robolearn.rewards.settings import HAND, STATE, CriticConfig, other_sentences
+from robolearn.rewards.thresholds import FittedThreshold, fit_threshold, highest_threshold
 
 LEAST_SPREAD = 1e-3  # of a hand that never moves along an axis [m]
 Embed = Callable[[Sequence[str]], Any]
@@ -103,7 +109,9 @@ class CriticTrainer(HeadTrainer[CriticConfig, ProgressCritic]):
         if pretrained:
             self.critic.encoder.load_pretrained()
         self.critic.to(self.device)
-        self._sampler = _sampler(config, datasets, tasks, len(sentences))
+        self._episodes = _episodes(datasets, tasks)
+        self._kept = self._episodes.kept(config)
+        self._sampler = self._episodes.sampler(config, ~self._kept, len(sentences))
         self._maps = encoded(self.critic.encoder, datasets, list(pictures), config, self.device, progress)
         kept = np.concatenate([np.resize(starts, STARTS) for starts in self._sampler.solved_starts])
         self.critic.starts.copy_(self._maps[0, torch.from_numpy(kept)])
@@ -142,6 +150,41 @@ class CriticTrainer(HeadTrainer[CriticConfig, ProgressCritic]):
         self.optimizer.step()
         return seen
 
+    def summary(self) -> dict[str, tuple[int, int]]:
+        """Recall and false positives of *done*; nothing where no episodes of both outcomes are kept from training."""
+        found = self._fit()
+        return {"recall": found.recall, "false_positive_rate": found.false} if found else {}
+
+    def fitted(self) -> dict[str, float]:
+        """See `HeadTrainer.fitted`."""
+        return {"threshold": self.critic.threshold}
+
+    def export(self, path: Path) -> None:
+        """Write the critic, its threshold fitted, as a checkpoint folder."""
+        self._fit()
+        super().export(path)
+
+    def _fit(self) -> FittedThreshold | None:
+        """Set the threshold of *done*."""
+        episodes, kept = self._episodes, np.flatnonzero(self._kept)
+        highest = np.array([self._highest(int(e)) for e in kept])
+        success = episodes.success[kept]
+        if not success.any() or success.all():
+            return None
+        found = fit_threshold(highest[success], highest[~success])
+        self.critic.threshold = found.threshold
+        return found
+
+    def _highest(self, e: int) -> float:
+        """The highest threshold at which episode `e` is called done: after a step, in as many frames as it takes."""
+        episodes = self._episodes
+        rows = torch.arange(episodes.lengths[e]) + int(episodes.starts[e])
+        words = self.critic.vectors[int(episodes.words[e])][None]
+        self.critic.eval()
+        hand = None if self._hands is None else self._hands[rows]
+        _, probability = self.critic.judged(self._maps[0, rows], words, hand)
+        return highest_threshold(probability[int(episodes.final[e]) :], FIRST_SURE.frames)
+
     def _standardised(self, datasets: Sequence[Dataset]) -> Tensor | None:
         """(N, 4) hands of all frames, whose mean and deviation each member gets; None where they are not asked."""
         episodes = (dataset.episode(e).seen for dataset in datasets for e in range(dataset.episodes))
@@ -164,15 +207,31 @@ def common_state(datasets: Sequence[Dataset]) -> tuple[str, ...]:
     return state if set(HAND) <= set(state) else ()
 
 
-def _sampler(config: CriticConfig, datasets: Sequence[Dataset], tasks: list[str], sentences: int) -> PairSampler:
+@dataclass(frozen=True, eq=False)
+class _Episodes:
+    """(E,) facts of all episodes of all sets, as `PairSampler` takes them."""
+
+    starts: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    success: NDArray[np.bool_]
+    final: NDArray[np.bool_]
+    words: NDArray[np.int64]
+
+    def kept(self, config: CriticConfig) -> NDArray[np.bool_]:
+        """(E,) true of the episodes that are kept from training."""
+        return kept_of_each(2 * self.words + self.success, config.holdout, config.seed)
+
+    def sampler(self, config: CriticConfig, among: NDArray[np.bool_], sentences: int) -> PairSampler:
+        """Draws pairs `among` (E,) these episodes."""
+        return PairSampler(
+            config, self.starts[among], self.lengths[among], self.success[among], self.final[among], self.words[among],
+            sentences,
+        )  # fmt: skip
+
+
+def _episodes(datasets: Sequence[Dataset], tasks: list[str]) -> _Episodes:
     lengths, final = (np.concatenate(parts) for parts in zip(*map(lengths_of, datasets), strict=True))
     words = [tasks.index(dataset.episode(e).task) for dataset in datasets for e in range(dataset.episodes)]
-    return PairSampler(
-        config,
-        np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64),
-        lengths,
-        np.concatenate([dataset.success for dataset in datasets]),
-        final,
-        np.array(words, np.int64),
-        sentences,
-    )
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    success = np.concatenate([dataset.success for dataset in datasets])
+    return _Episodes(starts, lengths, success, final, np.array(words, np.int64))

@@ -25,6 +25,7 @@ SPARSELY = (
 )
 REFERENCE, REFERRED = "robolearn/rewards/reference.py", ("tests/rewards/test_reference.py",)
 VLA = "robolearn/rewards/vla"
+THRESHOLD, FITTED = "robolearn/rewards/thresholds.py", ("tests/rewards/test_thresholds.py",)
 SHAPED, POTENTIAL = "robolearn/rewards/shaping.py", ("tests/rewards/test_potential.py",)
 ASKING, ASKED = "robolearn/rewards/asking.py", ("tests/rewards/test_asking.py",)
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
@@ -109,6 +110,12 @@ MUTANTS: dict[str, Mutant] = {
     "reference-not-in-the-name": Mutant(f"{VLA}/critic.py", "content_hash(*self._folders()), *shown)", "content_hash(*self._folders()))", REFERRED),
     "reference-without-its-time": Mutant(f"{VLA}/gvl.py", "percent=percent[place])", "percent=percent[0])", REFERRED),
     "reference-without-the-beginning": Mutant(f"{VLA}/vlac.py", "[*shown, *frames[:1][: len(shown)], earlier, later]", "[*shown, earlier, later]", REFERRED),
+    "threshold-fitted-on-what-was-learned": Mutant(TAUGHT, "self._episodes.sampler(config, ~self._kept,", "self._episodes.sampler(config, ~self._kept | True,", FITTED),
+    "threshold-of-any-false-positives": Mutant(THRESHOLD, "FALSE = 0.02", "FALSE = 0.2", FITTED),
+    "threshold-at-the-highest-failure": Mutant(THRESHOLD, "else (lo + hi) / 2.0", "else lo", FITTED),
+    "threshold-of-single-frames": Mutant(THRESHOLD, ".min(1).max())", ".max(1).max())", FITTED),
+    "threshold-that-no-score-goes-by": Mutant(HANDED, "done = probability >= self.threshold", "done = probability >= DONE", FITTED),
+    "threshold-that-is-no-half": Mutant(HANDED, "[0.0, self.threshold, 1.0], [0.0, 0.5, 1.0])", "[0.0, 0.5, 1.0], [0.0, 0.5, 1.0])", FITTED),
     "shares-of-the-whole": Mutant(SHAPED, "whole = np.where(gain >= 0.0, 1.0 - before, before)", "whole = np.ones_like(gain)", POTENTIAL),
     "shares-lost-of-what-was-left": Mutant(SHAPED, "np.where(gain >= 0.0, 1.0 - before, before)", "1.0 - before", POTENTIAL),
     "shares-of-any-weight": Mutant(SHAPED, "reward + weight * shares(", "reward + shares(", POTENTIAL),
