@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from robolearn.core import RewardModel
     from robolearn.data import Dataset
 
+log = logging.getLogger(__name__)
+
+LOOKED_AT = 16  # episodes of a set whose first frames are compared with those of a critic's training
 OTHER = "put the spoon into the bowl"  # the words of a task that no training sentence names
 
 
@@ -366,6 +370,14 @@ def reward_model(text: str, datasets: list[Dataset], device: str, reference: str
     if check is not None:
         for interface in others:
             check(interface)
+    strange: Any = getattr(model, "strange", None)
+    if strange is not None:
+        from robolearn.rewards.metrics import window_of
+
+        for dataset in datasets:
+            windows = [window_of(dataset.episode(e)) for e in range(min(LOOKED_AT, dataset.episodes))]
+            for sentence in strange(windows) if windows else ():
+                log.warning("%s: %s", dataset.path, sentence)
     if reference:
         from robolearn.rewards.reference import show_reference
 

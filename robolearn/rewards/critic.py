@@ -33,6 +33,7 @@ from robolearn.io.json_files import read_json
 from robolearn.io.paths import no_such_folder
 from robolearn.io.tensors import tensors_in
 from robolearn.rewards.classifier import SuccessClassifier
+from robolearn.rewards.first_frames import FirstFrames
 from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, WORDS, PictureModel, ProgressNet, sizes_of
 from robolearn.rewards.reference import Reference
 from robolearn.rewards.settings import HAND, STATE, CriticConfig
@@ -81,6 +82,7 @@ class ProgressCritic(PictureModel):
         cells = config.picture // STRIDE
         self.register_buffer("starts", torch.zeros(tasks * STARTS, len(self.cameras), CHANNELS, cells, cells).half())
         self.threshold = DONE
+        self.firsts: FirstFrames | None = None  # where training kept episodes apart
         self._embed: Any = None
         self._known: dict[str, Tensor] = {}
         self._newest: tuple[Window, Tensor] | None = None  # the window that was encoded last
@@ -96,6 +98,8 @@ class ProgressCritic(PictureModel):
         critic.threshold = float(stored.get("threshold", DONE))
         if not 0.0 < critic.threshold <= 1.0:
             raise ValueError(f"threshold {critic.threshold}")
+        if stored.get("first_frames"):
+            critic.firsts = FirstFrames(critic.starts.shape[1:])
         return critic
 
     def facts(self) -> dict[str, Any]:
@@ -105,6 +109,7 @@ class ProgressCritic(PictureModel):
             "state": list(self.state),
             "tasks": self.tasks,
             "threshold": self.threshold,
+            "first_frames": self.firsts is not None,
         }
 
     @property
@@ -163,6 +168,14 @@ class ProgressCritic(PictureModel):
         """(4, C, 112, m, m) maps of the stored starts of the task whose sentence is nearest to `words` (1, 384)."""
         nearest = int(F.cosine_similarity(self.vectors[: self.tasks], words).argmax())
         return self.starts[STARTS * nearest : STARTS * (nearest + 1)]
+
+    def strange(self, windows: Sequence[Window]) -> list[str]:
+        """Sentences on cameras by which `windows` begin otherwise than the episodes of training; none of older critics.
+        Raises `BadInput` as `score` does."""
+        if self.firsts is None:
+            return []
+        firsts = [np.stack(frames) for frames in zip(*([f[0] for f in self.seen(w)] for w in windows), strict=True)]
+        return self.firsts.far(self.encoder.encode(firsts), self.cameras)
 
     def show(self, reference: Reference) -> None:
         """Put the first frame of `reference` in the place of the stored starts of the task that its words are nearest

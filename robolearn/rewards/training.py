@@ -23,6 +23,7 @@ from robolearn.core import BadInput
 from robolearn.data import Dataset
 from robolearn.rewards.critic import STARTS, ProgressCritic
 from robolearn.rewards.done import FIRST_SURE
+from robolearn.rewards.first_frames import FirstFrames
 from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, kept_of_each, lengths_of
 from robolearn.rewards.networks import ProgressNet
 from robolearn.rewards.pairs import Pairs, PairSampler
@@ -115,6 +116,10 @@ class CriticTrainer(HeadTrainer[CriticConfig, ProgressCritic]):
         self._maps = encoded(self.critic.encoder, datasets, list(pictures), config, self.device, progress)
         kept = np.concatenate([np.resize(starts, STARTS) for starts in self._sampler.solved_starts])
         self.critic.starts.copy_(self._maps[0, torch.from_numpy(kept)])
+        if self._kept.any():
+            firsts = self._maps[0, torch.from_numpy(self._episodes.starts)]
+            self.critic.firsts = FirstFrames(firsts.shape[1:]).to(self.device)
+            self.critic.firsts.fit(firsts[torch.from_numpy(~self._kept)], firsts[torch.from_numpy(self._kept)])
         self._hands = self._standardised(datasets)
         trained = [p for p in self.critic.members.parameters() if p.requires_grad]
         self.heads = self.critic.members

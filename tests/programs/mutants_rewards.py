@@ -26,6 +26,7 @@ SPARSELY = (
 REFERENCE, REFERRED = "robolearn/rewards/reference.py", ("tests/rewards/test_reference.py",)
 VLA = "robolearn/rewards/vla"
 THRESHOLD, FITTED = "robolearn/rewards/thresholds.py", ("tests/rewards/test_thresholds.py",)
+FIRSTS, STRANGE = "robolearn/rewards/first_frames.py", ("tests/rewards/test_first_frames.py::test_distances_by_hand",)
 SHAPED, POTENTIAL = "robolearn/rewards/shaping.py", ("tests/rewards/test_potential.py",)
 ASKING, ASKED = "robolearn/rewards/asking.py", ("tests/rewards/test_asking.py",)
 FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
@@ -116,6 +117,9 @@ MUTANTS: dict[str, Mutant] = {
     "threshold-of-single-frames": Mutant(THRESHOLD, ".min(1).max())", ".max(1).max())", FITTED),
     "threshold-that-no-score-goes-by": Mutant(HANDED, "done = probability >= self.threshold", "done = probability >= DONE", FITTED),
     "threshold-that-is-no-half": Mutant(HANDED, "[0.0, self.threshold, 1.0], [0.0, 0.5, 1.0])", "[0.0, 0.5, 1.0], [0.0, 0.5, 1.0])", FITTED),
+    "firsts-of-one-episode": Mutant(FIRSTS, ".median(0).values.tolist()", ".amax(0).tolist()", STRANGE),
+    "firsts-of-all-cameras-alike": Mutant(FIRSTS, "square().flatten(2).mean((0, 2))", "square().mean()", STRANGE),
+    "firsts-tried-on-what-was-learned": Mutant(FIRSTS, "self.distance(kept).amax(0)", "self.distance(trained).amax(0)", STRANGE),
     "shares-of-the-whole": Mutant(SHAPED, "whole = np.where(gain >= 0.0, 1.0 - before, before)", "whole = np.ones_like(gain)", POTENTIAL),
     "shares-lost-of-what-was-left": Mutant(SHAPED, "np.where(gain >= 0.0, 1.0 - before, before)", "1.0 - before", POTENTIAL),
     "shares-of-any-weight": Mutant(SHAPED, "reward + weight * shares(", "reward + shares(", POTENTIAL),
