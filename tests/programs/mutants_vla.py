@@ -33,7 +33,7 @@ MUTANTS: dict[str, Mutant] = {
     "any-rating": Mutant(f"{VLA}/answers.py", "not 1 <= int(found[1]) <= most", "not 0 <= int(found[1])", ANSWERED),
     "frames-stay-shuffled": Mutant(f"{VLA}/gvl.py", "progress[order] = ", "progress[1:] = ", ANSWERED),
     "frames-are-not-shuffled": Mutant(f"{VLA}/gvl.py", "np.random.default_rng(seed).permutation(len(clip) - 1)", "np.arange(len(clip) - 1)", ANSWERED),
-    "the-later-picture-first": Mutant(f"{VLA}/vlac.py", "[earlier, later], self", "[later, earlier], self", ANSWERED),
+    "the-later-picture-first": Mutant(f"{VLA}/vlac.py", "[: len(shown)], earlier, later],", "[: len(shown)], later, earlier],", ANSWERED),
     "losses-like-gains": Mutant(f"{VLA}/vlac.py", "        if c >= 0.0:", "        if True:", ANSWERED),
     "the-chosen-digit-alone": Mutant(f"{VLA}/answers.py", "p > LEAST * token[0][1]", "p >= token[0][1]", ANSWERED),
     "served-by-another-model": Mutant(f"{SERVING}/service.py", "        if request.identity != self._identity:", "        if False:", SERVED),
