@@ -24,6 +24,7 @@ from sim.bridge.environment import WorldEnvironment
 from sim.shaping import SHAPING_GAMMA
 
 ROBOT = "panda"  # the arm where none is named
+OWN_REWARDS = ("task", "sparse", "dense")  # the first is another name of the second
 
 
 def task_names() -> tuple[str, ...]:
@@ -50,6 +51,10 @@ def _action_kinds() -> Iterable[str]:
     from robots.control import CONTROLS
 
     return CONTROLS
+
+
+def _own_rewards() -> Iterable[str]:
+    return OWN_REWARDS
 
 
 def _stations() -> Iterable[str]:
@@ -82,8 +87,10 @@ class WorldConfig:
     Those that a policy needs are observed anyway."""
     image_size: int = 84
     """Edge of their square pictures [px]; a policy's own where one needs pictures."""
-    reward: Literal["sparse", "dense"] = _needs("sparse", "has_progress")
-    """Reward of our tasks; dense adds potential-based shaping, which leaves the best policy the best."""
+    reward: Annotated[str, available(_own_rewards)] = _needs(OWN_REWARDS[1], "has_progress")
+    """Reward: task, or sparse, is the world's own; dense adds potential-based shaping in our tasks, which leaves the
+    best policy the best. finetune and trial plan take a reward model, too: a critic's folder, <family>:<model> of a
+    vision-language model, serve:<host>:<port> or <module>:<Class>."""
     shaping_gamma: tyro.conf.Suppress[float] = SHAPING_GAMMA
     """γ of the dense reward's shaping, a control step: γ_c^(1/Ta) for a learner that discounts by γ_c a chunk of Ta
     steps."""
@@ -110,6 +117,10 @@ class WorldConfig:
     """A Python interpreter of its own for a Gymnasium env, with numpy, gymnasium and what the env needs; nothing of
     robolearn need be there."""
 
+    def __post_init__(self) -> None:
+        if self.reward == OWN_REWARDS[0]:  # one world, one name
+            object.__setattr__(self, "reward", OWN_REWARDS[1])
+
     @property
     def family(self) -> Family:
         """The family of the task. Raises `BadInput`: an unknown task. Whether a world of another maker exists is found
@@ -126,8 +137,11 @@ class WorldConfig:
         return self.robot or ROBOT
 
     def check(self) -> None:
-        """Raise `BadInput` for an unknown task, or an option that its family does not have."""
+        """Raise `BadInput` for an unknown task, an option that its family has not, or a reward that no world has."""
         family = self.family
+        if self.reward not in OWN_REWARDS:
+            hint = "`robolearn reward score` has a reward model score stored episodes"
+            raise BadInput("--reward of worlds", got=self.reward, available=OWN_REWARDS, hint=hint)
         for option in fields(self):
             needed = option.metadata.get("needs")
             if needed and getattr(self, option.name) != option.default and not getattr(family, needed):

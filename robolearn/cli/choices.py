@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from robolearn.core.switches import available
 
+if TYPE_CHECKING:
+    from sim.registry import WorldConfig
+
 
 def _of(module: str, names: Callable[[Any], Iterable[str]]) -> object:
     """The annotation of a flag whose values `names` takes from `module`, which is imported when help is printed."""
     return available(lambda: names(import_module(module)))
+
+
+def rewarded(world: WorldConfig) -> tuple[WorldConfig, str]:
+    """(the worlds with a reward of their own; the reward model, or nothing) of the flag ``--reward`` of `world`. Raises
+    as `robolearn.rewards.choice.world_and_model` does."""
+    from robolearn.rewards.choice import world_and_model
+
+    own, model = world_and_model(world.reward)
+    return replace(world, reward=own), model
 
 
 def _algorithms(kind: str) -> object:

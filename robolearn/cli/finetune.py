@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from robolearn.cli.choices import AnyAlgorithm, Device, Tracker
+from robolearn.cli.choices import AnyAlgorithm, Device, Tracker, rewarded
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
+from robolearn.cli.finetune_numbers import last_success, rewarded_episodes, standing, wall_profile, withheld_episodes
 from robolearn.cli.view import WorkView
-from robolearn.core import BadInput, Interface, RewardModel
-from robolearn.io.hashes import sha256_weights
+from robolearn.core import BadInput
+from robolearn.io.hashes import sha256_file, sha256_weights
 from robolearn.presets import RL_ENV_STEPS, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import (
     ALGORITHMS,
@@ -34,8 +34,6 @@ from sim.registry import WorldConfig
 
 log = logging.getLogger(__name__)
 
-LAST = 5  # iterations whose rollouts are counted together at the end
-
 
 @dataclass(frozen=True, kw_only=True)
 class Finetune(Command):
@@ -44,7 +42,13 @@ class Finetune(Command):
     In simulated worlds, or offline from a data set alone: --env-steps 0 --updates N, for algorithms that replay.
 
     --algo chooses the algorithm, and with it which of the settings below there are; --task chooses their defaults.
+
+    With a reward model as --reward its rewards stand in the place of the world's, whose success is then only shown, and
+    audits it (--audit). It scores what the policy sees. On-policy algorithms want --sigma-max and --initial-noise with
+    it, which are otherwise chosen by success.
     """
+
+    former: ClassVar[Mapping[str, str]] = {"--reward-model": "--reward"}
 
     policy: Path
     """A run folder or a checkpoint folder."""
@@ -61,6 +65,9 @@ class Finetune(Command):
     nobody resets (off-policy algorithms). It goes to policy/back of --out."""
     back_data: tuple[Path, ...] = ()
     """As --data, of the way back."""
+    back_reward: str = ""
+    """A reward model of the way back, beside one as --reward: each says when the other policy's turn is, and gives the
+    rewards of its own. The world's success is then only shown."""
     env_steps: int = RL_ENV_STEPS
     """Budget of control steps, the calibration of the noise included; 0: no world takes a step, for --updates."""
     seed: int = 0
@@ -72,10 +79,6 @@ class Finetune(Command):
     view: WorkView = "none"
     resume: bool = False
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
-    reward_model: str = ""
-    """A critic's folder, a vision-language model (robometer:<model>), or <module>:<Class>: its rewards in the place of
-    the world's, whose success is then only shown (on-policy algorithms, visuomotor policies of its cameras; with
-    --sigma-max and --initial-noise, which are otherwise chosen by success). The world audits it: --audit."""
     settings: OnPolicyConfig | ReplayConfig = field(default_factory=ReinFlowConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
     auditing: AuditConfig = field(default_factory=AuditConfig)
@@ -94,16 +97,17 @@ class Finetune(Command):
         from robolearn.core.machine import resolve_device
         from robolearn.io.json_files import plain
         from robolearn.rewards.asking import LoggedScores
-        from robolearn.rewards.stored import model_name
+        from robolearn.rewards.choice import make_reward_model
+        from robolearn.rewards.stored import model_name, scores_file
         from robolearn.rl.actors import check_tunable
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import Kept, run_loop
 
         at_least(1, checkpoint_every=self.checkpoint_every)
-        updates = self._updates()
+        updates, (own, named) = self._updates(), rewarded(self.world)
         check_tracker(self.log)
         check_seed(self.seed)
-        check_watched(self.view, self.world)
+        check_watched(self.view, own)
         torch.set_num_threads(1)
         policy = load_chunk_policy(self.policy, resolve_device(self.device))
         check_tunable(policy)
@@ -116,7 +120,7 @@ class Finetune(Command):
             "interface": policy.interface.to_json(),
             "task": self.world.task,
             "worlds": config.num_envs,
-            "reward": self.world.reward,
+            "reward": own.reward,
             "env_steps": self.env_steps,
             "seed": self.seed,
             "policy_settings": plain(policy.net.config),
@@ -128,19 +132,29 @@ class Finetune(Command):
             stored["demonstrations"] = {"path": paths, "frames": frames}
         if backward is not None:
             stored["back"] = backward
-        model = self._model(policy.interface, resolve_device(self.device))
+        if self._by_stored():
+            stored["scores"] = [sha256_file(scores_file(found)) for found in sets]
+        model = None
+        if named and not self._by_stored():
+            model = make_reward_model(named, policy.interface, resolve_device(self.device), "--reward")
+        back = self._back_model(policy, model)
+        if back is not None and backward is not None:
+            given["judges"] = model, back  # of running episodes: what they say on the way is not kept
+            backward["reward_model"] = name = model_name(self.back_reward, back)
+            given["back_model"] = back = LoggedScores(back, name, self.out / "log" / BACKWARD)
         if model is not None:
-            stored["reward_model"] = name = model_name(self.reward_model, model)
+            stored["reward_model"] = name = model_name(named, model)
             given["model"] = model = LoggedScores(model, name, self.out / "log")
         shaping = config.step_discount(policy.execute_steps)
-        stored |= self.world.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
-        world = replace(self.world.matching(policy.interface), shaping_gamma=shaping, two_way=backward is not None)
-        evaluator = Evaluator(replace(self.world, reward="sparse"), self.keep.episodes, self.seed, self.json)
+        stored |= own.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
+        world = replace(own.matching(policy.interface), shaping_gamma=shaping, two_way=backward is not None)
+        evaluator = Evaluator(replace(own, reward="sparse"), self.keep.episodes, self.seed, self.json)
         worlds: Any = nullcontext()
         if self.env_steps:
             made = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
             worlds = closing(made)
-        with worlds as env, closing(evaluator), nullcontext() if model is None else closing(model):
+        asked = [closing(one) if one is not None else nullcontext() for one in (model, back)]
+        with worlds as env, closing(evaluator), asked[0], asked[1]:
             note = noting(env)
             runner = config.runner(policy, env, self.env_steps, self.seed, str(self.policy), **given)
             every = runner.iterations_between_states(self.checkpoint_every)
@@ -164,7 +178,8 @@ class Finetune(Command):
                         note(standing(i, row))
 
                     audited = Audited(runner, self.auditing)
-                    kept = Kept(audited, run, self.keep, evaluator)
+                    back_audited = Audited(audited, self.auditing, f"{BACKWARD}_") if back is not None else None
+                    kept = Kept(back_audited or audited, run, self.keep, evaluator)
                     done = run_loop(run, kept, checkpoint_every=every, progress=report)
                 calibration = runner.calibration
                 result = {
@@ -188,21 +203,16 @@ class Finetune(Command):
                     result["back"] = {"policy": str(run.policy_dir / BACKWARD), "helped": runner.helped}
                 if model is not None:
                     result |= {"audit": audited.to_json(), "withheld": withheld_episodes(self.out)}
+                if back_audited is not None:
+                    result["back"]["audit"] = back_audited.to_json()
                 if self.keep.episodes:
                     result |= evaluator.outcomes(run, kept)
                 run.finish(result)
         return result
 
     def exit_code(self, result: Mapping[str, Any]) -> int:
-        return 1 if result.get("audit", {}).get("stopped") else 0
-
-    def _model(self, interface: Interface, device: str) -> RewardModel | None:
-        """The model of --reward-model, or None without one."""
-        from robolearn.rewards.choice import make_reward_model
-
-        if not self.reward_model:
-            return None
-        return make_reward_model(self.reward_model, interface, device, "--reward-model")
+        audits = result.get("audit", {}), (result.get("back") or {}).get("audit", {})
+        return 1 if any(audit.get("stopped") for audit in audits) else 0
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r = result
@@ -224,6 +234,8 @@ class Finetune(Command):
             )
         if back := r.get("back"):
             console.print(f"way back     {back['policy']}; a person put things in their place {back['helped']} times")
+            if back.get("audit", {}).get("parted"):
+                console.print(f"its audit    {back['audit']['parted']}")
         if r.get("withheld"):
             console.print(f"withheld     {r['withheld']} episodes have no reward, and were not learned from")
         if (found := r.get("audit")) and found["rule"] != "off":
@@ -262,26 +274,52 @@ class Finetune(Command):
 
     def check_budget(self, execute: int) -> None:
         """Raise `BadInput` if the budget does not pay for fine-tuning a policy that executes `execute` steps."""
-        with closing(self.world.build(1)) as env:
+        with closing(rewarded(self.world)[0].build(1)) as env:
             self.settings.check_budget(env.max_episode_steps, execute, self.env_steps)
 
     def _demonstrations(self, policy: Any) -> tuple[list[Any], dict[str, Any]]:
         """The data sets, and the runner's argument that holds their episodes."""
         from robolearn.data.replay.recorded import recorded
+        from robolearn.rewards.stored import relabelled, stored_scores
 
         if not self.data:
             return [], {}
         self._check_replays("--data")
         sets = opened(self.data, policy, "--data")
         if self._updates():
-            return sets, {"demonstrations": recorded(sets, scored=bool(self.reward_model))}
+            found = recorded(sets, scored=bool(rewarded(self.world)[1]))
+            if self._by_stored():
+                found = relabelled(found, stored_scores(sets)[0], self.settings.step_discount(1))
+            return sets, {"demonstrations": found}
         return sets, {"demonstrations": self._shown(sets, "--data")}
+
+    def _back_model(self, policy: Any, model: Any) -> Any:
+        """The model of --back-reward, or None without one, beside the `model` of --reward."""
+        from robolearn.core.machine import resolve_device
+        from robolearn.rewards.choice import make_reward_model
+
+        if not self.back_reward:
+            return None
+        for flag, missing in (("--back-policy", self.back_policy is None), ("reward model as --reward", model is None)):
+            if missing:
+                raise BadInput("--back-reward", got=f"no {flag}", expected="both: a policy and a critic for each way")
+        return make_reward_model(self.back_reward, policy.interface, resolve_device(self.device), "--back-reward")
+
+    def _by_stored(self) -> bool:
+        """True where the scores beside the steps are the rewards. Raises `BadInput`: a world takes steps, too."""
+        from robolearn.rewards.choice import reward_config
+
+        stored = reward_config(self.world.reward).is_offline
+        if stored and self.env_steps:
+            expected = "--env-steps 0 with --updates: what worlds show has no stored score, name the model for it"
+            raise BadInput("--reward", got=f"{self.world.reward} with --env-steps {self.env_steps}", expected=expected)
+        return stored
 
     def _shown(self, sets: Sequence[Any], flag: str) -> Iterator[Any]:
         """The demonstrations of `sets`, which `flag` gave."""
         from robolearn.data.replay.recorded import demonstrated
 
-        return (episode for _, episode in demonstrated(sets, flag, scored=bool(self.reward_model)))
+        return (episode for _, episode in demonstrated(sets, flag, scored=bool(rewarded(self.world)[1])))
 
     def _check_replays(self, flag: str) -> None:
         if not self.settings.takes_demonstrations:
@@ -324,56 +362,3 @@ def opened(paths: Sequence[Path], policy: Any, flag: str) -> list[Any]:
         check_compatible(policy.interface, found.interface, what=f"{flag} {path}", subject="the policy")
         check_actions(found)
     return sets
-
-
-def standing(iteration: int, row: Mapping[str, Any]) -> str:
-    """The iteration and the success of its rollouts, which explore, in a line."""
-    success = float(row.get("success", math.nan))
-    said = f": {100 * success:.0f}% success with exploration noise" if math.isfinite(success) else ""
-    return f"iteration {iteration}{said}"
-
-
-def last_success(run: Path) -> dict[str, Any] | None:
-    """Success of the rollouts of a run's last `LAST` iterations; None where the world reports none."""
-    from robolearn.eval import Success
-    from robolearn.runs.run import read_metrics
-
-    rows = [row for row in list(read_metrics(run))[-LAST:] if row.get("success") is not None]
-    episodes = round(sum(row["episodes"] for row in rows))
-    if not episodes:
-        return None
-    return Success.of(round(sum(row["success"] * row["episodes"] for row in rows)), episodes).to_json()
-
-
-def rewarded_episodes(run: Path) -> int | None:
-    """Episodes of a run whose return was not 0; None where none ended, or where an older version began the run."""
-    from robolearn.runs.run import read_metrics
-
-    rows = [row for row in read_metrics(run) if row.get("episodes")]
-    known = bool(rows) and all("rewarded" in row for row in rows)
-    return round(sum(row["rewarded"] for row in rows)) if known else None
-
-
-def withheld_episodes(run: Path) -> int:
-    """Episodes of a run that a reward model did not score."""
-    from robolearn.runs.run import read_metrics
-
-    return round(sum(row.get("withheld", 0.0) for row in read_metrics(run)))
-
-
-def wall_profile(run: Path, calibration: Any) -> dict[str, float]:
-    """The parts of the wall time of fine-tuning [s], from the run's metrics.
-
-    Args:
-      run: the run folder.
-      calibration: of the noise, or None; what the worlds took of it counts as simulation, the rest as calibration.
-    """
-    from robolearn.runs.run import read_metrics
-
-    rows = list(read_metrics(run))
-    parts = ("simulation", "inference", "update")
-    wall_s = {part: sum(row.get(f"wall_{part}_s", 0.0) for row in rows) for part in parts} | {"calibration": 0.0}
-    if calibration is not None:
-        wall_s["simulation"] += calibration.simulation_s
-        wall_s["calibration"] = calibration.wall_s - calibration.simulation_s
-    return wall_s

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import logging
 import re
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Union, get_args
 
@@ -22,6 +23,8 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from robolearn.core import BadInput
 from robolearn.core.errors import nearest
+
+log = logging.getLogger(__name__)
 
 CONFIG = (tyro.conf.FlagCreatePairsOff, tyro.conf.AvoidSubcommands, tyro.conf.OmitArgPrefixes)
 POSITIONAL = get_args(tyro.conf.Positional[str])[1]
@@ -72,7 +75,7 @@ def parse_flags(kind: type[Any], prog: str, args: Sequence[str], default: Any = 
     switches = dict(switches_of(kind, default))
     # Of a switch tyro has only the word that changes it. The other one is no mistake.
     usual = {f"--{name}" if on else f"--no-{name}" for name, on in switches.items()}
-    end = list(args).index("--") if "--" in args else len(args)
+    end = _end(args)
     said = [word for i, word in enumerate(args) if i >= end or word not in usual]
 
     def refuse(event: _errors.ParseErrorEvent) -> None:
@@ -81,6 +84,37 @@ def parse_flags(kind: type[Any], prog: str, args: Sequence[str], default: Any = 
 
     with registry, _errors.on_parse_error(refuse):
         return tyro.cli(kind, prog=prog, args=said, config=CONFIG, **({} if default is None else {"default": default}))
+
+
+def by_names_of_today(former: Mapping[str, str], given: Sequence[str], words: Sequence[str]) -> list[str]:
+    """`words` with each flag of a `former` name under that of today, of which a line is logged.
+
+    Args:
+      given: those of `words` that stand on the command line itself, not in a file of flags.
+
+    Raises:
+      BadInput: a flag is given by both names there.
+    """
+    own = [word.partition("=")[0] for word in given[: _end(given)]]
+    for old, new in former.items():
+        if old in own and new in own:
+            raise BadInput(old, got=f"it beside {new}", expected=f"{new} alone, which it is called now")
+    found, end = list(words), _end(words)
+    for i in range(end - 1, -1, -1):
+        name, equals, value = found[i].partition("=")
+        if name not in former:
+            continue
+        if not equals and found[i + 1 : i + 2] == [""]:  # a file of flags has all of them, those not given as well
+            del found[i : i + 2]
+            continue
+        log.warning("%s is called %s now", name, former[name])
+        found[i] = f"{former[name]}{equals}{value}"
+    return found
+
+
+def _end(words: Sequence[str]) -> int:
+    """The place of the two dashes, behind which another command's words stand."""
+    return list(words).index("--") if "--" in words else len(words)
 
 
 def _fields(kind: type[Any], default: Any) -> Iterator[tuple[str, Any]]:

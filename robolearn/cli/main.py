@@ -129,10 +129,11 @@ def parse(entry: Entry, args: list[str]) -> Command:
       SystemExit: help was asked for and printed.
     """
     from robolearn.cli.config_file import expand
-    from robolearn.cli.flags import parse_flags  # late: `robolearn --help` does without tyro
+    from robolearn.cli.flags import by_names_of_today, parse_flags  # late: `robolearn --help` does without tyro
 
     kind = entry.load()
     words, config = expand(entry.name, args)
+    words = by_names_of_today(kind.former, args, words)
     try:
         return parse_flags(kind, f"robolearn {entry.name}", words, _defaults(kind, words))
     except BadInput as error:

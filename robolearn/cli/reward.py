@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOKED_AT = 16  # episodes of a set whose first frames are compared with those of a critic's training
+FORMER = {"--critic": "--reward"}
 OTHER = "put the spoon into the bowl"  # the words of a task that no training sentence names
 
 
@@ -133,7 +134,7 @@ class RewardTrain(Command):
             if name in result:
                 said = rate_text(result[name]) if result[name] else "nothing was called done"
                 console.print(f"{name.replace('_', ' '):12}{said} kept from training")
-        console.print(f"next        robolearn reward evaluate --critic {result['run']} --data … : how good it is, on "
+        console.print(f"next        robolearn reward evaluate --reward {result['run']} --data … : how good it is, on "
                       "episodes that it has not seen")  # fmt: skip
 
     @staticmethod
@@ -152,7 +153,9 @@ class RewardEvaluate(Command):
     Exit code 1 where it is none. VOC alone proves nothing: a clock has 1.
     """
 
-    critic: str
+    former = FORMER
+
+    reward: str
     """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:, topreward:,
     roboreward:, vlac: or gvl:<model>), serve:<host>:<port>, <module>:<Class>, or what a plug-in adds."""
     data: tuple[str, ...]
@@ -184,7 +187,7 @@ class RewardEvaluate(Command):
         begun = time.perf_counter()
         datasets = [opened(path) for path in self.data]
         check_outcomes([bool(s) for dataset in datasets for s in dataset.success[: self._count(dataset)]])
-        model = reward_model(self.critic, datasets, self.device, self.reference)
+        model = reward_model(self.reward, datasets, self.device, self.reference)
         judged, before, withheld = [], 0, list[str]()
         total = sum(self._count(dataset) for dataset in datasets)
         with Progress("judging", total=total, unit="episodes", quiet=self.json) as progress:
@@ -196,7 +199,7 @@ class RewardEvaluate(Command):
         if not judged:
             raise RobolearnError(f"no score of any episode: {withheld[0]}")
         evaluation = evaluate_critic(judged, seed=self.seed)
-        result = {"critic": self.critic, "data": list(self.data), "withheld": withheld, **evaluation.to_json()}
+        result = {"critic": self.reward, "data": list(self.data), "withheld": withheld, **evaluation.to_json()}
         if self.out is not None:
             result |= reported(lambda: self._report(evaluation, datasets))
         return result | {"wall_s": {"total": time.perf_counter() - begun}}
@@ -234,7 +237,7 @@ class RewardEvaluate(Command):
         camera = next(iter(datasets[0].readers), "")
         html = render_critic(
             evaluation,
-            title=f"Reward model {self.critic}",
+            title=f"Reward model {self.reward}",
             subtitle=f"{len(evaluation.judged)} episodes of {', '.join(self.data)}",
             commands=[command_text("reward evaluate", self)],
             pictures=(lambda j: by_path[j.source].episode(j.index).observation[camera]) if camera else None,
@@ -246,7 +249,9 @@ class RewardEvaluate(Command):
 class RewardScore(Command):
     """Score the episodes of a data set; --write stores progress, reward and done of each frame beside it."""
 
-    critic: str
+    former = FORMER
+
+    reward: str
     """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:, topreward:,
     roboreward:, vlac: or gvl:<model>), serve:<host>:<port>, <module>:<Class>, or what a plug-in adds."""
     data: str
@@ -276,8 +281,8 @@ class RewardScore(Command):
         dataset = opened(self.data)
         dataset.check_episodes([self.episode])
         camera = self._camera(dataset) if self.video is not None else ""
-        model = reward_model(self.critic, [dataset], self.device, self.reference)
-        name = model_name(self.critic, model)
+        model = reward_model(self.reward, [dataset], self.device, self.reference)
+        name = model_name(self.reward, model)
         scores, withheld = read_scores(dataset, name), list[str]()
         asked = [e for e in range(dataset.episodes) if e not in scores]
         with Progress("scoring", total=len(asked), unit="episodes", quiet=self.json) as progress:
@@ -290,7 +295,7 @@ class RewardScore(Command):
                 progress(done)
         scored = len(asked) - len(withheld)
         result: dict[str, Any] = {
-            "critic": self.critic,
+            "critic": self.reward,
             "dataset": self.data,
             "scored": scored,
             "withheld": withheld,
@@ -365,7 +370,7 @@ def reward_model(text: str, datasets: list[Dataset], device: str, reference: str
     if not datasets:
         raise BadInput("--data", got="nothing", expected="a data set, or several")
     first, *others = (dataset.interface for dataset in datasets)
-    model = make_reward_model(text, first, resolve_device(device), "--critic")
+    model = make_reward_model(text, first, resolve_device(device), "--reward")
     check: Any = getattr(model, "check", None)
     if check is not None:
         for interface in others:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from robolearn.cli.reward import FORMER, opened, reward_model
 from robolearn.core import BadInput
 from robolearn.runs.command import Command, at_least, check_port
 
@@ -20,12 +21,14 @@ class RewardLabel(Command):
     """Label frames of a data set as done or not done on a page in the browser, those first of which the model is least
     certain. Labels lie beside the set (meta/robolearn_labels.json); reward train --kind classifier learns from them.
 
-    Example: robolearn reward label --data data/failed --critic runs/classifier
+    Example: robolearn reward label --data data/failed --reward runs/classifier
     """
+
+    former = FORMER
 
     data: str
     """A LeRobotDataset v3.0 folder."""
-    critic: str
+    reward: str
     """A reward model, as of reward score, whose doubt chooses the frames."""
     frames: int = 50
     """Frames to ask at most; those with a label are not asked again."""
@@ -35,7 +38,6 @@ class RewardLabel(Command):
     """Device of the model: auto, cpu, cuda or cuda:<i>."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.reward import opened, reward_model
         from robolearn.rewards.label_page import FRAMES, LabelPage, PageQuestion
         from robolearn.rewards.labels import LABELS_PATH, least_certain, read_labels, write_labels
         from robolearn.rewards.metrics import probability, score_or_withhold, window_of
@@ -48,7 +50,7 @@ class RewardLabel(Command):
         if not dataset.readers:
             raise BadInput(f"data set {self.data}", got="no camera", expected="pictures to look at")
         labels = read_labels(dataset)
-        model = reward_model(self.critic, [dataset], self.device)
+        model = reward_model(self.reward, [dataset], self.device)
         odds, counts = [], []
         with Progress("scoring", total=dataset.episodes, unit="episodes", quiet=self.json) as progress:
             for e in range(dataset.episodes):

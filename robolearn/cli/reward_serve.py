@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from robolearn.cli.reward import FORMER
 from robolearn.rewards.serving.settings import TOKEN_VARIABLE, token_file
 from robolearn.runs.command import Command
 
@@ -20,10 +21,12 @@ log = logging.getLogger(__name__)
 class RewardServe(Command):
     """Load a reward model once and score for others, which name it by --reward serve:HOST:PORT. Ends with Ctrl-C.
 
-    Example: robolearn reward serve --critic robometer:models/robometer-4b,camera=front --data data/lift
+    Example: robolearn reward serve --reward robometer:models/robometer-4b,camera=front --data data/lift
     """
 
-    critic: str
+    former = FORMER
+
+    reward: str
     """A run or a checkpoint folder of robolearn reward train, a vision-language model (robometer:, topreward:,
     roboreward:, vlac: or gvl:<model>), <module>:<Class>, or what a plug-in adds."""
     data: str
@@ -54,11 +57,11 @@ class RewardServe(Command):
         token = find_token(self.token, certificates, TOKEN_VARIABLE)
         check_encryption(address, certificates)
         interface = Dataset.open(self.data).interface
-        model = make_reward_model(self.critic, interface, resolve_device(self.device), "--critic")
+        model = make_reward_model(self.reward, interface, resolve_device(self.device), "--reward")
         if token is None:
             token_file().parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             token = own_token(token_file())
-        service = RewardService(model, interface, self.critic, model_name(self.critic, model), self.queued)
+        service = RewardService(model, interface, self.reward, model_name(self.reward, model), self.queued)
         refusals, begun = Refusals(), time.perf_counter()
         with stopping() as stop, handshake_refusals(refusals) if certificates else contextlib.nullcontext():
             server = GrpcServer(address, service.handlers(), token, certificates, refusals)
@@ -69,7 +72,7 @@ class RewardServe(Command):
             finally:
                 server.close()
         return {
-            "critic": self.critic,
+            "critic": self.reward,
             "address": str(server.address),
             "served": service.served,
             "withheld": service.withheld,

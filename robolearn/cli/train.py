@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -25,6 +25,7 @@ from robolearn.train.settings import ImitationConfig, PreferenceConfig
 
 if TYPE_CHECKING:
     from robolearn.data.reading.reader import Dataset
+    from robolearn.data.windows import Weights
     from robolearn.runs import Run
     from robolearn.train.imitation import ImitationTrainer
 
@@ -68,6 +69,9 @@ class Train(Command):
     preferences: bool = False
     """Learn from the preferences beside the data set (robolearn reward prefer), too (CPL): better clips are imitated,
     and made more likely than worse ones. Flow and diffusion; best begun --from a policy. More flags come with it."""
+    weigh: Literal["none", "progress"] = "none"
+    """progress: draw windows by what their chunk gains of the progress that `robolearn reward score --write` stored
+    beside the steps: in full where it gains, in part where it waits, never where it loses."""
     eval_task: str = ""
     """A task in simulation in which the policy is evaluated: at the end, and on the way with --eval-every."""
     keep: KeepConfig = field(default_factory=KeepConfig)
@@ -97,6 +101,7 @@ class Train(Command):
     def run(self) -> dict[str, Any]:
         from robolearn.cli.evaluator import Evaluator
         from robolearn.core.machine import keep_freed_memory
+        from robolearn.io.hashes import sha256
         from robolearn.io.json_files import plain
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import Kept, run_loop
@@ -115,6 +120,8 @@ class Train(Command):
             WorldConfig(self.eval_task).build(1).close()  # an unknown task is refused before anything is written
         if not self.data:
             raise BadInput("--data", got="nothing", expected="a data set, or several")
+        if self.weights and self.weigh != "none":
+            raise BadInput("--weigh", got=f"{self.weigh} beside --weights", expected="one of the two")
         if len(self.data) == 1 and self.mix:
             raise BadInput("--mix", got="one data set", expected="several, as in --data A B --mix 0.7 0.3")
         self._check_preferences()
@@ -144,6 +151,8 @@ class Train(Command):
             from robolearn.train.preferences import preferences_digest
 
             stored["preferences"] = preferences_digest(datasets[0])
+        if self.weigh == "progress":
+            stored["weigh"] = {"by": self.weigh, "sha256": sha256(*(one for own in weights for one in own or ()))}
         stored |= begun | ({"keep": {"task": self.eval_task, **plain(self.keep)}} if self.keep.every else {})
         evaluator = Evaluator(WorldConfig(self.eval_task), self.keep.episodes, config.seed, self.json)
         may = ("data", "from.policy")
@@ -257,8 +266,8 @@ class Train(Command):
         need_accelerate()
         return device_of(device, rank, self.processes)
 
-    def _datasets(self) -> tuple[list[Dataset], list[list[float] | None], list[float]]:
-        """The sets, weights of their episodes, and their shares."""
+    def _datasets(self) -> tuple[list[Dataset], list[Weights | None], list[float]]:
+        """The sets, weights of their episodes or frames, and their shares."""
         from robolearn.core.specs import PROMPT
         from robolearn.data.mixture import check_alike, shares_of
         from robolearn.data.reading.reader import Dataset
@@ -278,10 +287,12 @@ class Train(Command):
                      if PREDICTED_ACTIONS in d.interface.extra}  # fmt: skip
         if predicted:  # the policy says it, too, whichever set is the first
             datasets[0] = datasets[0].noting({PREDICTED_ACTIONS: predicted})
+        if self.weigh == "progress":
+            return datasets, self._by_progress(datasets), shares
         return datasets, [self._weights(dataset) for dataset in datasets], shares
 
     def trainer(
-        self, device: str, datasets: list[Dataset], weights: list[list[float] | None], shares: list[float]
+        self, device: str, datasets: list[Dataset], weights: list[Weights | None], shares: list[float]
     ) -> ImitationTrainer:
         """A trainer on what `_datasets` opened."""
         from robolearn.train.imitation import ImitationTrainer
@@ -340,6 +351,18 @@ class Train(Command):
             for dataset in datasets:
                 dataset.build_cache(lambda done, _, before=before: progress(before + done))
                 before += dataset.frames * len(dataset.cameras)
+
+    def _by_progress(self, datasets: list[Dataset]) -> list[Weights | None]:
+        """Weights of the frames of each set, by the gains of all."""
+        from robolearn.rewards.stored import stored_scores
+        from robolearn.rewards.weighing import progress_weights
+
+        scores, _ = stored_scores(datasets)
+        found = progress_weights([one.progress for own in scores for one in own], self.settings.policy.horizon)
+        if not any(one.any() for one in found):
+            raise BadInput("--weigh", got="progress that every chunk loses", expected="a chunk that gains, or waits")
+        each = iter(found)
+        return [[next(each) for _ in own] for own in scores]
 
     def _weights(self, dataset: Dataset) -> list[float] | None:
         if self.weights and dataset.weights is None:

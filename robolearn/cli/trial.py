@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import tyro
 
-from robolearn.cli.choices import Station
+from robolearn.cli.choices import Station, rewarded
 from robolearn.cli.station_command import StationCommand
 from robolearn.core import BadInput, RobolearnError
 from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
@@ -31,6 +31,8 @@ class PlanTrial(Command):
     Example: robolearn trial plan --policies before=runs/bc after=runs/rl --task lift --out trials/lift
     """
 
+    former: ClassVar[Mapping[str, str]] = {"--classifier": "--reward"}
+
     policies: tuple[str, ...]
     """NAME=PATH of each policy; NAME=PATH,PATH,… for trainings of one method with different seeds, which take turns."""
     out: Path
@@ -44,10 +46,9 @@ class PlanTrial(Command):
     seconds: float = 30.0
     """With --arm: longest episode of a real arm and of a rehearsal [s]."""
     outcome: Literal["auto", "task", "person", "classifier"] = "auto"
-    """Judge of an episode: the task's own success, the person beside a real arm, or --classifier. By default the person
-    where there is one, else the task."""
-    classifier: str = ""
-    """A reward model that judges, too, or alone: as --reward of `robolearn hil`. Simulated worlds."""
+    """Judge of an episode: the task's own success, the person beside a real arm, or with classifier the reward model of
+    --reward, which otherwise judges beside it, in simulated worlds. By default the person where there is one, else the
+    task."""
     detect: tuple[float, float] = (0.6, 0.8)
     """Success rates of two policies that the trial is to tell apart: what --blocks is computed from."""
     power: float = 0.9
@@ -70,7 +71,8 @@ class PlanTrial(Command):
         if len(named) < max(2, len(self.policies)):
             got = ", ".join(self.policies) or "nothing"
             raise BadInput("--policies", got=got, expected="two or more, NAME=PATH, each name once")
-        outcome = self._judged_by()
+        world, model = rewarded(self.world)
+        outcome = self._judged_by(world, model)
         pairs = len(named) * (len(named) - 1) // 2
         if self.blocks is None:
             plan_of = planned(self.detect, self.power, self.alpha / pairs)
@@ -82,8 +84,8 @@ class PlanTrial(Command):
             policies={
                 name: tuple(TrialCheckpoint(path, hash_policy(path)) for path in paths) for name, paths in named.items()
             },
-            arm=self.arm, setting=setting if self.arm else asdict(self.world), outcome=outcome,
-            classifier=self.classifier, blocks=plan_of.blocks, concentration=plan_of.concentration, alpha=self.alpha,
+            arm=self.arm, setting=setting if self.arm else asdict(world), outcome=outcome,
+            classifier=model, blocks=plan_of.blocks, concentration=plan_of.concentration, alpha=self.alpha,
             seed=self.seed, hashes={},
         )  # fmt: skip
         plan = replace(plan, hashes=hashes_of(plan))
@@ -93,10 +95,8 @@ class PlanTrial(Command):
                 "episodes": plan.episodes, "outcome": outcome, "detect": list(self.detect), "alpha": self.alpha,
                 "comparisons": pairs, "design": plan_of.to_json(), "hashes": plan.all_hashes}  # fmt: skip
 
-    def _judged_by(self) -> str:
-        """The judge of outcomes. Raises `BadInput`: one that there is not."""
-        from robolearn.rewards.choice import check_reward
-
+    def _judged_by(self, world: WorldConfig, model: str) -> str:
+        """The judge of outcomes, where a reward `model` may be one. Raises `BadInput`: one that there is not."""
         if self.rehearse and not self.arm:
             raise BadInput("--rehearse", got="no --arm", expected="--arm with a real station's contract")
         if self.seconds <= 0:
@@ -107,13 +107,11 @@ class PlanTrial(Command):
 
             person = not (load_contract(self.arm).simulated or self.rehearse)
         else:
-            self.world.check()
-        if self.classifier:
-            check_reward(self.classifier, "--classifier", recorded=False)
+            world.check()
         outcome = ("person" if person else "task") if self.outcome == "auto" else self.outcome
-        there = ["person" if person else "task", *(["classifier"] if self.classifier and not self.arm else [])]
-        if outcome not in there or (self.classifier and self.arm):
-            got = f"{self.outcome}{f' with --classifier {self.classifier}' if self.classifier else ''}"
+        there = ["person" if person else "task", *(["classifier"] if model and not self.arm else [])]
+        if outcome not in there or (model and self.arm):
+            got = f"{self.outcome}{f' with --reward {model}' if model else ''}"
             raise BadInput(f"--outcome on {self.arm or 'simulated worlds'}", got=got, available=there)
         return outcome
 

@@ -68,7 +68,7 @@ class WorldEpisodes:
             set_prompt(policy, "", self._env.prompt, what=what)
             set_goals(policy, None, what=what)
         self._classifier = (
-            make_reward_model(plan.classifier, self._env.interface, "cpu", "--classifier") if plan.classifier else None
+            make_reward_model(plan.classifier, self._env.interface, "cpu", "--reward") if plan.classifier else None
         )
         self._engine = Engine(self._env)
 

@@ -17,7 +17,7 @@ from robolearn.core import BadInput
 from robolearn.core.specs import check_compatible
 from robolearn.data.lerobot.statistics import Stats, aggregate
 from robolearn.data.reading.reader import Dataset
-from robolearn.data.windows import TrainingBatch, Windows
+from robolearn.data.windows import TrainingBatch, Weights, Windows
 from robolearn.data.writing.steps import ACTION_TOLERANCE
 
 
@@ -130,7 +130,7 @@ def drawn_statistics(
     datasets: Sequence[Dataset],
     episodes: Sequence[Sequence[int]],
     shares: Sequence[float],
-    weights: Sequence[Sequence[float] | None],
+    weights: Sequence[Weights | None],
 ) -> dict[str, Stats]:
     """Statistics of what a `Mixture` draws: observation key or ``action`` → stats, shapes as `Dataset.statistics`.
 
@@ -142,13 +142,15 @@ def drawn_statistics(
     the episodes with p_e > 0; quantiles are bounds, as in `aggregate`.
 
     Args:
-      episodes: of each set, those that are drawn from; `weights` one number for each of them, or None for all alike.
+      episodes: of each set, those that are drawn from; `weights` those of its `Windows`, an episode's mean of them, or
+        None for all alike.
     """
     parts: list[dict[str, Stats]] = []
     probabilities: list[float] = []
     keys = [*datasets[0].observation, "action"]  # of the first set, like the windows
     for dataset, chosen, share, weight in zip(datasets, episodes, shares, weights, strict=True):
-        frames = dataset.lengths[list(chosen)] * np.asarray([1.0] * len(chosen) if weight is None else weight)
+        each = [1.0] * len(chosen) if weight is None else [float(np.mean(one)) for one in weight]
+        frames = dataset.lengths[list(chosen)] * np.asarray(each)
         for episode, probability in zip(chosen, share * frames / frames.sum(), strict=True):
             if probability > 0:
                 parts.append(dataset.statistics([episode]))

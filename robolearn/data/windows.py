@@ -24,6 +24,7 @@ from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robolearn.core import BadInput
@@ -34,6 +35,8 @@ from robolearn.data.reading.reader import Dataset
 
 log = logging.getLogger(__name__)
 
+Weights = Sequence[float] | Sequence[NDArray[np.float64]]
+"""Of episodes, or of the frames of each episode."""
 COARSE = 1e-3  # of what a component changes by
 
 
@@ -63,8 +66,8 @@ class Windows:
     Args:
       To, Tp: observed and predicted steps, each at least 1.
       episodes: which episodes (default all).
-      weights: one per chosen episode, ≥ 0. Frames are then drawn *with* replacement, a frame of episode e in
-        proportion to its weight; without weights every window comes once per epoch.
+      weights: ≥ 0, one per chosen episode, or an array per chosen episode with one for each of its frames. Frames are
+        then drawn *with* replacement in proportion to theirs; without weights every window comes once per epoch.
       device: where the vectors lie and the batches come from. Images are gathered on the CPU.
     """
 
@@ -75,7 +78,7 @@ class Windows:
         Tp: int,
         *,
         episodes: Sequence[int] | None = None,
-        weights: Sequence[float] | None = None,
+        weights: Weights | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
         if To < 1 or Tp < 1:
@@ -189,10 +192,11 @@ def _rows(array: Tensor, rows: Tensor) -> Tensor:
     return array.index_select(0, rows.reshape(-1)).reshape(*rows.shape, *array.shape[1:])
 
 
-def _cumulative(weights: Sequence[float], lengths: np.ndarray) -> np.ndarray:
+def _cumulative(weights: Weights, lengths: np.ndarray) -> np.ndarray:
     """(windows,) the cumulative probability of the windows."""
-    weight = np.asarray(check_weights(list(weights), len(lengths), what="weights"))
-    cumulative = np.cumsum(np.repeat(weight, lengths))
+    check_weights([float(np.mean(one)) for one in weights], len(lengths), what="weights")
+    each = [np.broadcast_to(one, length) for one, length in zip(weights, lengths, strict=True)]
+    cumulative = np.cumsum(np.concatenate(each), dtype=np.float64)
     return cumulative / cumulative[-1]
 
 

@@ -224,6 +224,10 @@ class ActorLoop:
         if self._done is None:
             return None
         self._done.add(np.array(turn.decision.chunk[0, 0]), self._recorded(turn.observation))
+        if self._done.stalled and self._agent.steer():
+            log.info(
+                "episode %d: the progress stands still, the operator steers from step %d", self._episode, self._index
+            )
         return OperatorCommand.SUCCESS if self._done.solved and not turn.terminated[0] else None
 
     def _write(self, number: int, record: Record) -> None:
@@ -258,7 +262,8 @@ class ActorLoop:
                 unsent=len(self._outbox) - self._link.acknowledged,
                 progress=self._link.progress,
                 executed=self._agent.executed,
-                asks_help=self._buffered.uncertain and not steering,
+                asks_help=not steering
+                and (self._buffered.uncertain or (self._done is not None and self._done.stalled)),
             )
         )
         began = time.perf_counter()

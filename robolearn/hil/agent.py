@@ -69,7 +69,7 @@ class SteeredAgent:
         self._act, self._before_chunk, self._before_step = act, before_chunk, before_step
         self._operator: Operator | None = None
         self._chunks = SteppedChunks(self._predict, interface, 1)
-        self._held = self._steering = False
+        self._held = self._steering = self._told = False
         self.label: OperatorCommand | None = None
         self.executed: NDArray[np.float32] | None = None
 
@@ -83,8 +83,17 @@ class SteeredAgent:
             self._history.clear()
         if operator is not None:
             operator.begin(np.ones(1, np.bool_))
-            if freely:
-                operator.steer()
+        self._told = False
+        if freely:
+            self.steer()
+
+    def steer(self) -> bool:
+        """Let the operator steer the rest of the episode; true where one had not been told to before."""
+        if self._operator is None or self._told:
+            return False
+        self._told = True
+        self._operator.steer()
+        return True
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
         """The episode has ended; see `start`."""

@@ -221,6 +221,7 @@ class HilRecording(Recording):
             unsent=0,
             progress=self._link.progress,
             executed=None,
+            asks_help=self._done is not None and self._done.stalled and not self.sample.intervention,
         )
         self._console.show(self._shown)
 

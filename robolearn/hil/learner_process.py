@@ -41,7 +41,12 @@ from robolearn.runs.run import CONFIG
 log = logging.getLogger(__name__)
 
 MAY_DIFFER = ("policy", "demos.path", "env_steps", "episodes")  # between a run and its resumption
-ADDED = ("demos.content", "done_check", "settings.initial_noise")  # that a run of an earlier version has not
+ADDED = (
+    "demos.content",
+    "done_check",
+    "settings.initial_noise",
+    "curriculum.help_after_s",
+)  # that a run of an earlier version has not
 SHOWN = ("success", "intervention_rate", "updates")  # beside the progress bar
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from robolearn.core import BadInput
-from robolearn.rewards.choice import reward_config
+from robolearn.rewards.choice import SPARSE, TASK, reward_config
 from robolearn.rewards.done import DoneRule
 from robolearn.rl.algorithms import OffPolicyConfig, algorithms
 
@@ -30,11 +30,16 @@ class CurriculumConfig:
     """Control steps until the operator only corrects."""
     revisit: float = 0.5
     """Share of the episodes that begin as one in which the policy failed or was helped, while there are any."""
+    help_after_s: float = 0.0
+    """With a reward model that ends episodes: seconds in which its progress gains nothing, after which the operator
+    steers, or is asked to; in place of --free and its clock. 0: by the clock."""
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.free <= 1.0 and 0.0 <= self.revisit <= 1.0 and self.free_steps >= 0):
             got = (self.free, self.free_steps, self.revisit)
             raise BadInput("--free, --free-steps, --revisit", got=got, expected="0 to 1, at least 0, 0 to 1")
+        if not self.help_after_s >= 0:
+            raise BadInput("--help-after-s", got=self.help_after_s, expected="at least 0")
 
 
 NO_CURRICULUM = CurriculumConfig(free=0.0, free_steps=0, revisit=0.0)
@@ -54,8 +59,9 @@ class LearnerConfig:
     """Of starts, noise and everything else."""
     curriculum: CurriculumConfig = NO_CURRICULUM
     reward: str = "task"
-    """task: the world's own, and what a person says; key: the person's success key alone; <module>:<Class>: a
-    RewardModel of yours, which scores each episode before it is learned from."""
+    """task, or sparse: the world's own, and what a person says; key: the person's success key alone; or a reward model,
+    which scores each episode before it is learned from: a critic's folder, <family>:<model> of a vision-language model,
+    serve:<host>:<port> or <module>:<Class>."""
     done_hz: float = 5.0
     """Verdicts a second by which a reward model ends a running episode as solved; 0: it only scores."""
     done_frames: int = 3
@@ -65,6 +71,10 @@ class LearnerConfig:
     done_check: str = ""
     """A second reward model, as of --reward, e.g. one of proprioception, that has to agree before an episode ends as
     solved, in the running episode and in the scores."""
+
+    def __post_init__(self) -> None:
+        if self.reward == SPARSE:  # one reward, one name
+            object.__setattr__(self, "reward", TASK)
 
     @property
     def ends_online(self) -> bool:

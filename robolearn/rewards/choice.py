@@ -15,11 +15,12 @@ from typing import Self
 from robolearn.core import BadInput, Interface, RewardModel, RobolearnError
 from robolearn.core.errors import first_line
 from robolearn.core.plugins import Table, with_plugins
-from robolearn.rewards.config import RewardConfig
+from robolearn.rewards.config import SPARSE, RewardConfig
 from robolearn.rewards.serving.settings import ServedReward
 from robolearn.rewards.vla.settings import VLM_REWARDS
 
 TASK = "task"  # the world's own reward and end, and what a person says of it
+STORED = "stored"  # scores beside the steps of a data set
 KEY = "key"  # the person's success key alone: whatever the world says is no end of the task
 
 
@@ -32,11 +33,39 @@ class TaskReward(RewardConfig):
 
 
 @dataclass(frozen=True)
+class SparseReward(RewardConfig):
+    """The world's own reward by the name that our tasks have for it: 1 for success."""
+
+    name = usage = SPARSE
+    recorded = True
+
+
+@dataclass(frozen=True)
+class DenseReward(RewardConfig):
+    """The world's own reward and potential-based shaping, in tasks that measure their progress."""
+
+    name = usage = world = "dense"
+    recorded = True
+
+
+@dataclass(frozen=True)
 class KeyReward(RewardConfig):
     """The person's success key alone."""
 
     name = usage = KEY
+    world = ""
     recorded = True
+
+
+@dataclass(frozen=True)
+class StoredReward(RewardConfig):
+    """The scores that ``robolearn reward score --write`` stored beside the steps: no model is asked again."""
+
+    name = usage = STORED
+    is_offline = True
+
+    def build(self, interface: Interface, device: str = "cpu") -> RewardModel:
+        raise BadInput(STORED, got="it where a model is asked", expected="the name of one")
 
 
 @dataclass(frozen=True)
@@ -100,7 +129,10 @@ class CriticReward(RewardConfig):
         return critic
 
 
-_SHIPPED = (TaskReward, KeyReward, *VLM_REWARDS, ServedReward, PythonReward, CriticReward)
+_SHIPPED = (
+    TaskReward, SparseReward, DenseReward, KeyReward, StoredReward, *VLM_REWARDS, ServedReward, PythonReward,
+    CriticReward,
+)  # fmt: skip
 REWARDS: Table[type[RewardConfig]] = with_plugins(
     "rewards",
     {config.name: config for config in _SHIPPED},
@@ -126,9 +158,13 @@ def reward_config(text: str, flag: str = "--reward", *, recorded: bool = True) -
     raise BadInput(flag, got=text or "nothing", available=[kind.usage for kind in kinds])
 
 
-def check_reward(text: str, flag: str = "--reward", *, recorded: bool = True) -> None:
-    """Raise as `reward_config` does unless `text` has the form of a reward; nothing is imported."""
-    reward_config(text, flag, recorded=recorded)
+def world_and_model(text: str) -> tuple[str, str]:
+    """(the worlds' own reward; the name of the reward model, or nothing) by ``--reward TEXT`` where nobody presses a
+    key. Raises `BadInput` as `reward_config` does, and for the key."""
+    config = reward_config(text)
+    if not config.world:
+        raise BadInput("--reward", got=text, expected="an operator who presses it, as beside robolearn hil")
+    return config.world, "" if config.recorded else text
 
 
 def make_reward(text: str, interface: Interface, device: str = "cpu") -> RewardModel | None:

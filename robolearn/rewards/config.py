@@ -9,6 +9,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from robolearn.core import BadInput, Interface, RewardModel
 
+SPARSE = "sparse"  # of a world: what it gives by itself, in our tasks 1 for success
+
 
 @dataclass(frozen=True)
 class RewardConfig:
@@ -18,6 +20,8 @@ class RewardConfig:
       name: in the table.
       usage: what ``--reward`` takes, for help and messages.
       recorded: rewards are in the records of the episodes already, `build` returns None.
+      is_offline: only what is stored has it.
+      world: the reward that worlds give with it, "sparse" or "dense"; empty where it is a person's.
       sees_images, needs_prompt, is_privileged: the model looks at pictures; the task's words decide; it reads what
         only a simulated world has. False also where only the model itself knows.
     """
@@ -25,6 +29,8 @@ class RewardConfig:
     name: ClassVar[str]
     usage: ClassVar[str]
     recorded: ClassVar[bool] = False
+    is_offline: ClassVar[bool] = False
+    world: ClassVar[str] = SPARSE
     sees_images: ClassVar[bool] = False
     needs_prompt: ClassVar[bool] = False
     is_privileged: ClassVar[bool] = False

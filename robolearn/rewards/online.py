@@ -2,6 +2,8 @@
 
     verdict   the newest frame is done with at least the given confidence, by all models
     solved    k verdicts in a row, none of them of another episode (`robolearn.rewards.done`)
+    stalled   (t − t*) / hz ≥ s    t*: the last verdict with Φ_t* ≥ max_{t < t*} Φ_t + GAIN, else the beginning, where
+                                   Φ = 0; Φ: the first model's progress, s: the seconds without a gain
 
 Verdicts come at a rate, on a thread that looks at the newest frame alone: control never waits for one, and what a slow
 model has missed it does not see. Where a simulated clock waits anyway, each verdict is waited for, so that the end of
@@ -21,7 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from robolearn.core import RewardModel, Window
+from robolearn.core import RewardModel, Score, Window
 from robolearn.core.errors import first_line
 from robolearn.rewards.done import CONFIDENT, DoneRule
 from robolearn.rewards.scoring import Agreed, scores_of
@@ -29,6 +31,7 @@ from robolearn.rewards.scoring import Agreed, scores_of
 log = logging.getLogger(__name__)
 
 NICE = 10  # of the thread, beside the control loop
+GAIN = 0.02  # of progress; what a picture's noise changes is less
 SILENT_S = 10.0  # a model that takes longer for a verdict is said to
 
 Frame = Mapping[str, NDArray]
@@ -43,6 +46,7 @@ class OnlineDone:
       frames: verdicts in a row.
       threshold: least confidence of a *done*.
       waits: each verdict is waited for, and comes each control_hz / verdict_hz frames.
+      help_after_s: seconds without a gain of progress after which the episode is `stalled`; 0: it never is.
 
     Attributes:
       verdicts: number of all that were made.
@@ -57,6 +61,7 @@ class OnlineDone:
         frames: int = 3,
         threshold: float = CONFIDENT,
         waits: bool = False,
+        help_after_s: float = 0.0,
     ) -> None:
         self._model, self._waits = Agreed(models), waits
         self._rule, self._period_s = DoneRule.at(control_hz, verdict_hz, frames, threshold), 1.0 / verdict_hz
@@ -67,6 +72,9 @@ class OnlineDone:
         self._actions: list[NDArray] = []
         self._task, self._episode, self._steps, self._judged = "", 0, 0, 0
         self._found: list[bool] = []  # the verdicts of this episode
+        self._best = 0.0  # progress
+        self._risen = self._known = 0  # steps of its last gain, and of the newest verdict
+        self._patience = round(help_after_s * control_hz)
         self._asked_at = 0.0
         self._solved = self._closed = self._failed = self._slow = False
         self.verdicts = 0
@@ -78,12 +86,19 @@ class OnlineDone:
         """True once the running episode is done."""
         return self._solved
 
+    @property
+    def stalled(self) -> bool:
+        """True while the running episode has not gained for so long, by the newest verdict."""
+        return 0 < self._patience <= self._known - self._risen
+
     def begin(self, task: str, observation: Frame) -> None:
         """Begin an episode with its first frame; verdicts that are still being made count no more."""
         with self._changed:
             self._seen, self._actions, self._task = [observation], [], task
             self._episode, self._steps, self._judged = self._episode + 1, 0, 0
             self._found, self._solved = [], False
+            self._best = 0.0
+            self._risen = self._known = 0
             late = self._asked_at and time.monotonic() - self._asked_at > SILENT_S
         if late and not self._slow:
             self._slow = True
@@ -123,26 +138,32 @@ class OnlineDone:
 
     def _judge(self) -> None:
         with self._changed:
-            episode, self._judged, task = self._episode, self._steps, self._task
+            episode, steps, task = self._episode, self._steps, self._task
+            self._judged = steps
             seen, actions = list(self._seen), list(self._actions)
             if not actions:  # the next episode has begun since the thread awoke
                 return
             self._asked_at = time.monotonic()
         window = Window({key: np.stack([frame[key] for frame in seen]) for key in seen[0]}, np.stack(actions))
-        done = self._is_done(window, task)
+        score = self._score(window, task)
         with self._changed:
             self._asked_at = 0.0
             self.verdicts += 1
             if episode == self._episode:
-                self._found.append(done)
+                self._found.append(score is not None and bool(self._rule.sure(score)[-1]))
+                self._known = steps
+                # Φ_t ≥ max Φ + GAIN; where no verdict came nobody knows that it stands still
+                if score is None or score.progress[-1] >= self._best + GAIN:
+                    self._risen = steps
+                    self._best = self._best if score is None else float(score.progress[-1])
                 self._solved |= self._rule.first(self._found) is not None
 
-    def _is_done(self, window: Window, task: str) -> bool:
+    def _score(self, window: Window, task: str) -> Score | None:
         try:
             (score,) = scores_of(self._model, [window], [task])
         except BaseException as error:  # a model may do anything: control goes on
             if not self._failed:
                 self._failed = True
                 log.warning("the reward model gives no verdict, and ends no episode then: %s", first_line(error))
-            return False
-        return bool(self._rule.sure(score)[-1])
+            return None
+        return score

@@ -9,7 +9,8 @@ another model, or of other data, are made anew.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ import pyarrow as pa
 from robolearn.core import BadInput, RewardModel, Score
 from robolearn.data import Dataset
 from robolearn.data.lerobot import layout
+from robolearn.data.replay import PlayedEpisode
 from robolearn.io.hashes import sha256
-from robolearn.rewards.scoring import SCORE_TYPES
+from robolearn.rewards.scoring import SCORE_TYPES, with_score
+
+log = logging.getLogger(__name__)
 
 _MODEL, _CONTENT = b"robolearn_model", b"robolearn_content"
 
@@ -74,6 +78,33 @@ def read_scores(dataset: Dataset, model: str = "") -> dict[int, Score]:
     return found
 
 
+def stored_scores(datasets: Sequence[Dataset]) -> tuple[list[list[Score]], list[str]]:
+    """The score of each episode of each set, and each set's name of its model; sets of different models are logged.
+
+    Raises:
+      BadInput: an episode has none, or has other frames now.
+    """
+    found = [read_scores(dataset) for dataset in datasets]
+    for dataset, scores in zip(datasets, found, strict=True):
+        if len(scores) < dataset.episodes:
+            hint = f"`robolearn reward score --reward … --data {dataset.path} --write` makes them"
+            got = f"scores of {len(scores)} of {dataset.episodes} episodes" if scores else "no scores of its frames"
+            raise BadInput(f"data set {dataset.path}", got=got, expected="one of each episode", hint=hint)
+    names = [_facts(dataset)[_MODEL].decode() for dataset in datasets]
+    if len(set(names)) > 1:
+        each = ", ".join(f"{dataset.path} by {name[:24]}" for dataset, name in zip(datasets, names, strict=True))
+        log.warning("the sets were scored by different reward models: %s", each)
+    return [[scores[e] for e in range(len(scores))] for scores in found], names
+
+
+def relabelled(
+    episodes: Iterable[PlayedEpisode], scores: Sequence[Sequence[Score]], gamma: float
+) -> Iterator[PlayedEpisode]:
+    """All `episodes` of the sets with these stored `scores`, in their order, as `with_score` makes them."""
+    flat = (score for own in scores for score in own)
+    return (with_score(episode, score, gamma=gamma) for episode, score in zip(episodes, flat, strict=True))
+
+
 def scores_file(dataset: Dataset) -> Path:
     """The file of the scores, whether it is there or not; raises `BadInput` for a set on a server."""
     return _folder(dataset) / layout.SCORES_PATH
@@ -92,6 +123,10 @@ def model_name(text: str, model: RewardModel) -> str:
         return f"{text} {sha256(inspect.getsource(inspect.getmodule(type(model)) or type(model)))[:16]}"
     except (OSError, TypeError):  # no source is at hand
         return text
+
+
+def _facts(dataset: Dataset) -> Mapping[bytes, bytes]:
+    return layout.read_parquet(_folder(dataset), layout.SCORES_PATH).schema.metadata or {}
 
 
 def _folder(dataset: Dataset) -> Path:

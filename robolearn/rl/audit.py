@@ -35,7 +35,7 @@ COUNTS = ("called_solved", "called_failed", "uncalled_solved")  # episodes; thos
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """Settings of the audit of --reward-model."""
+    """Settings of the audit of a reward model."""
 
     audit: Literal["stop", "warn", "off"] = "stop"
     """When the reward model and the world's success part: end the run, only say so, or do not compare."""
@@ -107,10 +107,13 @@ class Audited:
 
     Attributes:
       reason: why it ended, or what was warned of last; empty where nothing was.
+
+    Args:
+      prefix: of the columns, where a trainer has those of several policies.
     """
 
-    def __init__(self, trainer: Trainer, config: AuditConfig) -> None:
-        self.trainer, self.config = trainer, config
+    def __init__(self, trainer: Trainer, config: AuditConfig, prefix: str = "") -> None:
+        self.trainer, self.config, self._prefix = trainer, config, prefix
         self.reason, self._stopped = "", 0
         self._history: list[list[int]] = []  # of each iteration in the window: COUNTS and episodes
         self._silent = False
@@ -127,14 +130,15 @@ class Audited:
 
     def iterate(self, i: int) -> dict[str, float]:
         """Iteration `i`, with the columns ``audit_precision`` and ``audit_false``, each with ``_low`` and ``_high``."""
-        row = dict(self.trainer.iterate(i))
+        whole = dict(self.trainer.iterate(i))
+        row = {key.removeprefix(self._prefix): v for key, v in whole.items() if key.startswith(self._prefix)}
         if self.config.audit == "off" or "called_done" not in row:
-            return row
+            return whole
         if math.isnan(row["success"]):
             if not self._silent:
                 log.warning("the world reports no success: the reward model is not audited")
             self._silent = True
-            return row
+            return whole
         judged = row["episodes"] - row.get("withheld", 0.0)
         self._history.append([*(round(row[name]) for name in COUNTS), round(judged)])
         while sum(one[-1] for one in self._history[1:]) >= self.config.audit_window:
@@ -142,14 +146,15 @@ class Audited:
         verdicts = self.verdicts
         for name, found in (("audit_precision", verdicts.precision), ("audit_false", verdicts.false_positives)):
             if found is not None:
-                row |= {name: found.rate, f"{name}_low": found.low, f"{name}_high": found.high}
+                column = f"{self._prefix}{name}"
+                whole |= {column: found.rate, f"{column}_low": found.low, f"{column}_high": found.high}
         reason = verdicts.parted(self.config)
         if reason and self.config.audit == "stop":
             self._stopped = i + 1
         if reason and (self._stopped or not self.reason):
             log.warning("%s%s", reason, "; the run ends here" if self._stopped else "")
         self.reason = reason
-        return row
+        return whole
 
     def to_json(self) -> dict[str, Any]:
         """``audit`` in the result of ``robolearn finetune``."""
@@ -168,12 +173,12 @@ class Audited:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """That of the trainer, and what is compared."""
         tensors, meta = self.trainer.state()
-        return tensors, {**meta, "audit": [self._history, self.reason, self._stopped]}
+        return tensors, {**meta, f"{self._prefix}audit": [self._history, self.reason, self._stopped]}
 
     def load_state(self, tensors: dict[str, Tensor], meta: Mapping[str, Any]) -> None:
         """The inverse of `state`; a run that the audit ended goes on where the audit is not to end it any more."""
         rest = dict(meta)
-        history, self.reason, stopped = rest.pop("audit", ([], "", 0))
+        history, self.reason, stopped = rest.pop(f"{self._prefix}audit", ([], "", 0))
         self._history = [list(row) for row in history]
         self._stopped = stopped if self.config.audit == "stop" else 0
         self.trainer.load_state(tensors, rest)

@@ -32,7 +32,7 @@ def check_seen(model: RewardModel, features: Iterable[str]) -> None:
     lacking = [feature for feature in getattr(model, "reads", ()) if feature not in kept]
     if lacking:
         got = f"a policy that does not see {lacking[0]}"
-        raise BadInput("--reward-model", got=got, expected="what the model reads", available=kept)
+        raise BadInput("--reward", got=got, expected="what the model reads", available=kept)
 
 
 class ModelReward:
@@ -54,7 +54,7 @@ class ModelReward:
     ) -> None:
         check_seen(model, features)
         if env.steps_together:
-            raise BadInput("--reward-model", got=f"{env.task}, whose worlds move together", expected="another task")
+            raise BadInput("--reward", got=f"{env.task}, whose worlds move together", expected="another task")
         self.model, self.gamma = model, gamma
         self.shaping: Shaping = shaping
         self._prompt, self._actions = env.prompt, env.interface.action.shape

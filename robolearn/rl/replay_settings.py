@@ -62,6 +62,8 @@ class ReplayConfig:
         model: RewardModel | None = None,
         backward: ChunkPolicy | None = None,
         shown: Iterable[PlayedEpisode] = (),
+        back_model: RewardModel | None = None,
+        judges: tuple[RewardModel, RewardModel] | None = None,
     ) -> Any:
         """A trainer that fine-tunes `policy`, in `env` or without worlds, and `backward` with it where nobody resets;
         see `robolearn.rl.replay_runner.ReplayRunner`, `robolearn.rl.two_way_runner.TwoWayRunner` and
@@ -71,7 +73,8 @@ class ReplayConfig:
             return made(policy, self.algorithm, self.updates, seed, demonstrations, model)
         if backward is not None:
             made = resolve_name("robolearn.rl.two_way_runner:TwoWayRunner")
-            return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name, backward, shown)
+            both = demonstrations, model, name, backward, shown, back_model, judges
+            return made(policy, env, self.algorithm, env_steps, seed, *both)
         made = resolve_name("robolearn.rl.replay_runner:ReplayRunner")
         return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name, self.updates)
 

@@ -58,7 +58,7 @@ class Runner:
         if env.num_envs != config.num_envs:
             raise BadInput("worlds", got=env.num_envs, expected=config.num_envs)
         if config.by_success and (model is not None or not env.reports_success):
-            got = "--reward-model" if model is not None else f"{env.task}, which reports no success"
+            got = "a reward model" if model is not None else f"{env.task}, which reports no success"
             raise BadInput(config.title, got=got, expected="the world's success, which is all that it learns from")
         self.env, self.config, self.budget, self.seed = env, config, env_steps, seed
         self.execute = policy.execute_steps
@@ -77,7 +77,7 @@ class Runner:
         )
         if model is not None and not config.noise.sigma_max:
             expected = "--sigma-max and --initial-noise beside it: choosing them counts the world's successes"
-            raise BadInput("--reward-model", got="noise that is chosen by measurement", expected=expected)
+            raise BadInput("--reward", got="noise that is chosen by measurement", expected=expected)
         self.engine = Engine(env)
         self.returns = ReturnTracker(env.num_envs)
         self._steps_before = 0  # of earlier parts of a resumed run

@@ -152,7 +152,7 @@ class OnPolicyConfig(AlgorithmConfig):
     lr_end: float = 0.5
     """Share of the learning rates that a cosine ends with."""
     reward_shaping: Shaping = "shaped"
-    """Rewards of --reward-model beside 1 for what it calls done: shaped by the potential of its progress, raw
+    """Rewards of a reward model beside 1 for what it calls done: shaped by the potential of its progress, raw
     differences of it (delta), which may make another policy the best, or none."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     threads: int = 2

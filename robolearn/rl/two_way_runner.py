@@ -5,7 +5,8 @@
 
 After Eysenbach et al., "Leave no Trace" (ICLR 2018), and as SERL (Luo et al., 2024) trains on real arms. Departures:
 the turn changes with the end of every episode, solved or not; a world that has a way back says whose it is
-(`sim.embedded.two_way`), and a person helps where nothing else does.
+(`sim.embedded.two_way`), and a person helps where nothing else does. With critics each says when its own policy's turn
+is over (`robolearn.rl.judged_turns`), and its rewards are learned from.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Observation, RewardModel, bind_policy
 from robolearn.data.replay import PlayedEpisode
+from robolearn.rl.audit import counts
+from robolearn.rl.judged_turns import JudgedTurns
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.replay_runner import Explorer, ReplayRunner
@@ -38,6 +41,8 @@ class TwoWayRunner(ReplayRunner):
         and `env` has `back` (N,), the worlds in which it is the backward policy's turn, `prompts` of both and `helped`.
       backward: to begin with; its weights stay as they are.
       shown: episodes of the way back, in its replay from the beginning.
+      back_model: as `model`, of the way back.
+      judges: the critics that end the turns, there and back; without them the world's success does.
 
     Raises:
       BadInput: a policy that does not fit, or two that execute chunks of other lengths.
@@ -55,14 +60,19 @@ class TwoWayRunner(ReplayRunner):
         name: str,
         backward: ChunkPolicy,
         shown: Iterable[PlayedEpisode],
+        back_model: RewardModel | None = None,
+        judges: tuple[RewardModel, RewardModel] | None = None,
     ) -> None:
+        if judges is not None:
+            seen = any(getattr(judge, "reads", ()) for judge in judges)
+            env = JudgedTurns(env, judges, policy.execute_steps if seen else 1)
         super().__init__(policy, env, config, env_steps, seed, demonstrations, model, name)
         bind_policy(backward, env.interface, what=f"--back-policy in {env.task}")
         if backward.execute_steps != policy.execute_steps:
             got, expected = backward.execute_steps, f"{policy.execute_steps}, as the other policy"
             raise BadInput("--back-policy: steps that are executed of a chunk", got=got, expected=expected)
-        self._worlds = env
-        self.backward = OfflineRunner(backward, config, 0, seed + 1, shown, task=env.prompts[1])
+        self._worlds, self._back_model = env, back_model
+        self.backward = OfflineRunner(backward, config, 0, seed + 1, shown, back_model, env.prompts[1])
         self._agent = _InTurn(self._agent, Explorer(self.backward.algorithm, env), env)
 
     @property
@@ -74,13 +84,17 @@ class TwoWayRunner(ReplayRunner):
         """Act and learn; returns the metrics: those of `ReplayRunner` for the forward policy, with ``back_`` those of
         the backward one, and ``helped``, the resets by a person so far."""
         self._back: list[PlayedEpisode] = []
+        self._back_verdicts: list[tuple[bool, bool]] = []  # called done by its model, solved
         self._sums: dict[str, Tensor] = {}
         self._update_s = 0.0
+        self.backward.show()
         before = self.backward.algorithm.updates
         row = super().iterate(i)
         found = self.backward.metrics(self._sums, before)
         if self._back:
             found["success"] = sum(episode.success for episode in self._back) / len(self._back)
+        if self._back_verdicts:
+            found |= counts(self._back_verdicts) | {"withheld": float(len(self._back) - len(self._back_verdicts))}
         found["episodes"] = float(len(self._back))
         row |= {f"{BACKWARD}_{key}": value for key, value in found.items()}
         row["wall_update_s"] += self._update_s
@@ -94,7 +108,9 @@ class TwoWayRunner(ReplayRunner):
         for episode, back in zip(closed, backward, strict=True):
             (self._back if back else forward).append(episode)
             if back:
-                self.backward.experience.add(episode)
+                scored = self.backward.experience.add(episode)
+                if self._back_model is not None and scored is not None:
+                    self._back_verdicts.append((scored.success, episode.success))
         allowed = self.config.updates_paid(self.backward.experience.env_steps) if len(self.backward.experience) else 0
         began = time.perf_counter()
         self.backward.learn(allowed, self._sums)

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import tyro
 
@@ -31,7 +31,13 @@ MOST_SEED = 2**32 - 1  # it is multiplied and added to before it is used, and mu
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """The flags that all commands share, and the way in which results are shown."""
+    """The flags that all commands share, and the way in which results are shown.
+
+    Attributes:
+      former: flags by their names of before → what they are called now.
+    """
+
+    former: ClassVar[Mapping[str, str]] = {}
 
     json: bool = False
     """Print the result as one JSON object, the last line of stdout."""

@@ -26,7 +26,7 @@ from robolearn.core import BadInput, Interface, NonFinite
 from robolearn.core.specs import check_compatible, is_goal, is_image, of_goal
 from robolearn.data import Dataset, Windows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
-from robolearn.data.windows import HindsightWindows, TrainingBatch
+from robolearn.data.windows import HindsightWindows, TrainingBatch, Weights
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 from robolearn.runs.threads import torch_threads
 from robolearn.train.feature_cache import CachedFeatures, FrameSource
@@ -102,13 +102,13 @@ class ImitationTrainer:
         dataset: Dataset,
         device: str | torch.device = "cpu",
         *,
-        weights: Sequence[float] | None = None,
+        weights: Weights | None = None,
     ) -> ImitationTrainer:
         """A trainer on the episodes of `dataset`, some of them held out if the configuration says so.
 
         Args:
-          weights: one per episode, how often its frames are drawn relative to others; by default every window
-            comes once per epoch.
+          weights: of episodes, or of the frames of each, how often frames are drawn relative to others; by default
+            every window comes once per epoch.
 
         Raises:
           BadInput: too few episodes, or none with a weight among those for training.
@@ -120,7 +120,7 @@ class ImitationTrainer:
     @staticmethod
     def of_mixture(
         config: ImitationConfig, datasets: Sequence[Dataset], shares: Sequence[float],
-        device: str | torch.device = "cpu", *, weights: Sequence[Sequence[float] | None] | None = None,
+        device: str | torch.device = "cpu", *, weights: Sequence[Weights | None] | None = None,
     ) -> ImitationTrainer:  # fmt: skip
         """A trainer on several data sets, `shares` of whose windows are drawn; validation windows are mixed alike.
 
@@ -129,7 +129,7 @@ class ImitationTrainer:
 
         Args:
           shares: one for each set, as `robolearn.data.mixture.shares_of` makes them.
-          weights: of each set, None or one number per episode, as in `of_dataset`.
+          weights: of each set, None or as in `of_dataset`.
 
         Raises:
           BadInput: sets that do not fit each other, too few episodes in one of them, or none with a weight among those
@@ -343,18 +343,16 @@ class Part:
     train: Windows
     held: Windows | None
     episodes: list[int]
-    weights: list[float] | None
+    weights: Weights | None
 
     @staticmethod
-    def of(
-        config: ImitationConfig, dataset: Dataset, weights: Sequence[float] | None, device: str | torch.device
-    ) -> Part:
+    def of(config: ImitationConfig, dataset: Dataset, weights: Weights | None, device: str | torch.device) -> Part:
         least = 2 if config.validation else 1
         if dataset.episodes < least:
             raise BadInput(f"dataset {dataset.path}", got=f"{dataset.episodes} episodes", expected=f"at least {least}")
         train, held = split_episodes(dataset.episodes, config)
         chunk = config.policy.observe, config.policy.horizon
-        own = None if weights is None else [weights[e] for e in train]
+        own: Any = None if weights is None else [weights[e] for e in train]
         return Part(
             Windows(dataset, *chunk, episodes=train, weights=own, device=device),
             Windows(dataset, *chunk, episodes=held, device=device) if held else None,

@@ -78,7 +78,8 @@ class TwoWayWorlds(MujocoWorlds):
     def __init__(self, back_again: WayBack, there: Task, num_envs: int, **options: Any) -> None:
         super().__init__(Alternating.of(there, back_again, num_envs), num_envs, **options)
         self.prompts = there.prompt, back_again.prompt
-        self.helped = 0
+        self.helped, self._judged = 0, False
+        self._called = np.zeros(num_envs, np.bool_)  # the present episode is called solved from outside
         self._home_q = self._physics.posture([Start(TCP.mean(1))])[0][0]
         self._placed = np.full(num_envs, -1)  # number of the episode in which a person put everything in its place
         self._unsolved = np.zeros(num_envs, np.int64)  # episodes in a row
@@ -95,6 +96,19 @@ class TwoWayWorlds(MujocoWorlds):
         self._unsolved[:] = 0
         return super().reset(seed=seed, options=options)
 
+    def judge_outside(self) -> None:
+        """Episodes are solved where `hand_over` says so from now on; the success of tasks is shown, and ends none."""
+        self._judged = True
+
+    def hand_over(self, ids: NDArray[np.int64]) -> dict[str, NDArray]:
+        """End the episodes of the worlds `ids` (M,) as solved; returns the observation of all, with their next."""
+        self._called[ids] = True
+        self._observation = self._begin_again(ids, self._observation)
+        return self._observation
+
+    def _ends(self, success: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return np.zeros_like(success) if self._judged else success
+
     def _begin(self, ids: NDArray[np.int64]) -> None:
         """A person puts everything in its place in the worlds `ids`."""
         self._placed[ids] = self._episode[ids] + 1
@@ -105,7 +119,9 @@ class TwoWayWorlds(MujocoWorlds):
 
     def _begin_again(self, ids: NDArray[np.int64], observation: dict[str, NDArray]) -> dict[str, NDArray]:
         """The next episodes in the worlds `ids` (M,), where nothing but the clock begins anew."""
-        solved, lost = self.world_task.success(self._truth)[ids], self.world_task.failure(self._truth)[ids]
+        solved = (self._called if self._judged else self.world_task.success(self._truth))[ids]
+        lost = self.world_task.failure(self._truth)[ids]
+        self._called[ids] = False
         self._unsolved[ids] = np.where(solved, 0, self._unsolved[ids] + 1)
         lost |= self._unsolved[ids] >= PATIENCE
         going = ids[~lost]

@@ -229,7 +229,7 @@ class MujocoWorlds(VectorEnv):
                 value[broken] = self._observation[key][broken]  # the last one that made sense
         alive = moved & ~broken
         success = alive & self.world_task.success(state)
-        terminated = success | (alive & self.world_task.failure(state))
+        terminated = self._ends(success) | (alive & self.world_task.failure(state))
         truncated = (moved & (self._elapsed >= self.max_episode_steps) & ~terminated) | broken
         reward = success.astype(np.float64)
         ended = terminated | truncated
@@ -250,6 +250,10 @@ class MujocoWorlds(VectorEnv):
             self._potential = self._phi(self._truth)
         self._observation = observation
         return observation, reward.astype(np.float32), terminated, truncated, infos
+
+    def _ends(self, success: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """(N,) success ends the episode."""
+        return success
 
     def _move(self, rows: NDArray[np.int64], goal: Array, width: Array) -> NDArray[np.bool_]:
         """One control step of physics in the worlds `rows`; (N,) which of them failed.

@@ -156,7 +156,7 @@ def test_withheld_rewards_are_counted_and_scores_are_kept_over_a_kill(
     monkeypatch.setattr("robolearn.rewards.asking.IN_A_ROW", 10**6)
     out = tmp_path / "rl"
     args = ("finetune", "--policy", bc, "--algo", "rlpd", "--data", demos, "--out", out, *SMALL, "--eval-episodes", 0,
-            "--reward-model", "moody:Moody", "--audit", "off")  # fmt: skip
+            "--reward", "moody:Moody", "--audit", "off")  # fmt: skip
     assert run(*args, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     rows = list(read_metrics(out))
@@ -165,7 +165,8 @@ def test_withheld_rewards_are_counted_and_scores_are_kept_over_a_kill(
     shutil.rmtree(out / "state")  # as if it had been killed before it was saved for the first time
     (out / "result.json").unlink()
     Moody.calls.clear()
-    assert run(*args, "--resume") == 0
+    before = ["--reward-model" if word == "--reward" else word for word in args]  # as the flag was called
+    assert run(*before, "--resume") == 0
     assert f"withheld     {result['withheld']} episodes have no reward" in capsys.readouterr().out
     assert not Moody.calls, "everything that was scored is in the log"
 

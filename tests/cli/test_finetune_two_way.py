@@ -82,3 +82,7 @@ def test_data_without_a_policy_of_the_way_back(
     args = ("finetune", "--policy", bc, "--algo", "proposals", "--worlds", 4, "--out", tmp_path / "out")
     assert run(*args, "--back-data", back[1]) == 2
     assert "--back-data: got no --back-policy" in capsys.readouterr().err
+    assert run(*args, "--reward", "serve:a:1", "--back-reward", "serve:a:1") == 2
+    assert "--back-reward: got no --back-policy" in capsys.readouterr().err
+    assert run(*args, "--back-policy", back[0], "--back-reward", "serve:a:1") == 2
+    assert "--back-reward: got no reward model as --reward" in capsys.readouterr().err

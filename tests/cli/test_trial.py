@@ -370,7 +370,7 @@ def test_a_classifier_judges_beside_the_task_or_in_its_place(
     )
     monkeypatch.syspath_prepend(tmp_path)
     policies = ("--policies", f"up={tmp_path / 'up'}", f"still={tmp_path / 'still'}", "--blocks", 2)
-    model = ("--classifier", "models:AtTheEnd")
+    model = ("--reward", "models:AtTheEnd")
     for outcome, success in (("task", 0.0), ("classifier", 1.0)):
         folder = tmp_path / outcome
         assert run("trial", "plan", *policies, *model, "--outcome", outcome, "--out", folder) == 0

@@ -58,7 +58,7 @@ def main() -> int:
             ]
             report = folder / f"report-{looks}"
             found = robolearn(
-                "reward", "evaluate", "--critic", critic, "--data", *sets, "--wrong", WRONG[task], "--out", report,
+                "reward", "evaluate", "--reward", critic, "--data", *sets, "--wrong", WRONG[task], "--out", report,
                 passes=(0, 1),
             )  # fmt: skip
             rows[f"{task} {looks}"] = found

@@ -56,7 +56,16 @@ OBJECTIVE = ("tests/rewards/test_pairs.py",)
 
 TEMPO, QUICKER = "policies/wrappers/tempo.py", ("tests/policies/test_tempo.py",)
 
+HELP = ("tests/hil/test_hil_help.py",)
+
 MUTANTS: dict[str, Mutant] = {
+    "stalls-by-any-gain": Mutant(ONLINE, ">= self._best + GAIN", ">= self._best", HELP),
+    "stalls-by-what-comes-back": Mutant(
+        ONLINE, "self._best = self._best if score is None else float(score.progress[-1])", "pass", HELP
+    ),
+    "stalls-by-the-episode-before": Mutant(ONLINE, "            self._best = 0.0\n            self._risen = self._known = 0\n", "", HELP),
+    "helps-by-the-clock-too": Mutant(f"{HIL}/curriculum.py", " and not self._config.help_after_s", "", HELP),
+    "helps-where-nobody-asks": Mutant(ONLINE, "return 0 < self._patience <=", "return self._patience <=", HELP),
     "tempo-stretches-the-gripper": Mutant(
         TEMPO, "np.where(self._displaced, np.clip(self.factor * chunk, -1.0, 1.0), chunk)",
         "np.clip(self.factor * chunk, -1.0, 1.0)", QUICKER,

@@ -37,7 +37,30 @@ IN_TURN, IN_TURNS = "robolearn/rl/two_way_runner.py", ("tests/rl/test_two_way_ru
 PAIRED, KEPT = "robolearn/rewards/pairs.py", ("tests/rewards/test_critic.py::test_the_starts_of_each_task_are_kept",)
 HANDED, HANDS, TAUGHT = "robolearn/rewards/critic.py", ("tests/rewards/test_hand.py",), "robolearn/rewards/training.py"
 
+WEIGHING, STORED, WEIGHED = (
+    "robolearn/rewards/weighing.py",
+    "robolearn/rewards/stored.py",
+    ("tests/rewards/test_weighing.py",),
+)
+JUDGED, JUDGES = "robolearn/rl/judged_turns.py", ("tests/rl/test_judged_turns.py",)
+
 MUTANTS: dict[str, Mutant] = {
+    "turns-by-the-other-critic": Mutant(JUDGED, "model = self._models[int(back)]", "model = self._models[int(not back)]", JUDGES),
+    "turns-end-at-any-step": Mutant(JUDGED, "(self._steps % self._every == 0) &", "", JUDGES),
+    "turns-are-not-handed-over": Mutant(JUDGED, "self._env.hand_over(np.flatnonzero(over)), terminated | over", "observation, terminated | over", JUDGES),
+    "turns-end-by-the-world-s-success": Mutant(TWO_WAY, "return np.zeros_like(success) if self._judged else success", "return success", JUDGES),
+    "called-turns-count-as-unsolved": Mutant(TWO_WAY, "        self._called[ids] = True\n", "", JUDGES),
+    "back-learns-by-the-world": Mutant(IN_TURN, "shown, back_model, env.prompts[1])", "shown, None, env.prompts[1])", JUDGES),
+    "weighs-by-what-was-gained-before": Mutant(WEIGHING, "np.concatenate([[0.0], progress[:-1]])", "progress", WEIGHED),
+    "weighs-beyond-the-episode-s-end": Mutant(WEIGHING, "+ horizon, len(progress)) - 1", "+ horizon - 1, len(progress) - 1)[::-1]", WEIGHED),
+    "weighs-what-loses": Mutant(WEIGHING, "np.where(r < 0, 0.0, soft)", "soft", WEIGHED),
+    "weighs-with-a-mean-below-nothing": Mutant(WEIGHING, "max(float(together.mean()), 0.0)", "float(together.mean())", WEIGHED),
+    "weighs-each-episode-by-its-mean": Mutant(
+        "robolearn/data/windows.py", "np.broadcast_to(one, length)", "np.broadcast_to(np.mean(one), length)", WEIGHED
+    ),
+    "stored-scores-of-a-part": Mutant(STORED, "if len(scores) < dataset.episodes:", "if not scores:", WEIGHED),
+    "stored-scores-of-anybody": Mutant(STORED, "if len(set(names)) > 1:", "if not names:", WEIGHED),
+    "stored-scores-by-another-discount": Mutant(STORED, "with_score(episode, score, gamma=gamma)", "with_score(episode, score, gamma=0.99)", WEIGHED),
     "hand-alone-may-call-it-done": Mutant(HANDED, "odds = torch.minimum(odds, member.hand(", "odds = torch.maximum(odds, member.hand(", HANDS),
     "hand-is-not-asked": Mutant(HANDED, "odds = torch.minimum(odds, member.hand(", "torch.minimum(odds, member.hand(", HANDS),
     "hand-of-other-columns": Mutant(HANDED, "self.state.index(name) for name in HAND", "self.state.index(name) - 1 for name in HAND", HANDS),

@@ -49,7 +49,7 @@ def main() -> int:
         if not (run / "result.json").exists():
             robolearn(
                 "finetune", "--policy", out / "bc", "--data", seen, "--task", "lift", "--algo", "proposals",
-                "--env-steps", args.env_steps, "--utd", 0.25, "--trust-after", 500, "--reward-model", critic,
+                "--env-steps", args.env_steps, "--utd", 0.25, "--trust-after", 500, "--reward", critic,
                 "--audit", "warn", "--seed", args.seed, "--eval-episodes", 200, "--out", run,
             )  # fmt: skip
         rows[members] = judged(run)

@@ -149,7 +149,7 @@ def test_the_command_line_trains_one(dataset: Dataset, tmp_path: Path, capsys: p
     assert command(*words, "--out", out, *small, "--json") == 0
     result = json.loads(capsys.readouterr().out.strip().splitlines()[-1])
     assert result["recall"]["episodes"] == 2 and 0.05 <= result["temperature"] <= 20
-    assert command("reward", "score", "--critic", out, "--data", dataset.path, "--json") == 0
+    assert command("reward", "score", "--reward", out, "--data", dataset.path, "--json") == 0
     assert len(json.loads(capsys.readouterr().out.strip().splitlines()[-1])["scores"]) == 16
     assert command(*words, "--out", tmp_path / "x", "--holdout", 2) == 2
     assert "--holdout" in capsys.readouterr().err

@@ -230,11 +230,11 @@ def test_the_commands(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert code == 0 and result["steps"] == 100
     critic = str(tmp_path / "critic")
     code, result = run(
-        "reward", "evaluate", "--critic", critic, "--data", str(data), "--episodes", "14", "--out", str(tmp_path / "r")
+        "reward", "evaluate", "--reward", critic, "--data", str(data), "--episodes", "14", "--out", str(tmp_path / "r")
     )
     assert code == (0 if result["trusted"] else 1) and result["episodes"] == {"success": 10, "failure": 4}
     assert (tmp_path / "r" / "report.html").read_text().count("<svg") == 7
-    scored = ["reward", "score", "--critic", critic, "--data", str(data), "--write"]
+    scored = ["reward", "score", "--reward", critic, "--data", str(data), "--write"]
     code, result = run(*scored, "--video", str(tmp_path / "film.mp4"), "--episode", "3")
     assert code == 0 and result["scored"] == 20 and (tmp_path / "film.mp4").stat().st_size > 1000
     assert result["scores"][10]["failure"] == "frozen"
@@ -243,5 +243,5 @@ def test_the_commands(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [len(stored[e].progress) for e in range(20)] == Dataset.open(data).lengths.tolist()
     code, faults = run("dataset", "validate", str(data))
     assert not [fault for fault in faults["findings"] if "scores" in str(fault)], "they are no fault of the set"
-    assert main(["reward", "score", "--critic", critic, "--data", str(data), "--episode", "99"]) == 2
-    assert main(["reward", "evaluate", "--critic", "key", "--data", str(data)]) == 2
+    assert main(["reward", "score", "--reward", critic, "--data", str(data), "--episode", "99"]) == 2
+    assert main(["reward", "evaluate", "--reward", "key", "--data", str(data)]) == 2

@@ -91,7 +91,7 @@ def test_no_model_is_asked_where_an_outcome_is_lacking(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(Unsure, "asked", 0)
     write(tmp_path / "data", successes, failures)
-    words = ["--critic", "controls:Unsure", "--data", str(tmp_path / "data"), "--episodes", "2"]
+    words = ["--reward", "controls:Unsure", "--data", str(tmp_path / "data"), "--episodes", "2"]
     assert main(["reward", "evaluate", *words]) == 2
     assert f"got no {lacking}, expected successes and failures" in capsys.readouterr().err and Unsure.asked == 0
 
@@ -105,7 +105,7 @@ def test_a_score_that_fails_is_withheld_and_the_others_are_made(
     model: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "data", 2, 1)
-    assert main(["reward", "score", "--critic", f"controls:{model}", "--data", str(tmp_path / "data"), "--json"]) == 1
+    assert main(["reward", "score", "--reward", f"controls:{model}", "--data", str(tmp_path / "data"), "--json"]) == 1
     result = json.loads(capsys.readouterr().out)
     assert result["scored"] == 2 and result["withheld"] == [f"episode 2: {why}"]
     withheld: list[str] = []

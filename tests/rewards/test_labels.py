@@ -106,7 +106,7 @@ def test_the_command_asks_and_writes(tmp_path: Path) -> None:
     """In a process of its own; the frames that it asks are those whose probability a clock has nearest to a half."""
     root = write(tmp_path / "data", 1, 1)
     words = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
-    words += ["reward", "label", "--data", str(root), "--critic", "controls:Clock", "--frames", "2", "--json"]
+    words += ["reward", "label", "--data", str(root), "--reward", "controls:Clock", "--frames", "2", "--json"]
     path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
     child = subprocess.Popen(
         words, cwd=HERE, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

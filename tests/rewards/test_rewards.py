@@ -19,7 +19,6 @@ from robolearn.rewards.choice import (
     REWARDS,
     TASK,
     RewardConfig,
-    check_reward,
     make_reward,
     make_reward_model,
     reward_config,
@@ -176,7 +175,7 @@ def test_rewards_by_name() -> None:
     assert isinstance(model, BeyondOne) and isinstance(model, RewardModel) and model.interface is INTERFACE
     for wrong in ("success", ":", "module:", ":Class"):
         with pytest.raises(BadInput, match="task"):
-            check_reward(wrong)
+            reward_config(wrong)
     for wrong in ("no.such.module:Class", f"{__name__}:NoSuchClass", "collections:OrderedDict", "numpy:float64"):
         with pytest.raises(BadInput, match=f"^--reward: {wrong}: got "):
             make_reward(wrong, INTERFACE)
@@ -190,8 +189,8 @@ def test_a_message_names_the_flag_that_was_typed_and_what_that_takes() -> None:
         make_reward_model("", INTERFACE, "cpu", "--critic")
     for text, why in (("gvl:", "gvl: got no model"), ("serve:a:1,timeout_s=0", "serve: timeout_s: got 0"),
                       ("none/here", "critic none/here: ")):  # fmt: skip
-        with pytest.raises(BadInput, match=f"^--reward-model: {why}"):
-            make_reward_model(text, INTERFACE, "cpu", "--reward-model")
+        with pytest.raises(BadInput, match=f"^--other: {why}"):
+            make_reward_model(text, INTERFACE, "cpu", "--other")
         with pytest.raises(BadInput, match=f"^--reward: {why}"):
             make_reward(text, INTERFACE)
 
@@ -261,7 +260,7 @@ def test_a_reward_is_a_config_and_a_line(monkeypatch: pytest.MonkeyPatch) -> Non
     model = make_reward("mine@0.25", INTERFACE)
     assert isinstance(model, BeyondOne) and model.sure == 0.25
     with pytest.raises(BadInput, match="mine@<number>"):
-        check_reward("theirs")
+        reward_config("theirs")
 
 
 def test_the_table_loads_no_torch() -> None:

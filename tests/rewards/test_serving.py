@@ -257,7 +257,7 @@ def started(data: Path, critic: str, listen: str) -> tuple[subprocess.Popen[str]
     """A server in a process of its own, and its address once it listens."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(Path(__file__).parent)))}
     program = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
-    words = ["reward", "serve", "--critic", critic, "--data", str(data), "--listen", listen, "--json"]
+    words = ["reward", "serve", "--reward", critic, "--data", str(data), "--listen", listen, "--json"]
     process = subprocess.Popen(
         [*program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
     )  # fmt: skip
@@ -309,7 +309,7 @@ def test_a_server_that_is_killed_withholds_and_one_that_comes_back_scores(
 @pytest.mark.long
 def test_beyond_loopback_with_certificates_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = write(tmp_path / "data", 1, 1)
-    words = ["reward", "serve", "--critic", "controls:Truth", "--data", str(data), "--listen", "0.0.0.0:0"]
+    words = ["reward", "serve", "--reward", "controls:Truth", "--data", str(data), "--listen", "0.0.0.0:0"]
     assert main(words) == 2 and "no certificates" in capsys.readouterr().err
     folder = tmp_path / "certs"
     make_certificates(folder, [])
@@ -329,7 +329,7 @@ def test_beyond_loopback_with_certificates_alone(tmp_path: Path, capsys: pytest.
 def test_episodes_without_a_score_are_counted_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """None of them stands as a zero in the data set, or among the figures."""
     data = write(tmp_path / "data", 2, 1)
-    words = ["--critic", "controls:Unsure", "--data", str(data)]
+    words = ["--reward", "controls:Unsure", "--data", str(data)]
     assert main(["reward", "score", *words, "--write", "--json"]) == 1
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert result["scored"] == 2 and [row["episode"] for row in result["scores"]] == [0, 1]
@@ -347,7 +347,7 @@ def test_only_scores_that_are_missing_are_asked_for_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = write(tmp_path / "data", 2, 1)
-    words = ["reward", "score", "--critic", "controls:Unsure", "--data", str(data), "--write", "--json"]
+    words = ["reward", "score", "--reward", "controls:Unsure", "--data", str(data), "--write", "--json"]
     assert main(words) == 1
     monkeypatch.setattr(Unsure, "asked", 0)
     monkeypatch.setattr(Unsure, "dares", True)
@@ -381,7 +381,7 @@ def test_a_served_vision_language_model_scores_as_in_this_process(
     try:
         served, found = f"serve:{address},timeout_s=60", []
         for text in (served, critic):
-            assert main(["reward", "score", "--critic", text, "--data", str(data), "--write", "--json"]) == 0
+            assert main(["reward", "score", "--reward", text, "--data", str(data), "--write", "--json"]) == 0
             found.append(json.loads(capsys.readouterr().out.splitlines()[-1]))
         assert found[0]["scores"] == found[1]["scores"] and found[0]["scored"] == 2
         assert found[1]["scored"] == 0, "the model here has the same name as the one there: its scores are known"

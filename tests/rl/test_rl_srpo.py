@@ -111,7 +111,7 @@ def test_it_needs_the_world_s_success(point: Make, make_policy: Make, kit: Any) 
         kit.runner(point(8, mute=True), algo="srpo")
     made = kit.runner(point(8), algo="srpo")
     model: Any = object()
-    with pytest.raises(BadInput, match="got --reward-model"):
+    with pytest.raises(BadInput, match="got a reward model"):
         Runner(make_policy(made.env.interface, horizon=2, execute=2), point(8), made.config, 2000, 0, model=model)
 
 

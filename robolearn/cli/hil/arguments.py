@@ -14,7 +14,8 @@ from robolearn.cli.teleop_flags import device_options, shows_in_terminal, teleop
 from robolearn.cli.view import TeleopView, check_view, chosen
 from robolearn.core import BadInput, Interface
 from robolearn.hil.settings import CurriculumConfig, LearnerConfig, LearnerRun
-from robolearn.rewards.choice import check_reward, reward_config
+from robolearn.rewards.choice import KEY, SPARSE, reward_config
+from robolearn.rewards.choice import TASK as TASK_REWARD
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek
@@ -50,10 +51,16 @@ class LearnerArguments(LearnerRun, Command):
         at_least(1, env_steps=self.env_steps, success_window=self.success_window, publish_every=self.publish_every)
         at_least(0, episodes=self.episodes)
         check_seed(self.seed)
-        check_reward(self.reward)
+        asked = reward_config(self.reward)
+        if asked.is_offline or asked.world not in ("", SPARSE):
+            expected = "the world's own, a person's key or a reward model that is asked"
+            raise BadInput("--reward", got=self.reward, expected=expected, available=(TASK_REWARD, KEY))
         if self.done_check and (reward_config(self.reward).recorded or reward_config(self.done_check).recorded):
             got = f"{self.done_check} beside --reward {self.reward}"
             raise BadInput("--done-check", got=got, expected="two reward models")
+        if self.curriculum.help_after_s and not self.ends_online:
+            got = f"{self.curriculum.help_after_s:g} without a model that looks at running episodes"
+            raise BadInput("--help-after-s", got=got, expected="a reward model, and --done-hz above 0")
         at_least(1, done_frames=self.done_frames)
         if not (self.done_hz >= 0 and 0 <= self.done_threshold <= 1):
             got = (self.done_hz, self.done_threshold)
@@ -198,7 +205,9 @@ class ActorArguments(WorldArguments):
         """The verdicts that end episodes as solved, by the settings of the learner, or None."""
         if not config.ends_online:
             return None
-        if not self.reward:  # no module and no folder is opened because the other end of a wire names it
+        if (
+            not self.reward or reward_config(self.reward).recorded
+        ):  # no module and no folder is opened because the other end of a wire names it
             log.warning("the learner's reward model ends no episodes here: that needs --reward %s", config.reward)
             return None
         if bool(self.done_check) != bool(config.done_check):  # the learner would call another episode solved
@@ -234,6 +243,7 @@ class ActorArguments(WorldArguments):
             [make_reward_model(text, interface, device, what) for text in texts],
             interface.control_hz, config.done_hz or DONE_HZ,
             frames=config.done_frames, threshold=config.done_threshold, waits=config.pace == "lockstep",
+            help_after_s=config.curriculum.help_after_s,
         )  # fmt: skip
 
     def opened_page(

@@ -68,7 +68,6 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     from robolearn.hil.arm import ArmActor
     from robolearn.hil.processes import LOGS, SPOOL, free_address, learner_program, shared_environment
     from robolearn.io.wire.security import new_token
-    from robolearn.rewards.choice import reward_config
     from robots.stations import load_contract
 
     for name in ("policy", "out"):
@@ -81,7 +80,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
         task=p.task, words=p.words, seconds=p.seconds, learner=address, token=token,
         done_check=p.done_check, reset=cast("Any", p.reset), reset_policy=p.reset_policy, reset_seconds=p.reset_seconds,
         reset_reward=p.reset_reward, reset_words=p.reset_words,
-        reward="" if reward_config(p.reward).recorded else p.reward, **teleop_values(p),
+        reward=p.reward, **teleop_values(p),
     )  # fmt: skip
     homes = goes_home(p.reset, load_contract(p.contract), what="parameter reset", others=("policy",))
     actor.check_world()

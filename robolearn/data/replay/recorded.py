@@ -35,7 +35,7 @@ def recorded(sets: Sequence[Dataset], *, scored: bool = False) -> Iterator[Playe
       BadInput: at once, for a set that has neither rewards nor successes.
     """
     if not scored:
-        hint = "`robolearn reward train` makes a model of rewards for --reward-model"
+        hint = "`robolearn reward train` makes a model of rewards for --reward"
         _check_labelled(sets, "--data", "one of them: failures are learned from, too", hint)
     _say_predicted(sets, "--data")
     solved, episodes = sum(int(found.success.sum()) for found in sets), sum(found.episodes for found in sets)

@@ -1,0 +1,118 @@
+"""Help by a reward model's progress: where it has not gained for so long, the operator steers, by no other clock."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from robolearn.cli.hil.commands import HilRun
+from robolearn.core import BadInput, Score, Window
+from robolearn.data.replay import ReplayStep
+from robolearn.hil.actor import ActorLoop
+from robolearn.hil.agent import DoubleBufferedPolicy, SteeredAgent
+from robolearn.hil.curriculum import Curriculum
+from robolearn.hil.outbox import Outbox
+from robolearn.hil.settings import CurriculumConfig
+from robolearn.rewards.online import OnlineDone
+
+sys.path.insert(0, str(Path(__file__).parent))
+from classroom import INTERFACE, SCHEMA, Helper, LineWorld, make_base, make_lesson
+from test_hil_online import Alone
+
+
+class Says:
+    """Never done; its progress after step t is the t-th of `progress`, the last one from there on."""
+
+    frame_by_frame = False
+
+    def __init__(self, *progress: float) -> None:
+        self.progress = progress
+
+    def score(self, windows: Any, prompts: Any) -> list[Score]:
+        return [self.score_one(window) for window in windows]
+
+    def score_one(self, window: Window) -> Score:
+        last = np.minimum(np.arange(len(window)), len(self.progress) - 1)
+        found = np.array(self.progress, np.float32)[last]
+        return Score(found, found, np.zeros(len(window), bool), np.ones(len(window), np.float32))
+
+
+def stalls(*progress: float, help_after_s: float = 0.2) -> list[bool]:
+    """After each step at 10 Hz, a verdict each."""
+    done = OnlineDone([Says(*progress)], 10.0, 10.0, waits=True, help_after_s=help_after_s)
+    done.begin("go", {"x": np.zeros(1, np.float32)})
+    found = []
+    for _ in progress:
+        done.add(np.zeros(1, np.float32), {"x": np.zeros(1, np.float32)})
+        found.append(done.stalled)
+    done.begin("go", {"x": np.zeros(1, np.float32)})
+    assert not done.stalled, "another episode"
+    return found
+
+
+def test_an_episode_stalls_after_so_many_seconds_without_a_gain() -> None:
+    """Two steps are 0.2 s; a gain is 0.02 above the best so far."""
+    assert stalls(0.1, 0.2, 0.3, 0.3, 0.3, 0.4) == [False, False, False, False, True, False]
+    assert stalls(0.0, 0.0, 0.0) == [False, True, True], "from the beginning on"
+    assert stalls(0.3, 0.31, 0.311, 0.33) == [False, False, True, False], "less than 0.02 is no gain"
+    assert stalls(0.5, 0.1, 0.2, 0.3) == [False, False, True, True], "what was lost is no gain when it comes back"
+    assert stalls(0.0, 0.0, 0.0, help_after_s=0.0) == [False] * 3
+
+
+def test_a_model_that_fails_stalls_nothing() -> None:
+    assert stalls(0.3, np.nan, np.nan, np.nan) == [False] * 4
+
+
+@pytest.mark.parametrize(("help_after_s", "steered"), [(0.25, 5), (0.5, 10), (0.0, 12)])
+def test_the_operator_steers_where_the_progress_stands_still(tmp_path: Path, help_after_s: float, steered: int) -> None:
+    shown = CurriculumConfig(
+        free=1.0 if help_after_s else 0.0, free_steps=10**6, revisit=0.0, help_after_s=help_after_s
+    )
+    config = replace(make_lesson(reward="mine:Model"), curriculum=shown)
+    buffered = DoubleBufferedPolicy(lambda: config.settings.build(make_base(), seed=0))
+    buffered.load(0, buffered.like)
+    outbox, env, link = Outbox(tmp_path, "a", SCHEMA), LineWorld(limit=12), Alone(1)
+    done = OnlineDone([Says(0.0)], INTERFACE.control_hz, 20.0, waits=True, help_after_s=help_after_s)
+    loop: Any = ActorLoop
+    loop(env, buffered, link, outbox, config, "a", ("proprio",), lambda _: Helper(1), done=done).run(lambda: False)
+    steps = [record for record in outbox.read() if isinstance(record, ReplayStep)]
+    assert [step.intervention for step in steps] == [t >= steered for t in range(len(steps))]
+    assert len(steps) > min(steered, 11)
+    outbox.close()
+
+
+def test_no_clock_says_when_the_operator_steers() -> None:
+    for help_after_s, freely in ((0.0, True), (3.0, False)):
+        config = CurriculumConfig(free=1.0, free_steps=100, revisit=0.0, help_after_s=help_after_s)
+        assert Curriculum(config, 0, "a").begin(0)[1] is freely
+
+
+def test_the_operator_is_told_once_an_episode() -> None:
+    told: list[int] = []
+
+    class Person(Helper):
+        def steer(self) -> None:
+            told.append(1)
+
+    agent = SteeredAgent(INTERFACE, lambda *_: np.zeros((1, 1), np.float32), lambda: None, lambda *_: ())
+    agent.start(None)
+    assert not agent.steer()
+    agent.start(Person(1))
+    assert agent.steer() and not agent.steer() and len(told) == 1
+    agent.start(Person(1), freely=True)
+    assert not agent.steer() and len(told) == 2
+
+
+def test_what_has_no_progress_is_refused(tmp_path: Path) -> None:
+    at: dict[str, Any] = {"policy": tmp_path, "out": tmp_path, "curriculum": CurriculumConfig(help_after_s=2.0)}
+    for wrong in ({}, {"reward": "key"}, {"reward": "mine:Model", "done_hz": 0.0}):
+        with pytest.raises(BadInput, match=r"--help-after-s: got 2 without a model .* expected a reward model"):
+            HilRun(**at, **wrong).check_learner()
+    HilRun(**at, reward="mine:Model").check_learner()
+    with pytest.raises(BadInput, match="--help-after-s: got -1"):
+        CurriculumConfig(help_after_s=-1.0)
