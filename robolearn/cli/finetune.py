@@ -134,10 +134,9 @@ class Finetune(Command):
             stored["back"] = backward
         if self._by_stored():
             stored["scores"] = [sha256_file(scores_file(found)) for found in sets]
-        model = None
+        model, back = None, self._back_model(policy, named)
         if named and not self._by_stored():
             model = make_reward_model(named, policy.interface, resolve_device(self.device), "--reward")
-        back = self._back_model(policy, model)
         if back is not None and backward is not None:
             given["judges"] = model, back  # of running episodes: what they say on the way is not kept
             backward["reward_model"] = name = model_name(self.back_reward, back)
@@ -293,14 +292,14 @@ class Finetune(Command):
             return sets, {"demonstrations": found}
         return sets, {"demonstrations": self._shown(sets, "--data")}
 
-    def _back_model(self, policy: Any, model: Any) -> Any:
-        """The model of --back-reward, or None without one, beside the `model` of --reward."""
+    def _back_model(self, policy: Any, named: str) -> Any:
+        """The model of --back-reward, or None without one, beside the one `named` by --reward."""
         from robolearn.core.machine import resolve_device
         from robolearn.rewards.choice import make_reward_model
 
         if not self.back_reward:
             return None
-        for flag, missing in (("--back-policy", self.back_policy is None), ("reward model as --reward", model is None)):
+        for flag, missing in (("--back-policy", self.back_policy is None), ("reward model as --reward", not named)):
             if missing:
                 raise BadInput("--back-reward", got=f"no {flag}", expected="both: a policy and a critic for each way")
         return make_reward_model(self.back_reward, policy.interface, resolve_device(self.device), "--back-reward")
