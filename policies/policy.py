@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from policies.familiar import unfamiliar
 from policies.networks.encoder import ObservationEncoder, components, encoded_key
-from policies.normalize import Normalizer
+from policies.normalize import Normalizer, unfamiliar
 from robolearn.core import ActionChunk, BadInput, Interface, NonFinite, Observation
 from robolearn.core.specs import is_goal, is_image
 
@@ -114,7 +113,7 @@ class TorchPolicy(nn.Module):
         """Nothing is open: the checkpoint states the whole interface."""
 
     def unfamiliar(self, observation: Observation) -> tuple[str, str]:
-        """See `policies.familiar.unfamiliar`."""
+        """See `policies.normalize.unfamiliar`."""
         return unfamiliar(self.normalizer, self.interface, observation)
 
     def reset(self, seed: int) -> None:

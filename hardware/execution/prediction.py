@@ -83,11 +83,11 @@ class Predictor:
         delay_s: float = 0.0,
     ) -> None:
         self._policy, self._period, self._done, self._delay_s = policy, period_s, done, delay_s
-        self._steps, self._tail_steps = policy.execute_steps, tail_steps
+        self._steps, self.tail_steps = policy.execute_steps, tail_steps
         self._turn: object = None
         self._due = -math.inf  # stamp of the next observation to act on
         self._look = math.inf  # and of the next for a policy that observes every step
-        self._busy = False
+        self.busy = False
         self._slot: queue.Queue[PredictionRequest | None] = queue.Queue(1)
         self._took = deque[float](maxlen=TYPICAL)
         self.fault = ""
@@ -108,13 +108,13 @@ class Predictor:
 
     def overdue(self, stamp: float) -> float:
         """Time from the stamp that is wanted next to `stamp` [s]; −∞ where none is wanted."""
-        if not self._turn or self._busy or self.fault:
+        if not self._turn or self.busy or self.fault:
             return -math.inf
         return stamp - min(self._due, self._look)
 
     def ask(self, stamp: float, observation: Observation, tag: Any = None) -> None:
         """Hand over the observation (1, …) of `stamp`; only where it is wanted."""
-        self._busy = True
+        self.busy = True
         acts = stamp - self._due >= -EARLY_S
         if acts:
             self._due = stamp + self._steps * self._period
@@ -146,7 +146,7 @@ class Predictor:
                 self.fault = f"the policy failed: {error}" if isinstance(error, RobolearnError) else repr(error)
                 log.error("%s", self.fault)
             finally:
-                self._busy = False
+                self.busy = False
 
     def _act(self, observation: Observation) -> NDArray:
         chunk = np.asarray(self._policy.act(observation))
@@ -155,8 +155,8 @@ class Predictor:
 
     def _tail(self) -> int:
         """Number of actions kept beyond those of the chunk: those executed while the next is computed."""
-        if self._tail_steps >= 0:
-            return self._tail_steps
+        if self.tail_steps >= 0:
+            return self.tail_steps
         steps = statistics.median(self._took) / self._period
         # One more: the next may take longer than they usually do.
         return 0 if steps < 1 else math.ceil(steps) + 1

@@ -91,7 +91,7 @@ class Recording(Teleoperation):
         self.session = session
         self.store_s: list[float] = []
         self.rates: list[float] = []
-        self._storage, self._sim_reset, self._wall = storage, sim_reset, wall
+        self._storage, self._sim_reset, self.wall = storage, sim_reset, wall
         self._rows: deque[_Row] = deque()  # whose executed action is not there yet
         self._newest: tuple[_Row, NDArray] | None = None  # the last of which it is; it gets the reward
         self._goal: NDArray | None = None  # what the filter last accepted
@@ -101,15 +101,15 @@ class Recording(Teleoperation):
         self._refused = False  # the writer could not store something; what to keep of it is its own business
         self._up_by, self._blind_since, self._sim_episode = clock() + session.start_s, clock(), -1
         self._outcome: dict[str, Any] | None = None
-        self._home = Homecoming(self.contract) if session.homes or session.back is not None else None
+        self.homecoming = Homecoming(self.contract) if session.homes or session.back is not None else None
         self._returns = False  # `session.back` is at work, or has just ended
         self._before = self.episodes.phase  # in the last tick
 
     # --- between episodes --------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        if self._home is not None:
-            self._lead(self._home)
+        if self.homecoming is not None:
+            self._lead(self.homecoming)
         super().tick()
 
     def _lead(self, home: Homecoming) -> None:
@@ -160,7 +160,7 @@ class Recording(Teleoperation):
         return action is not None and not self.set_points.at_rest(np.asarray(action, dtype=np.float64))
 
     def _ask(self, sample: Sample) -> None:
-        home, back = self._home, self.session.back
+        home, back = self.homecoming, self.session.back
         if back is not None and back.going and self.episodes.phase is Phase.READY:
             super()._ask(back.sample(self._observed, sample))
         elif home is None or not home.going or self._asked is None or self._moved_by_hand(sample):
@@ -176,7 +176,7 @@ class Recording(Teleoperation):
         """Why no episode can begin: somebody leads the arm between two of them; empty where nobody does."""
         if self.session.back is not None and self.session.back.going:
             return RETURNS
-        return "the arm is on its way home" if self._home is not None and self._home.going else ""
+        return "the arm is on its way home" if self.homecoming is not None and self.homecoming.going else ""
 
     # --- what arrives ----------------------------------------------------------------------------------------
 
@@ -232,7 +232,7 @@ class Recording(Teleoperation):
     def add_row(
         self, observation: dict[str, NDArray], q: NDArray, target: NDArray, action: NDArray | None, stamp_ns: int
     ) -> None:
-        now, steady = self._wall(), self.clock()
+        now, steady = self.wall(), self.clock()
         sources = self.observer.source_stamps()
         stamps = {feature: sources[feature] for feature in self.features}
         # The device's is on the steady clock; all others are of this machine's, or the driver's, time of day. A report

@@ -59,7 +59,7 @@ class PolicyNode(Node):
     ) -> None:
         super().__init__("policy", **station)
         self._load, self._make_judge = load, judge
-        self._predictor: Predictor | None = None
+        self.predictor: Predictor | None = None
         self._end: EpisodeEnd | None = None
 
     def configure(self) -> None:
@@ -79,13 +79,13 @@ class PolicyNode(Node):
         # Only where something ends an episode: an enclave of former permissions does not have the service.
         self._disarm = self.create_client(Trigger, topics.DISARM) if self._end.is_asked_for else None
         self._arming = ""  # which arming this is; empty: not armed
-        self._chunks = 0
+        self.chunks = 0
         self._complained = 0.0
         self._unjudged = False  # said that the policy cannot be compared with its demonstrations
         self._latency = Latencies()
         contract.robot.chain.forward(np.zeros((1, len(contract.joints))))  # compiled now, not while the arm moves
         period = 1.0 / contract.control_hz
-        self._predictor = Predictor(
+        self.predictor = Predictor(
             self.policy, period, self._publish, seed=p.seed, tail_steps=p.tail_steps,
             delay_s=max(p.delay_steps, 0) * period,
         )  # fmt: skip
@@ -100,9 +100,9 @@ class PolicyNode(Node):
         self.every(0.5, self._report)
 
     def destroy_node(self) -> None:
-        if self._predictor is not None:
-            self._predictor.close()
-            self._predictor = None
+        if self.predictor is not None:
+            self.predictor.close()
+            self.predictor = None
         if self._end is not None:
             self._end.close()
         super().destroy_node()
@@ -115,11 +115,11 @@ class PolicyNode(Node):
         if arming == self._arming:
             return
         self._arming = arming
-        assert self._predictor is not None and self._end is not None
-        self._predictor.begin(arming)
+        assert self.predictor is not None and self._end is not None
+        self.predictor.begin(arming)
         self._end.arm(bool(arming), time.monotonic())
         if self._outcome:
-            self._leave()
+            self.leave()
 
     def _tick(self) -> None:
         self.take_all()
@@ -127,24 +127,24 @@ class PolicyNode(Node):
         if now - self._alive_at >= ALIVE_S:
             self._alive_at = now
             self._alive_publisher.publish(Empty())
-        self._look_for_end(now)
+        self.look_for_end(now)
         self._ask()
 
     # --- the end of an episode -----------------------------------------------------------------------------
 
-    def _look_for_end(self, now: float) -> None:
+    def look_for_end(self, now: float) -> None:
         """Ask for the arm to be disarmed once the episode has ended; until it is, the policy goes on, as a chunk that
         runs out would latch the filter."""
         assert self._end is not None
         if self._outcome:
             if now - self._ended_at > DISARM_S:
-                self._leave()
+                self.leave()
         elif self._disarm is not None and (outcome := self._end.outcome(now)):
             self._outcome, self._ended_at = outcome, now
             log.info("the episode has ended: %s", outcome)
             self._disarm.call_async(Trigger.Request())
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Say how the episode ended, and end."""
         if not self.done:
             self.done = True
@@ -154,10 +154,10 @@ class PolicyNode(Node):
 
     def _ask(self) -> None:
         """Request an inference, if it is time for one and none is running."""
-        if not self.active or self._predictor is None:
+        if not self.active or self.predictor is None:
             return
         stamp, apart = self.observer.stamps()
-        late = self._predictor.overdue(stamp)
+        late = self.predictor.overdue(stamp)
         # Slightly early: the next joint state comes much later than that.
         if late < -EARLY_S or (apart > ALIGNED_S and late < PATIENCE_S):
             return
@@ -172,14 +172,14 @@ class PolicyNode(Node):
             self._complain(refused or warned)
         self._unjudged = warned == UNJUDGED
         if not refused:
-            self._predictor.ask(stamp, observation, self._observation_inputs.stamp)
+            self.predictor.ask(stamp, observation, self._observation_inputs.stamp)
 
     def _publish(self, request: PredictionRequest, actions: NDArray) -> None:
         names, period = self.contract.interface.action.names, 1.0 / self.contract.control_hz
         self._chunk_publisher.publish(messages.chunk(names, actions, request.tag, period))
         assert self._end is not None
         self._end.add(request.observation, actions[0])
-        self._chunks += 1
+        self.chunks += 1
         self._latency.add(time.monotonic() - request.asked)
 
     # --- saying --------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class PolicyNode(Node):
             log.warning("%s", reason)
 
     def _report(self) -> None:
-        reason, warned = (self._predictor.fault if self._predictor is not None else "") or self.observer.problem(), ""
+        reason, warned = (self.predictor.fault if self.predictor is not None else "") or self.observer.problem(), ""
         if not reason:
             with contextlib.suppress(NotObserved):
                 reason, warned = familiarity(self.policy, self.observer.observation())
@@ -199,7 +199,7 @@ class PolicyNode(Node):
             "reason": reason,
             "unfamiliar": warned,
             "ended": self._outcome,
-            "chunks": self._chunks,
+            "chunks": self.chunks,
             "inference_ms": self._latency.summary_ms(),
         }
         self._status_publisher.publish(messages.text(json.dumps(status)))

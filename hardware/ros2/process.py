@@ -57,7 +57,7 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
     """Run one node, made by `factory` after `rclpy.init`, until SIGINT, SIGTERM, the end of its context or of its work.
     `args` is the command line, `--ros-args …` included; `sys.argv` by default. Returns 0 ended by a signal or done, 1 a
     callback failed. Raises `RobolearnError`: the node did not start, or ended because something went wrong."""
-    stop = _Stop()
+    stop = Stop()
     other_threads = frozenset(threads())
     with _signals(stop):
         _end_with_parent(stop)
@@ -71,18 +71,18 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
             with searched_before():  # and before it opens a device
                 node.start()
                 gc.freeze()  # what lives as long as the node need not be looked through in mid-motion
-                code = _spin(node, executor, stop)
+                code = serve(node, executor, stop)
         finally:
             executor.shutdown()
             if node is not None:
-                _wait_acknowledged(node)
+                wait_acknowledged(node)
                 node.destroy_node()
             rclpy.try_shutdown()
             make_ordinary()  # what comes after a node drives no arm
     return code
 
 
-def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
+def serve(node: Node, executor: SingleThreadedExecutor, stop: Stop) -> int:
     limit = float("inf")
     code = 0
     failure: RobolearnError | None = None
@@ -118,7 +118,7 @@ def _spin(node: Node, executor: SingleThreadedExecutor, stop: _Stop) -> int:
     return code
 
 
-def _wait_acknowledged(node: Node) -> None:
+def wait_acknowledged(node: Node) -> None:
     """Wait until all subscriptions have acknowledged the last messages, the set-point at rest above all. The news that
     a publisher is gone goes another way than its messages, and those that it overtakes have no publisher and are
     dropped: of nodes that ended right after a message, three in ten lost it."""
@@ -132,7 +132,7 @@ def _wait_acknowledged(node: Node) -> None:
             return
 
 
-class _Stop:
+class Stop:
     """A request to end. Not an `Event`: one signal that interrupts another's `set` would wait for its lock for ever."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class _Stop:
 
 
 @contextmanager
-def _signals(stop: _Stop) -> Iterator[None]:
+def _signals(stop: Stop) -> Iterator[None]:
     """SIGINT and SIGTERM request a stop, however often they come: launch systems send both, twice. After the first
     signal the process ends: one more while the interpreter goes down must not kill it, with another exit code."""
     signalled = False
@@ -157,7 +157,7 @@ def _signals(stop: _Stop) -> Iterator[None]:
             signal.signal(s, signal.SIG_IGN if signalled else handler)
 
 
-def _end_with_parent(stop: _Stop) -> None:
+def _end_with_parent(stop: Stop) -> None:
     """A node that `robolearn deploy` started gets SIGTERM when that has ended, in whatever way (Linux)."""
     parent = os.environ.get(PARENT)
     if parent is None or sys.platform != "linux":

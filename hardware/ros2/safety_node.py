@@ -75,7 +75,7 @@ class SafetyNode(Node):
         self._most = 0 if self._dry_run else 1  # publishers to the controller
         self._published: tuple[str, str] = ("", "")  # state and reason as last published
         self._watched: list[str] = []  # topics whose QoS has to match
-        self._problems: list[str] = []  # endpoints whose QoS does not match ours
+        self.problems: list[str] = []  # endpoints whose QoS does not match ours
         self._mismatch = False  # whether an event reported one
         self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
         self._messages = messages.ControllerMessages(contract, lambda: self.get_clock().now().to_msg())
@@ -83,7 +83,7 @@ class SafetyNode(Node):
         self._others = ""  # who else publishes to the controller
         posture = contract.command.posture
         self._command_topics = (contract.command.topic, *((posture.topic,) if posture else ()))
-        self._command_publisher = self._controller(contract.command)
+        self.command_publisher = self._controller(contract.command)
         self._posture_publisher, self._gripper_publisher = self._controller(posture), self._controller(contract.gripper)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
@@ -108,7 +108,7 @@ class SafetyNode(Node):
         self._resetting = Callers(self, self.create_service(Trigger, topics.RESET, self._reset))
         self.beat(self._period, self._tick)
         self.every(1.0 / STATE_HZ, self._publish_state)
-        self._looking = self.every(0.5, self._look_around)
+        self.looking = self.every(0.5, self._look_around)
 
     def _hear_targets(self, what: str) -> None:
         kinds = {
@@ -229,11 +229,11 @@ class SafetyNode(Node):
         """The reason against arming, as far as the filter does not check it, or nothing."""
         if not self.active:
             return "the safety node is not active"
-        if self._problems:
-            return "; ".join(self._problems)
+        if self.problems:
+            return "; ".join(self.problems)
         if self._others:
             return self._others
-        for publisher in (self._command_publisher, self._posture_publisher, self._gripper_publisher):
+        for publisher in (self.command_publisher, self._posture_publisher, self._gripper_publisher):
             if publisher is not None and publisher.get_subscription_count() == 0:
                 return f"no controller listens on {publisher.topic_name}"
         found = self.get_publishers_info_by_topic(self.contract.joint_states.topic) if self._comparable else ()
@@ -266,7 +266,7 @@ class SafetyNode(Node):
     def _publish(self, command: ArmCommand, now: float) -> None:
         if self._horizon is not None:
             self._publish_ahead(self._horizon, command)
-        elif self._command_publisher is not None:
+        elif self.command_publisher is not None:
             message = self._messages.command(command)
             checked = self._filter.checked(command)
             if checked is None:
@@ -274,7 +274,7 @@ class SafetyNode(Node):
             message = message if checked is command else self._messages.command(checked)
             if self._posture_publisher is not None:  # first: the pose that comes next is taken by these joints
                 self._posture_publisher.publish(self._messages.posture(checked, message.header.stamp))
-            self._command_publisher.publish(message)
+            self.command_publisher.publish(message)
         gripper, (last, at) = command.gripper, self._gripper
         if gripper is None or self._gripper_publisher is None:
             return
@@ -295,8 +295,8 @@ class SafetyNode(Node):
         message = serialize_message(messages.points(self.contract.joints, due)) if due else None
         if message is None or self._late(horizon):
             return
-        if self._command_publisher is not None:
-            self._command_publisher.publish(message)
+        if self.command_publisher is not None:
+            self.command_publisher.publish(message)
         horizon.sent()
 
     def _late(self, horizon: Horizon) -> bool:
@@ -327,7 +327,7 @@ class SafetyNode(Node):
         state, reason = self._filter.state, self._filter.reason
         self._published = (state, reason)
         if state is SafetyState.DISARMED and not reason:
-            reason = self._others or "; ".join(self._problems)
+            reason = self._others or "; ".join(self.problems)
         values = {**self.supervisor.values(), "dry_run": self._dry_run}
         self._state_publisher.publish(messages.safety_report(state, reason, values, self.get_clock().now().to_msg()))
 
@@ -335,8 +335,8 @@ class SafetyNode(Node):
         """Look for other publishers to the controller, and of the gripper's opening."""
         self._others = ""
         if self._mismatch:
-            self._problems = self._check_qos()
-            self._mismatch = bool(self._problems)
+            self.problems = self._check_qos()
+            self._mismatch = bool(self.problems)
         if self.value("targets") == POSES and self.count_publishers(topics.TARGET_OPENING) > 1:
             there = self.get_publishers_info_by_topic(topics.TARGET_OPENING)
             self._others = self.supervisor.openings_there([bytes(info.endpoint_gid) for info in there])
@@ -367,9 +367,9 @@ class SafetyNode(Node):
 
     def _on_mismatch(self, event: Any) -> None:
         self._mismatch = True
-        self._problems = self._check_qos() or ["the QoS of another node does not match ours"]
-        log.error("; ".join(self._problems))
-        self._filter.stop("; ".join(self._problems))
+        self.problems = self._check_qos() or ["the QoS of another node does not match ours"]
+        log.error("; ".join(self.problems))
+        self._filter.stop("; ".join(self.problems))
 
     def _controller(self, to: Topic | None) -> Any:
         """The publisher to a topic of a controller; None: nothing is sent there."""

@@ -79,7 +79,7 @@ class SimArmNode(Node):
         self._ended, self._filmed = threading.Event(), threading.Event()
         # Not among the defaults: those are fixed while the node is configured.
         self.declare_parameter("fault", "", ParameterDescriptor(description="where:what, see hardware.ros2.faults"))
-        self._fault = faults.parse(self.get_parameter("fault").value or "")
+        self.fault = faults.parse(self.get_parameter("fault").value or "")
         self.add_on_set_parameters_callback(self._set_fault)
 
     # --- lifecycle -----------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class SimArmNode(Node):
 
     def _publish_contact(self, q: Array, at: float) -> None:
         c, torques = self.contract, self.world.external_torque()
-        sample = self._faults["contact"].apply(self._fault.get("contact"), (c.joints, torques, np.empty(0), at))
+        sample = self._faults["contact"].apply(self.fault.get("contact"), (c.joints, torques, np.empty(0), at))
         if sample is None:
             return
         names, torques, _, at = sample
@@ -224,14 +224,14 @@ class SimArmNode(Node):
         self.world.advance(seconds)
 
     def _send(self, where: str, publisher: Any, sample: faults.Sample) -> None:
-        sent = self._faults[where].apply(self._fault.get(where), sample)
+        sent = self._faults[where].apply(self.fault.get(where), sample)
         if sent is not None:
             names, q, v, at = sent
             efforts = [self._efforts.get(name, 0.0) for name in names] if where == "joint_states" else []
             publisher.publish(messages.joint_state(names, q, at, v, efforts if self._efforts else ()))
 
     def _stamp(self) -> float:
-        return faults.stamp(self._fault.get("clock"), 1e-9 * self.get_clock().now().nanoseconds)
+        return faults.stamp(self.fault.get("clock"), 1e-9 * self.get_clock().now().nanoseconds)
 
     # --- commands ------------------------------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class SimArmNode(Node):
         for parameter in parameters:
             if parameter.name == "fault":
                 try:
-                    self._fault = faults.parse(parameter.value or "")
+                    self.fault = faults.parse(parameter.value or "")
                 except RobolearnError as error:
                     return SetParametersResult(successful=False, reason=str(error))
         return SetParametersResult(successful=True)
@@ -327,7 +327,7 @@ class SimArmNode(Node):
                     if not publisher.get_subscription_count():
                         continue  # no subscriber
                     at = self._stamp()
-                    picture = spoilt[name].apply(fault := self._fault.get("camera"), self.world.image(name))
+                    picture = spoilt[name].apply(fault := self.fault.get("camera"), self.world.image(name))
                     if picture is not None:
                         compressed = self.contract.cameras[name].type == COMPRESSED
                         make = messages.compressed_image if compressed else messages.image

@@ -49,22 +49,22 @@ class ChunkPlayer:
         self._period = 1.0 / interface.control_hz
         self._turn = self._count = 0
         self._due, self._begun = math.inf, 0.0  # by `clock`: the next control step, this one
-        self._stream = ActionChunkBuffer(
+        self.stream = ActionChunkBuffer(
             self._names,
             self._period,
             grace_s=SIM_GRACE_S if simulated else None,
             relative=interface.action_kind == "tcp_delta",
             clock=self._now,
         )
-        self._done: queue.SimpleQueue[tuple[PredictionRequest, NDArray]] = queue.SimpleQueue()
-        self._predictor = Predictor(policy, self._period, lambda *made: self._done.put(made), seed=seed)
+        self.done: queue.SimpleQueue[tuple[PredictionRequest, NDArray]] = queue.SimpleQueue()
+        self.predictor = Predictor(policy, self._period, lambda *made: self.done.put(made), seed=seed)
         self.stopped = ""
 
     def begin(self) -> None:
         """The arm was elsewhere, or moved by another source: drop the chunk and all history."""
         self._turn += 1
-        self._predictor.begin(self._turn)
-        self._stream.clear()
+        self.predictor.begin(self._turn)
+        self.stream.clear()
         self._due, self.stopped = math.inf, ""
 
     def action(self, observation: Mapping[str, NDArray]) -> NDArray[np.float32] | None:
@@ -82,8 +82,8 @@ class ChunkPlayer:
         self._count += 1 + int(late / self._period)
         self._due = self._due + self._period if late <= self._period and self._due < math.inf else now + self._period
         stamp = self._count * self._period
-        if self._predictor.overdue(stamp) >= -EARLY_S:
-            self._predictor.ask(stamp, {key: np.asarray(observation[key])[None] for key in self._features})
+        if self.predictor.overdue(stamp) >= -EARLY_S:
+            self.predictor.ask(stamp, {key: np.asarray(observation[key])[None] for key in self._features})
         return self.later()
 
     def later(self) -> NDArray[np.float32] | None:
@@ -92,20 +92,20 @@ class ChunkPlayer:
         Raises:
           RobolearnError: the policy failed.
         """
-        if self._predictor.fault:
-            raise RobolearnError(self._predictor.fault)
-        while not self._done.empty():
-            request, actions = self._done.get()
+        if self.predictor.fault:
+            raise RobolearnError(self.predictor.fault)
+        while not self.done.empty():
+            request, actions = self.done.get()
             if request.turn == self._turn and not self.stopped:
                 times = np.arange(len(actions)) * self._period
                 try:
-                    self._stream.accept(request.stamp, self._now(), self._names, actions, times)
+                    self.stream.accept(request.stamp, self._now(), self._names, actions, times)
                 except ChunkRefused as error:
                     self._stop(str(error))
-        ran = self._stream.running
-        step = self._stream.step()
+        ran = self.stream.running
+        step = self.stream.step()
         if ran and step is None:
-            self._stop(self._stream.reason)
+            self._stop(self.stream.reason)
         return step.action.astype(np.float32) if step is not None and step.fresh else None
 
     def asked(self, observation: Mapping[str, NDArray]) -> Callable[[], NDArray[np.float32] | None]:
@@ -121,7 +121,7 @@ class ChunkPlayer:
 
     def close(self) -> None:
         """End the thread of the inference; more than once is no fault."""
-        self._predictor.close()
+        self.predictor.close()
 
     def _now(self) -> float:
         """Time by control steps [s], and by the clock within one."""
@@ -130,5 +130,5 @@ class ChunkPlayer:
 
     def _stop(self, reason: str) -> None:
         self.stopped = reason
-        self._stream.halt(reason)
-        self._predictor.begin(None)
+        self.stream.halt(reason)
+        self.predictor.begin(None)

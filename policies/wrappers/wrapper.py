@@ -1,4 +1,5 @@
-"""Policies around another one: the base, which passes everything on, and two that measure what a policy relies on."""
+"""Policies around another one: the base, which passes everything on, two that measure what a policy relies on, and one
+at another tempo."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
 from robolearn.core.protocols import familiarity
-from robots.chunk_execution import ExecutionHistory
+from robots.chunk_execution import ActionParts, ExecutionHistory
 
 
 class PolicyWrapper:
@@ -24,7 +25,7 @@ class PolicyWrapper:
         self.policy.bind(offered)
 
     def unfamiliar(self, observation: Observation) -> tuple[str, str]:
-        """Of the policy inside, see `policies.familiar`."""
+        """Of the policy inside, see `policies.normalize.unfamiliar`."""
         return familiarity(self.policy, self.seen(observation))
 
     def reset(self, seed: int) -> None:
@@ -110,3 +111,31 @@ class DelayedPolicy(PolicyWrapper):
             chunk = delayed.catch_up(paths, self.interface, steps=self.execute_steps)[:, 0]
         self._history.execute(chunk)
         return chunk
+
+
+class TempoPolicy(PolicyWrapper):
+    """`policy` at another tempo: its displacements times a constant `factor`.
+
+        a ← clip(f · a, −1, 1) in the components that are displacements; the gripper's stay
+
+    Nothing is learned by it. What fine-tuning gains in cycle time is judged beside it: a constant is cheaper than
+    critics. Raises `BadInput`: a factor outside (0, 4], or actions that are no displacements.
+    """
+
+    def __init__(self, policy: Policy, factor: float) -> None:
+        if not 0.0 < factor <= 4.0:
+            raise BadInput("--tempo", got=factor, expected="more than 0, at most 4")
+        kind = policy.interface.action_kind
+        if kind != "tcp_delta":
+            raise BadInput("--tempo", got=f"a policy whose actions are {kind}", expected="displacements (tcp_delta)")
+        super().__init__(policy)
+        self.factor, self._displaced = factor, ActionParts.of(policy.interface).displaced
+
+    def act(self, observation: Observation) -> ActionChunk:
+        chunk = np.asarray(super().act(observation))
+        return np.where(self._displaced, np.clip(self.factor * chunk, -1.0, 1.0), chunk).astype(np.float32)
+
+
+def at_tempo(policy: Policy, factor: float) -> Policy:
+    """`policy` at the tempo `factor`; itself at 1."""
+    return policy if factor == 1.0 else TempoPolicy(policy, factor)

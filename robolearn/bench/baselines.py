@@ -37,7 +37,7 @@ def judged(world: WorldConfig, policy: Policy, episodes: int, seed: int, worlds:
 def best_tempo(world: WorldConfig, policy: Policy, episodes: int, seed: int, worlds: int) -> dict[str, Any]:
     """``tempo``, the constant of `TEMPOS` with the most successes of `policy` on starts of its own (of equals the
     quicker), and ``tried``: each one's success there. `seed`: of the run; the rest as for `judged`."""
-    from policies.wrappers.tempo import at_tempo
+    from policies.wrappers.wrapper import at_tempo
 
     tried = {
         f: judged(world, at_tempo(policy, f), episodes, CHOOSING + seed, worlds)["success"]["rate"] for f in TEMPOS

@@ -15,8 +15,14 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
-from robolearn.bench.lerobot import lerobot_environment, lerobot_failed, lerobot_program, lerobot_python
-from robolearn.bench.measuring import in_turn, rate
+from robolearn.bench.measuring import (
+    in_turn,
+    lerobot_environment,
+    lerobot_failed,
+    lerobot_program,
+    lerobot_python,
+    rate,
+)
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.switches import switch
 from robolearn.runs.command import Command, print_table
@@ -77,11 +83,11 @@ class BenchmarkData(Command):
             imported = _import(work / f"ours-{min(self.scales)}", work)
             largest = work / f"ours-{max(self.scales)}"
             beyond = beyond_memory(largest, 3 * self.seconds) if self.beyond_memory else None
-            theirs = _measure_lerobot(python, work, self.scales, self.seconds) if python is not None else None
+            theirs = measure_lerobot(python, work, self.scales, self.seconds) if python is not None else None
         finally:
             shutil.rmtree(work, ignore_errors=True)
         more = {"import_pictures_per_s": imported, "beyond_memory": beyond}
-        return _result(ours, theirs) | more | {"wall_s": {"total": time.perf_counter() - begun}}
+        return result_of(ours, theirs) | more | {"wall_s": {"total": time.perf_counter() - begun}}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         rows, rival = [], result["lerobot"] or {}
@@ -109,7 +115,7 @@ class BenchmarkData(Command):
                           f"{beyond['ratio']:.0%} of the rate in memory")  # fmt: skip
 
 
-def _result(ours: dict[str, dict[str, Any]], theirs: dict[str, Any] | None) -> dict[str, Any]:
+def result_of(ours: dict[str, dict[str, Any]], theirs: dict[str, Any] | None) -> dict[str, Any]:
     """The answer: ratios over LeRobot's figures, or null."""
     first, last = next(iter(ours.values())), list(ours.values())[-1]
     rival = theirs or {}
@@ -226,7 +232,7 @@ def _take(stream: Iterator[Any], floats: bool) -> int:
     return len(batch)
 
 
-def _measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: float) -> dict[str, Any]:
+def measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: float) -> dict[str, Any]:
     """The same by LeRobot, in its own interpreter.
 
     Raises:

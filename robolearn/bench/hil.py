@@ -147,7 +147,7 @@ class BenchmarkHil(Command):
     def _without_loop(self, task: str, arm: Arm, seed: int, folder: Path) -> dict[str, Any]:
         """The arms more-demos and tempo, judged as those that learn in the loop."""
         from policies.storage.loading import open_policy
-        from policies.wrappers.tempo import at_tempo
+        from policies.wrappers.wrapper import at_tempo
         from robots import CONTROL_HZ
         from sim.registry import WorldConfig
 

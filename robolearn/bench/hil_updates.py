@@ -13,8 +13,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from robolearn.bench.lerobot import lerobot_environment, lerobot_failed, lerobot_program, lerobot_python
-from robolearn.bench.measuring import MeasuringProcess, in_turn, rate
+from robolearn.bench.measuring import (
+    MeasuringProcess,
+    in_turn,
+    lerobot_environment,
+    lerobot_failed,
+    lerobot_program,
+    lerobot_python,
+    rate,
+)
 from robolearn.core import BadInput
 from robolearn.rl.off_policy_settings import RlpdConfig
 from robolearn.runs.command import Command, at_least

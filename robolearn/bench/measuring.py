@@ -1,16 +1,24 @@
-"""Measures of benchmarks: a rate over some seconds, several measures in turn, a process that measures."""
+"""Measures of benchmarks: a rate over some seconds, several measures in turn, a process that measures.
+
+LeRobot, the rival of some, measures in an interpreter of its own: `lerobot_data` and `lerobot_sac` are run there.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
+import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar
 
-from robolearn.core import RobolearnError
+from robolearn.core import BadInput, RobolearnError
 
 log = logging.getLogger(__name__)
 
@@ -77,3 +85,43 @@ class MeasuringProcess:
         self._process.stdin.flush()
         (found,) = self.answer().values()
         return float(found)
+
+
+SCRIPTS = Path(__file__).parent
+
+
+def lerobot_python(given: Path | None) -> str | None:
+    """The interpreter that has LeRobot: `given`, else this one where LeRobot is installed, else None.
+
+    Raises:
+      BadInput: the given one is not there.
+    """
+    if given is None:
+        return sys.executable if find_spec("lerobot") is not None else None
+    if (found := shutil.which(str(given))) is None:
+        raise BadInput("--lerobot-python", got=given, expected="a Python interpreter")
+    return os.path.abspath(found)  # it is started elsewhere; a link stays one: it says which environment
+
+
+def lerobot_program(python: str, script: str, task: Mapping[str, Any]) -> list[str]:
+    """The command line that runs `script` with `task` in LeRobot's interpreter.
+
+    The script goes there as text, so that the modules beside it are not in the way of LeRobot's own imports.
+    """
+    return [python, "-c", (SCRIPTS / script).read_text(), json.dumps(task)]
+
+
+def lerobot_environment(work: Path) -> dict[str, str]:
+    """Environment of that process: one thread, no network, caches below `work`."""
+    return os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(work / "huggingface"),
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def lerobot_failed(python: str, output: str) -> RobolearnError:
+    """The error for a process that ended too early, with the end of its output."""
+    return RobolearnError(f"LeRobot in {python} failed: {' | '.join(output.strip().splitlines()[-3:])}")

@@ -59,7 +59,7 @@ def beyond_memory(root: Path, seconds: float) -> dict[str, Any] | None:
         log.info(what, size / 1e9, free / 1e9)
         return None
     log.info("training in memory and beyond it")
-    with _trained(root, 0) as in_memory, _trained(root, limit) as on_disk:
+    with training_process(root, 0) as in_memory, training_process(root, limit) as on_disk:
         processes = {"cached": in_memory, "limited": on_disk}
         for process in processes.values():
             process.answer()  # that it is ready
@@ -74,7 +74,7 @@ def beyond_memory(root: Path, seconds: float) -> dict[str, Any] | None:
     }
 
 
-def _trained(root: Path, limit: int) -> MeasuringProcess:
+def training_process(root: Path, limit: int) -> MeasuringProcess:
     """A process that trains on the set `root` with so many bytes of memory (0: no limit) when it is asked to."""
     words = [sys.executable, "-P", "-m", "robolearn.bench.memory", str(root), str(limit), str(BATCH)]
     # Arrow's own allocator reserves 1 GiB at once, which a limit counts as taken.

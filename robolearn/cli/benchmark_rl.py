@@ -94,10 +94,10 @@ class BenchmarkRl(Command):
         settings = list(itertools.product(self.tasks, kinds, self.denoise_steps))
         for task, kind, steps in settings:
             for seed in self.seeds:  # all of them, before the first begins
-                self._check(self._quickstart(task, kind, steps, seed))
+                self._check(self.quickstart_of(task, kind, steps, seed))
         rows = []
         for task, kind, steps in settings:
-            quickstarts = [self._quickstart(task, kind, steps, seed) for seed in self.seeds]
+            quickstarts = [self.quickstart_of(task, kind, steps, seed) for seed in self.seeds]
             runs = [self._one(quickstart) | self._baselines(quickstart) for quickstart in quickstarts]
             which = {
                 "task": task,
@@ -110,7 +110,8 @@ class BenchmarkRl(Command):
             rows.append({**which, "algorithm": self.algo, "runs": runs, **_summary(runs)})
         return {"settings": rows}
 
-    def _quickstart(self, task: str, kind: str, denoise_steps: int, seed: int) -> Quickstart:
+    def quickstart_of(self, task: str, kind: str, denoise_steps: int, seed: int) -> Quickstart:
+        """The quickstart that imitates and fine-tunes this policy."""
         from robolearn.cli.quickstart import Quickstart
 
         words = [task, kind, f"k{denoise_steps}", *(word for word in (self.algo, self.robot) if word not in UNNAMED)]
@@ -185,7 +186,7 @@ class BenchmarkRl(Command):
     def _baselines(self, quickstart: Quickstart) -> dict[str, Any]:
         """The baselines that are asked for; those that were judged are not judged again."""
         from policies.storage.loading import open_policy
-        from policies.wrappers.tempo import at_tempo
+        from policies.wrappers.wrapper import at_tempo
         from robolearn.bench.baselines import best_tempo, judged, more_demonstrations
         from robolearn.io.json_files import read_json, write_json
         from robolearn.runs.command import words_of

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from policies.storage.backends import BackendName, InferencePrecision, backend_device, check_backend
+from policies.storage.backends import backend_device, check_backend
 from policies.storage.onnx_policy import need_onnx
-from policies.wrappers.goals import GoalChoice
-from robolearn.cli.choices import Dynamics, SimTask, Station
-from robolearn.cli.station_command import StationCommand
+from robolearn.cli.choices import SimTask
+from robolearn.cli.policy_flags import PolicyCommand
+from robolearn.cli.station_command import MovingCommand
 from robolearn.runs.command import at_least, check_seed
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ REHEARSED_HOMING_S = 12.0  # of the simulated arm's episode, which begins with i
 
 
 @dataclass(frozen=True, kw_only=True)
-class Deploy(StationCommand):
+class Deploy(PolicyCommand, MovingCommand):
     """Run a policy on an arm: starts the nodes, arms, counts successes, and ends everything cleanly.
 
     On the simulated arm the episodes run by themselves. On a real arm you are asked before it moves, you hold the
@@ -35,48 +34,10 @@ class Deploy(StationCommand):
     as a failure, and the successes so far are printed.
     """
 
-    policy: Path
-    """A run folder, a checkpoint folder, FILE.onnx, lerobot:FOLDER for a policy of LeRobot's, or episode:DATA#N to
-    replay a recorded episode."""
-    robot: Station = "sim"
-    """The robot contract, by name or as a file of your own."""
     task: SimTask = "lift"
     """On the simulated arm, and in a rehearsal."""
-    dynamics: Dynamics = "none"
-    """Dynamics of the simulated arm, and in a rehearsal: a level, or a file such as robolearn identify writes."""
-    rehearse: bool = False
-    """On a simulated arm behind an emulator of the station's driver: its topics, stamps and habits."""
-    words: str = ""
-    """The task in a sentence, for a policy that was trained with words; in simulation by default the task's own."""
-    goals: str = ""
-    """Goals of a policy that was trained with --goal: a data set, of whose successful
-    demonstrations one lends its end to each episode, or in simulation expert: the end of the scripted expert's own
-    demonstration from the same start."""
-    goal_choice: GoalChoice = "nearest"
-    """Which demonstration of that set: the one whose start is nearest, or one that is drawn by --seed."""
-    denoise_steps: int | None = None
-    """K, denoising steps; by default as trained."""
-    guidance: float | None = None
-    """w of a policy that was trained with a goal; by default as trained."""
-    guide: Path | None = None
-    """A run whose critics judge chunks, or its checkpoint folder: they choose among chunks of --policy at each
-    decision. What they gain and cost, `robolearn evaluate --guide` says first."""
-    guide_samples: int = 10
-    """N, chunks of --policy that the critics choose among."""
-    guide_temperature: float = 0.0
-    """β: a chunk is drawn with probability proportional to exp(Q / β); 0 takes the largest Q."""
-    tempo: float = 1.0
-    """Factor on the policy's displacements, for actions that are displacements; below 1 for a first, slow motion."""
     episodes: int = 50
     """Number of episodes."""
-    seed: int = 1000
-    """Of starts and of the policy's noise."""
-    device: str = "auto"
-    """Device of the policy: auto (a GPU where there is one), cpu, cuda or cuda:INDEX."""
-    backend: BackendName = "torch"
-    """Backend of the policy: torch, compile (torch's compiler) or onnx (onnxruntime, on the CPU)."""
-    precision: InferencePrecision = "float32"
-    """Of the decisions: float32, bfloat16 (torch, compile) or int8 (onnx)."""
     delay_steps: int = 0
     """On the simulated arm and in a rehearsal: control steps by which every decision comes late, as those of a slow
     policy do. Meanwhile the arm goes on with what is predicted beyond what is executed (`train --horizon`)."""
@@ -88,8 +49,6 @@ class Deploy(StationCommand):
     in a rehearsal, whose episodes are 12 s longer for it."""
     dry_run: bool = False
     """Everything but the last step: nothing is published to the controller."""
-    yes: bool = False
-    """On a real arm: do not ask before the first motion."""
     video: Path | None = None
     """Film the run into this file (.mp4), at the control rate: the simulated arm and its task, or what the cameras of a
     real station see. A program of its own draws it; nothing that drives the arm waits for that."""
@@ -120,12 +79,11 @@ class Deploy(StationCommand):
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         if self.rehearse:
-            from robolearn.bench.emulators.rehearsal import rehearsal
-
-            with rehearsal(self.robot) as robot:
-                return dataclasses.replace(self, robot=robot, rehearse=False).run_beside(operator)
+            with self.rehearsed() as there:
+                return there.run_beside(operator)
         warn_of_enclaves(self.enclaves)
         contract, simulation = load_contract(self.robot), None
+        self.check_simulated_only(contract, delay_steps=(self.delay_steps, 0))
         if contract.simulated:
             driver = contract.driver or ("sim" if contract.servos else "")
             load_dynamics(self.dynamics).check(contract.robot)
@@ -134,11 +92,6 @@ class Deploy(StationCommand):
             homing_s = REHEARSED_HOMING_S if self.reset == "motion" else 0.0
             names, simulation = simulated_arm(self.task, driver, self.seconds + homing_s, self.dynamics)
             contract = contract.with_objects(names)
-        else:
-            for flag, value, idle in (("delay-steps", self.delay_steps, 0), ("dynamics", self.dynamics, "none")):
-                if value != idle:
-                    expected = f"{idle}, or --rehearse"
-                    raise BadInput(f"--{flag} on {contract.name}, a real arm", got=value, expected=expected)
         if self.video is not None:
             from robolearn.cli.film import check_film
 
@@ -169,7 +122,7 @@ class Deploy(StationCommand):
 
     def _goals(self, contract: Contract, folder: Path) -> str:
         """Goals for the policy node; those of the expert are written into `folder`."""
-        from robolearn.cli.goals import EXPERT, GoalSource, check_goal_flags
+        from robolearn.cli.policy_flags import EXPERT, GoalSource, check_goal_flags
 
         check_goal_flags(self.goals, self.goal_choice)
         if self.goals != EXPERT:
@@ -191,25 +144,25 @@ class Deploy(StationCommand):
 
     def _deployment(self, contract: Contract, simulation: Simulation | None, goals: str) -> Deployment:
         """The deployment; refused before anything is started where there is no terminal to ask on."""
-        from hardware.node_parameters import PolicyParameters
+        from hardware.node_parameters import PolicyParameters, parameter_names
         from robolearn.cli.terminal_operator import check_may_ask, may_ask
         from robolearn.deploy import Deployment
         from robolearn.deploy.deployment import checked
 
-        shared = (
-            "words", "goal_choice", "tempo", "seed", "backend", "precision", "delay_steps", "realtime_priority",
-            "guide_samples", "guide_temperature",
-        )  # fmt: skip
-        policy = PolicyParameters(
-            **{name: getattr(self, name) for name in shared},
-            policy=str(self.policy),
-            contract=self.robot,
-            goals=goals,
-            guide=str(self.guide or ""),
-            device=self.device if self.backend == "torch" else backend_device(self.backend, self.device),
-            denoise_steps=self.denoise_steps or PolicyParameters.denoise_steps,
-            guidance=PolicyParameters.guidance if self.guidance is None else float(self.guidance),
-        )
+        names = parameter_names(PolicyParameters)
+        asked = {flag.name: getattr(self, flag.name) for flag in fields(PolicyCommand) if flag.name in names}
+        asked |= {
+            "policy": str(self.policy),
+            "contract": self.robot,
+            "goals": goals,
+            "guide": str(self.guide or ""),
+            "device": self.device if self.backend == "torch" else backend_device(self.backend, self.device),
+            "denoise_steps": self.denoise_steps or PolicyParameters.denoise_steps,
+            "guidance": PolicyParameters.guidance if self.guidance is None else float(self.guidance),
+            "delay_steps": self.delay_steps,
+            "realtime_priority": self.realtime_priority,
+        }
+        policy = PolicyParameters(**asked)
         deployment = Deployment(
             policy=policy,
             contract=contract,

@@ -4,38 +4,40 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from policies.storage.backends import BackendName, InferencePrecision, backend_device
-from policies.wrappers.goals import GoalChoice
-from robolearn.cli.choices import Device
+from policies.storage.backends import backend_device
 from robolearn.cli.evaluator import evaluate_policy
-from robolearn.cli.paired import run_paired, show_paired
+from robolearn.cli.policy_flags import GoalSource, PolicyCommand, check_goal_flags
 from robolearn.cli.view import WorkView
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
+from robolearn.runs.command import (
+    MOST_SEED,
+    at_least,
+    check_seed,
+    command_text,
+    print_table,
+    rate_text,
+    reported,
+)
 from sim.registry import WorldConfig
-
-if TYPE_CHECKING:
-    from robolearn.cli.goals import GoalSource
 
 log = logging.getLogger(__name__)
 ALONE = ("against", "goals", "guide", "shuffle", "out", "record", "words")  # what --paired-with does not go with
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Command):
+class Evaluate(PolicyCommand):
     """Run exactly n episodes and say the success rate with its 95% interval; compare two policies on equal starts."""
 
-    policy: Path
-    """A run folder, a checkpoint folder, FILE.onnx, lerobot:FOLDER for a policy of LeRobot's, or episode:DATA#N to
-    replay a recorded episode."""
     against: Path | None = None
-    """A second policy: it meets the same starts, and the verdict says which is better and how sure that is."""
+    """A second policy: it meets the same starts, and the verdict says which is better and how sure that is. It acts as
+    it was trained, by torch: of the flags of --policy it shares --words, --goals and --device, and a policy against
+    itself says what the others gain and cost."""
     paired_with: tuple[Path, ...] = ()
     """Folders of `deploy --logs`, of --policy and of other policies: their episodes once more in simulation, from the
     same starts, and --episodes more. The result: real rates with simulation's help, correlation and rank violations of
@@ -43,41 +45,11 @@ class Evaluate(Command):
     world: WorldConfig = field(default_factory=WorldConfig)
     episodes: int = 200
     """Number of episodes, of each policy."""
-    words: str = ""
-    """The task in a sentence, for policies that were trained with words; by default the task's own sentence."""
-    goals: str = ""
-    """Source of goals for policies that were trained with --goal: a data set, of whose successful
-    demonstrations one lends its end to each episode, or expert: the end of the scripted expert's own demonstration from
-    the same start (our tasks)."""
-    goal_choice: GoalChoice = "nearest"
-    """Which demonstration of that set: the one whose start is nearest, or one that is drawn by --seed."""
-    denoise_steps: int | None = None
-    """K, denoising steps of --policy; by default as trained. --against is sampled as trained."""
-    guidance: float | None = None
-    """w of --policy, which was trained with a goal; by default as trained."""
-    tempo: float = 1.0
-    """Factor on the displacements of --policy, for actions that are displacements. --against keeps its own."""
     shuffle: tuple[str, ...] = ()
     """Features of --policy that come from another world at each decision, as in --shuffle images.wrist: what success
     falls to says how much it relies on them. --against is shown its own."""
-    guide: Path | None = None
-    """A run whose critics judge chunks (of an off-policy algorithm other than dsrl and rlpd), or its checkpoint folder:
-    they choose among chunks of --policy at each decision, whatever policy that is. --against acts without them: a
-    policy against itself says what they gain."""
-    guide_samples: int = 10
-    """N, chunks of --policy that the critics choose among."""
-    guide_temperature: float = 0.0
-    """β: a chunk is drawn with probability proportional to exp(Q / β); 0 takes the largest Q."""
     worlds: int = 64
     """Worlds side by side."""
-    seed: int = 1000
-    """Of starts and of the policy's noise."""
-    device: Device = "auto"
-    backend: BackendName = "torch"
-    """Backend that computes the decisions of --policy: torch, compile (torch's compiler) or onnx (onnxruntime, on the
-    CPU). --against is computed by torch, so a policy against itself says what a backend costs."""
-    precision: InferencePrecision = "float32"
-    """Of --policy: float32, bfloat16 (torch, compile) or int8 (onnx)."""
     view: WorkView = "none"
     record: Path | None = None
     """Write the episodes of --policy into this new data set, with its cameras and those of --cameras."""
@@ -88,9 +60,8 @@ class Evaluate(Command):
         from policies.storage.backends import check_backend
         from policies.storage.loading import open_policy
         from policies.wrappers.prompted import set_goals, set_prompt
-        from policies.wrappers.tempo import at_tempo
         from policies.wrappers.value_guided import ValueGuidedPolicy
-        from policies.wrappers.wrapper import ShuffledPolicy
+        from policies.wrappers.wrapper import ShuffledPolicy, at_tempo
         from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core import bind_policy
         from robolearn.eval import compare
@@ -239,7 +210,6 @@ class Evaluate(Command):
         return write_report(self.out / "report.html", data)
 
     def _goals(self, worlds: int, world: WorldConfig) -> GoalSource | None:
-        from robolearn.cli.goals import GoalSource, check_goal_flags
         from robolearn.rollout.engine import spread
 
         check_goal_flags(self.goals, self.goal_choice)
@@ -268,3 +238,98 @@ def warn_of_trained_starts(path: Path, seed: int) -> None:
     config = read_json(run / CONFIG, what=f"run {run}")
     if config.get("command") == "finetune" and config.get("seed") == seed:
         log.warning("%s was fine-tuned with --seed %d and met these starts in training: take another --seed", run, seed)
+
+
+def read_deployment(folder: Path) -> dict[str, Any]:
+    """The result of the deployment whose --logs were `folder`. Raises `BadInput`: none, a dry run, without outcomes or
+    seed, or of another arm than its policy is for."""
+    from policies.storage.loading import needed_by
+    from robolearn.io.json_files import read_json
+
+    path = folder / "result.json"
+    result = read_json(path, what=f"--paired-with {folder}")
+    what, policy, arm = f"--paired-with {path}", result.get("policy"), _arm(result)
+    if result.get("dry_run"):
+        raise BadInput(what, got="a dry run, in which the arm does not move", expected="a deployment without --dry-run")
+    if not isinstance(policy, str) or not policy:
+        raise BadInput(what, got=f"no policy ({policy!r})", expected="a policy, as robolearn deploy writes")
+    succeeded, seed = result.get("succeeded"), result.get("seed")
+    if not isinstance(succeeded, list) or not succeeded or not all(isinstance(one, bool) for one in succeeded):
+        got = "no succeeded" if not succeeded else f"succeeded {str(succeeded)[:60]}"
+        raise BadInput(what, got=got, expected="true or false for each episode, as robolearn deploy writes")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+        got = "no seed" if seed is None else f"seed {seed!r}"
+        raise BadInput(what, got=got, expected="the seed of its starts, as robolearn deploy writes")
+    if arm and arm != (needed := needed_by(policy).embodiment):
+        raise BadInput(what, got=f"a deployment on {arm}", expected=f"on {needed}, as its policy {policy} is for")
+    return result
+
+
+def _arm(log: Mapping[str, Any]) -> str:
+    """The arm of a deployment; empty where it is not known."""
+    from robots.stations import contract_names, load_contract
+
+    known = log.get("robot") in contract_names()  # a log that names its station alone
+    return log.get("arm") or (load_contract(log["robot"]).interface.embodiment if known else "")
+
+
+def run_paired(
+    policy_path: Path,
+    folders: Sequence[Path],
+    world: WorldConfig,
+    worlds: int,
+    episodes: int,
+    seed: int,
+    *,
+    device: str,
+    quiet: bool,
+) -> dict[str, Any]:
+    """The result of the policy at `policy_path`, which one of the deployments ran, and those of the others."""
+    from policies.storage.loading import open_policy
+    from policies.wrappers.prompted import set_prompt
+    from robolearn.cli.evaluator import evaluate_policy
+    from robolearn.core import bind_policy
+    from robolearn.eval.paired import Paired, prediction
+
+    logs = [read_deployment(folder) for folder in folders]
+    names = [Path(log["policy"]).resolve() for log in logs]
+    if policy_path.resolve() not in names:
+        raise BadInput("--policy", got=policy_path, available=[log["policy"] for log in logs],
+                       expected="a policy that one of the deployments ran")  # fmt: skip
+    if len(set(names)) < len(names):
+        raise BadInput("--paired-with", got="two deployments of one policy", expected="another policy each")
+    for folder, log in zip(folders, logs, strict=True):
+        if log.get("task") not in (None, world.task):
+            raise BadInput(f"--paired-with {folder}", got=f"task {log['task']}", expected=world.task)
+    begun, found = time.perf_counter(), []
+    for log in logs:
+        policy = open_policy(Path(log["policy"]), device)
+        matching = world.matching(policy.interface)
+        outcomes = []
+        # The simulated arm is world 0: one world meets its episodes, in their order.
+        for side_by_side, count, start in (
+            (1, len(log["succeeded"]), log["seed"]),
+            (min(worlds, episodes), episodes, seed),
+        ):
+            with closing(matching.build(side_by_side)) as env:
+                bind_policy(policy, env.interface, what=f"policy {log['policy']} in {world.task}")
+                set_prompt(policy, "", env.prompt, what=f"policy {log['policy']}")
+                done = evaluate_policy(env, policy, count, start, quiet, log["policy"])
+            if not done.success_reported:
+                raise BadInput("--paired-with", got=f"{world.task}, which reports no success", expected="one that does")
+            outcomes.append(done.succeeded.tolist())
+        found.append(Paired(log["policy"], log["succeeded"], *outcomes))
+    result = {"task": world.task, "seed": seed, "dynamics": world.dynamics}
+    return result | {"paired": prediction(found), "wall_s": {"total": time.perf_counter() - begun}}
+
+
+def show_paired(result: Mapping[str, Any], console: Any) -> None:
+    """A line for each policy, and the sentence."""
+    heads = ("policy", "on the arm", "in simulation", "equal outcomes", "on the arm, by both")
+    rows = [
+        (row["policy"], rate_text(row["real"]), rate_text(row["simulated"]), f"{row['agreement']:.0%}",
+         rate_text(row["powered"]))
+        for row in result["paired"]["policies"]
+    ]  # fmt: skip
+    print_table(console, heads, rows, title=f"{result['task']}, dynamics {result['dynamics']}")
+    console.print(result["paired"]["sentence"])

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from robolearn.cli.choices import Dynamics, Station
-from robolearn.cli.station_command import StationCommand
+from robolearn.cli.station_command import MovingCommand
 from robolearn.core import BadInput
 from robolearn.runs.command import check_seed, command_text, reported
 
@@ -34,7 +33,7 @@ DRIFT = 3.0  # deviations of a difference that are a change
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identify(StationCommand):
+class Identify(MovingCommand):
     """Fit masses, gains, damping, friction, backlash and delay of an arm to its motion, with 95% intervals.
 
     The arm moves for --seconds, every set-point through the safety filter. A real one's driver runs already; you are
@@ -44,16 +43,8 @@ class Identify(StationCommand):
     that predicts it no better than the model as it is is rejected: no file is written, and the exit code is 1.
     """
 
-    robot: Station = "sim"
-    """The robot contract, by name or as a file of your own."""
     log: Path | None = None
     """A motion that was recorded before (.npz): robot, period [s], commanded and measured (T, n) [rad]."""
-    rehearse: bool = False
-    """On a simulated arm behind an emulator of the station's driver, over ROS 2 and in real time."""
-    yes: bool = False
-    """On a real arm: do not ask before it moves."""
-    dynamics: Dynamics = "none"
-    """Dynamics that the simulated arm has, and one in a rehearsal, hidden from the fit: a level or a file."""
     seconds: float = 60.0
     """Length of the motion [s], ways between its pieces aside."""
     speed: float = 1.0
@@ -80,10 +71,8 @@ class Identify(StationCommand):
             raise BadInput(
                 "--rehearse", got=f"it with {got}", expected="the motion of a simulated arm, which is kept nowhere"
             )
-        from robolearn.bench.emulators.rehearsal import rehearsal
-
-        with rehearsal(self.robot) as robot:
-            return replace(self, robot=robot, rehearse=False)._identify()
+        with self.rehearsed() as there:
+            return there._identify()
 
     def _identify(self) -> dict[str, Any]:
         from robolearn.io.atomic import write_bytes
@@ -141,9 +130,7 @@ class Identify(StationCommand):
         dynamics.check(contract.robot)
         if contract.simulated and not (contract.driver or contract.servos):
             return self._stepped(contract), ""
-        if not contract.simulated and self.dynamics != "none":
-            expected = "none, or --rehearse"
-            raise BadInput(f"--dynamics on {contract.name}, a real arm", got=self.dynamics, expected=expected)
+        self.check_simulated_only(contract)
         return self._played(contract)
 
     def _task(self, contract: Contract) -> str:

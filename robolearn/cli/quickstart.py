@@ -216,7 +216,7 @@ class Quickstart(Command):
         if distill is not None:
             results["distill"] = clock("distillation to cameras", distill.run)
             bars = bars._replace(seeing=clock("evaluation of the visuomotor policy", lambda: self._evaluate(SEEING)))
-        results["deploy"] = clock("deployment", self._deploy) if self.deploy_episodes else None
+        results["deploy"] = clock("deployment", self.deploy_policy) if self.deploy_episodes else None
         report = clock("report", lambda: reported(lambda: write(self, bars, results, clock.seconds)))
         return {
             "task": self.world.task,
@@ -266,7 +266,7 @@ class Quickstart(Command):
         with closing(self.world.matching(policy.interface).build(self.eval_worlds)) as env:
             return evaluate_policy(env, policy, self.eval_episodes, 1000 + self.seed, self.json, name)
 
-    def _deploy(self) -> dict[str, Any]:
+    def deploy_policy(self) -> dict[str, Any]:
         name = SEEING if self.observe == "images" else "rl"
         return deploy(self.out / name, self.world.arm, self.world.task, self.deploy_episodes, 1000 + self.seed)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -109,6 +107,7 @@ class Record(RecordingSetup, StationCommand):
     def _record(self, contract: Any, device: Any, writer: Any, task: str) -> dict[str, Any]:
         from hardware.recording import Session
         from robolearn.core import RobolearnError
+        from robolearn.deploy.processes import log_folder
         from robolearn.deploy.recorder import START_S, run_recorder, station_nodes
         from robolearn.runs import Progress
 
@@ -116,10 +115,8 @@ class Record(RecordingSetup, StationCommand):
         wanted = max(self.episodes - first, 0)
         if not wanted:
             return self._result(contract, writer, task, None)
-        logs = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-record-"))
         # A resumed recording must not meet the starts of the first part again.
         seed = self.seed * 1_000_003 + first
-        failed = True
         progress = Progress(f"recording on {contract.name}", wanted, unit="episodes", quiet=self.json)
         if screen := shows_in_terminal(self.teleop) and sys.stderr.isatty():
             logging.getLogger("hardware.teleop.teleoperation").setLevel(logging.WARNING)
@@ -135,19 +132,16 @@ class Record(RecordingSetup, StationCommand):
             watch=watch,
         )  # fmt: skip
         own = {"priority": self.realtime_priority, "enclaves": self.enclaves}
-        try:
-            with (
-                station_nodes(contract, self.robot, logs, task=self.sim_task, seed=seed, **own) as nodes,
-                nullcontext() if screen else progress,
-            ):
-                node = run_recorder(session, **own)
-            failed = False
-        except RobolearnError as error:
-            error.add_note(f"{writer.episodes} episodes are safe in {self.out}; logs: {logs}")
-            raise
-        finally:
-            if self.logs is None and not failed:
-                shutil.rmtree(logs, ignore_errors=True)
+        with log_folder("record", self.logs) as logs:
+            try:
+                with (
+                    station_nodes(contract, self.robot, logs.path, task=self.sim_task, seed=seed, **own) as nodes,
+                    nullcontext() if screen else progress,
+                ):
+                    node = run_recorder(session, **own)
+            except RobolearnError as error:
+                error.add_note(f"{writer.episodes} episodes are safe in {self.out}")
+                raise
         if node.interrupted:
             raise KeyboardInterrupt
         return self._result(contract, writer, task, node)

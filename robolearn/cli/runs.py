@@ -14,6 +14,7 @@ import tyro
 
 from robolearn.cli.dataset.common import megabytes
 from robolearn.core import BadInput
+from robolearn.io.json_files import flatten
 from robolearn.runs.command import PLAIN, Command, last_row, print_table, rate_text
 
 if TYPE_CHECKING:
@@ -135,19 +136,9 @@ def differ(values: list[Any]) -> bool:
 
 def side_by_side(trees: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Dotted name → its value in each of `trees`, None where one has none; successes stay whole."""
-    flat = [_flat(tree) for tree in trees]
+    flat = [flatten(tree, whole=RATE) for tree in trees]
     names = list(dict.fromkeys(name for one in flat for name in one))
     return {name: [one.get(name) for one in flat] for name in names}
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, Mapping) and value and not value.keys() >= RATE:
-            found |= _flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def _is_outcome(name: str, values: list[Any]) -> bool:

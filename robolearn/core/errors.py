@@ -68,5 +68,7 @@ class RewardWithheld(RobolearnError):
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what a library says of its error, or the error's type."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """The first line of what a library says of its error, or the error's type; without number and path where the
+    machine's own words are there."""
+    text = getattr(error, "strerror", None) or str(error)
+    return next(iter(str(text).strip().splitlines()), type(error).__name__)

@@ -116,8 +116,8 @@ UNJUDGED = (
 
 
 def familiarity(policy: Policy, observation: Observation) -> tuple[str, str]:
-    """(why `policy` must not act, what it has not seen), as `policies.familiar.unfamiliar`; `UNJUDGED` of a policy that
-    has no such judgement."""
+    """(why `policy` must not act, what it has not seen), as `policies.normalize.unfamiliar`; `UNJUDGED` of a policy
+    that has no such judgement."""
     ask = getattr(policy, "unfamiliar", None)
     return ask(observation) if ask else ("", UNJUDGED)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -23,6 +21,7 @@ from robolearn.deploy.processes import (
     arm_programs,
     choose_domain,
     enclave,
+    log_folder,
     may_be_realtime,
     node_program,
 )
@@ -128,24 +127,17 @@ def deploy(
     prepare()
     choose_domain(domain, deployment.simulation is not None)
     begun = time.perf_counter()
-    folder = logs or Path(tempfile.mkdtemp(prefix="robolearn-deploy-"))
-    nodes = StackProcesses(programs(deployment), folder, {"OMP_NUM_THREADS": "1"})
-    kept = logs is not None
-    try:
-        result = _run(deployment, operator, nodes, folder, quiet, watched)
-        kept = kept or result["ended"] is not None
-    except Exception:
-        kept = True
-        raise
-    finally:
-        if not kept:  # done, or stopped by Ctrl-C before there was anything to tell
-            shutil.rmtree(folder, ignore_errors=True)
-    result |= {"logs": str(folder) if kept else None, "wall_s": {"total": time.perf_counter() - begun}}
-    if kept:
+    stack = programs(deployment)
+    with log_folder("deploy", logs) as folder:
+        nodes = StackProcesses(stack, folder.path, {"OMP_NUM_THREADS": "1"})
+        result = _run(deployment, operator, nodes, quiet, watched)
+        folder.kept = folder.kept or result["ended"] is not None
+    result |= {"logs": str(folder.path) if folder.kept else None, "wall_s": {"total": time.perf_counter() - begun}}
+    if folder.kept:
         try:
-            write_json(folder / RESULT, result)
+            write_json(folder.path / RESULT, result)
         except OSError as error:  # a full disk takes nothing away from what the caller is given
-            log.error("%s could not be written: %s", folder / RESULT, error)
+            log.error("%s could not be written: %s", folder.path / RESULT, error)
     return result
 
 
@@ -207,7 +199,6 @@ def _run(
     deployment: Deployment,
     operator: ArmOperator,
     nodes: StackProcesses,
-    logs: Path,
     quiet: bool,
     watched: Callable[[], bool],
 ) -> dict[str, Any]:
@@ -246,7 +237,6 @@ def _run(
             raise RobolearnError(f"nodes that did not end cleanly: {bad}")
     except (RobolearnError, KeyboardInterrupt) as error:
         if not results:
-            error.add_note(f"logs: {logs}")
             raise
         ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
         stopped = isinstance(error, SafetyStopped)

@@ -7,8 +7,6 @@ ended, and the log is read.
 from __future__ import annotations
 
 import logging
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -29,6 +27,7 @@ from robolearn.deploy.processes import (
     arm_programs,
     choose_domain,
     enclave,
+    log_folder,
     may_be_realtime,
     node_program,
 )
@@ -111,17 +110,8 @@ def record_motion(
 
     prepare()
     choose_domain(domain, station.contract.simulated)
-    folder = logs or Path(tempfile.mkdtemp(prefix="robolearn-identify-"))
-    kept = logs is not None
-    try:
-        return _record(station, draw, operator, folder, progress)
-    except RobolearnError as error:
-        kept = True
-        error.add_note(f"logs: {folder}")
-        raise
-    finally:
-        if not kept:
-            shutil.rmtree(folder, ignore_errors=True)
+    with log_folder("identify", logs) as folder:
+        return _record(station, draw, operator, folder.path, progress)
 
 
 def _record(

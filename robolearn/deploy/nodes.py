@@ -60,8 +60,8 @@ def load(p: PolicyParameters) -> Policy:
     from policies.storage.loading import open_policy
     from policies.wrappers.goals import stored_goals
     from policies.wrappers.prompted import set_goals, set_prompt
-    from policies.wrappers.tempo import at_tempo
     from policies.wrappers.value_guided import ValueGuidedPolicy, load_guide
+    from policies.wrappers.wrapper import at_tempo
 
     torch.set_num_threads(1)  # a thread pool on two cores makes a small network slower, and joint states late
     check_backend(p.backend, p.precision)

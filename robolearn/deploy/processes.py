@@ -11,9 +11,11 @@ import contextlib
 import logging
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +48,30 @@ class Program:
     name: str
     command: tuple[str, ...]
     terminal: bool = False
+
+
+@dataclass
+class LogFolder:
+    """The folder `path` of a command's logs; `kept`: it is there after the command, too."""
+
+    path: Path
+    kept: bool
+
+
+@contextlib.contextmanager
+def log_folder(command: str, asked: Path | None) -> Iterator[LogFolder]:
+    """Folder of the logs of a command's nodes: `asked`, or a temporary one, which is removed in the end unless it was
+    set to be kept. An error of any sort keeps it, and names it in a note; Ctrl-C is none."""
+    logs = LogFolder(asked or Path(tempfile.mkdtemp(prefix=f"robolearn-{command}-")), asked is not None)
+    try:
+        yield logs
+    except Exception as error:
+        logs.kept = True
+        error.add_note(f"logs: {logs.path}")
+        raise
+    finally:
+        if not logs.kept:
+            shutil.rmtree(logs.path, ignore_errors=True)
 
 
 class NodeDied(RobolearnError):

@@ -26,6 +26,7 @@ from robolearn.eval.report_data import Outcome, ReportData, count
 from robolearn.eval.verdict import number
 from robolearn.eval.video import Video
 from robolearn.io.atomic import write_text
+from robolearn.io.json_files import flatten
 from robolearn.io.paths import check_folder
 
 _TEMPLATES = Environment(
@@ -225,14 +226,13 @@ def _wall(heading: str, parts: Mapping[str, float]) -> dict[str, Any] | None:
     return {"heading": heading, "total": total, "parts": shown}
 
 
-def _flat(group: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _flat(group: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names with dots and values as text."""
-    for name, value in group.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            spoken = NONE.get(name, "automatic") if value is None else "" if value else ZERO.get(name, "")
-            yield f"{prefix}{name}", spoken or _value(value)
+    for name, value in flatten(group).items():
+        if value != {}:
+            last = name.rsplit(".", 1)[-1]
+            spoken = NONE.get(last, "automatic") if value is None else "" if value else ZERO.get(last, "")
+            yield name, spoken or _value(value)
 
 
 def _value(value: Any) -> str:

@@ -117,15 +117,15 @@ class Learner:
         Raises:
           RobolearnError: a log cannot be written.
         """
-        self._publish()
+        self.publish()
         self._show()
         saved = time.monotonic()
         while not stop() and not self.finished:
-            if not self._step():
+            if not self.step():
                 self.receiver.wait(IDLE_S, held=self._held)
             if self.receiver.failure is not None:
                 raise RobolearnError(f"the log of transitions cannot be written: {self.receiver.failure.strerror}")
-            self._check_actors()
+            self.check_actors()
             progress(self.experience.env_steps, vars(self.state.progress))
             if time.monotonic() - saved >= self.options.checkpoint_s:
                 self.save()
@@ -133,7 +133,7 @@ class Learner:
         self.save()
         if not self.finished:
             return False
-        self._publish()
+        self.publish()
         self.state.finish(self.experience.taken)
         self._inform_actors(stop)
         return True
@@ -151,7 +151,7 @@ class Learner:
 
     # --- one piece of work ----------------------------------------------------------------------------------------
 
-    def _step(self) -> bool:
+    def step(self) -> bool:
         """Learn from an episode that was scored, take a record or make an update; false where there is none of it."""
         if self._lockstep and self.due:
             self._update()
@@ -212,11 +212,12 @@ class Learner:
         if self._lockstep and self._held:
             return
         if behind and (self._lockstep or behind >= self.options.publish_every or not self.due):
-            self._publish()
+            self.publish()
         for actor, records in self.experience.taken.items():
             self.state.process(actor, records)
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
+        """Publish the weights that actors act by; in lockstep only between updates."""
         if self._lockstep and self.due:
             return
         tensors = {key: value.cpu().numpy() for key, value in self.algorithm.acting().items()}
@@ -253,7 +254,7 @@ class Learner:
             "updates": self.updates,
         }
 
-    def _check_actors(self) -> None:
+    def check_actors(self) -> None:
         """Log once when one is silent, and once when it is back; cut the episode of one that is silent for too long.
 
         In lockstep nothing is cut: an actor that comes back plays its episode again from its start.

@@ -35,12 +35,12 @@ class Outbox:
         except LockHeld as held:
             raise BadInput(f"actor {actor!r}", got=f"in use by process {held.holder}", expected="a free one") from None
         try:
-            self._log = TransitionLog(folder, actor, schema)  # it cuts what a kill has torn: only after the lock
+            self.log = TransitionLog(folder, actor, schema)  # it cuts what a kill has torn: only after the lock
         except BaseException:
             self._lock.release()
             raise
         self._run = folder / f"{actor}.run"
-        self._reader = RecordReader(self._log.path, (len(content) for content in records(self._log.path)))
+        self._reader = RecordReader(self.log.path, (len(content) for content in records(self.log.path)))
 
     def __len__(self) -> int:
         return len(self._reader)
@@ -52,7 +52,7 @@ class Outbox:
     def append(self, record: Record) -> None:
         """Store it; it survives a kill from here on."""
         content = self.encode(record)
-        self._log.append(content)
+        self.log.append(content)
         self._reader.add(len(content))
 
     def raw(self, number: int) -> bytes:
@@ -82,7 +82,7 @@ class Outbox:
         return (last.episode, number - 1 - last.index) if isinstance(last, ReplayStep) else (last.episode + 1, number)
 
     def read(self) -> Iterator[Record]:
-        return self._log.read()
+        return self.log.read()
 
     def belongs_to(self, run: str) -> None:
         """Note that the records are of the learner's run `run`.
@@ -92,7 +92,7 @@ class Outbox:
         """
         if self._run.exists() and (known := self._run.read_text().strip()) != run:
             raise BadInput(
-                f"outbox {self._log.path}", got=f"transitions of run {known}", expected=f"of {run}",
+                f"outbox {self.log.path}", got=f"transitions of run {known}", expected=f"of {run}",
                 hint="Take another folder, or another --name",
             )  # fmt: skip
         if not self._run.exists():
@@ -100,6 +100,6 @@ class Outbox:
 
     def close(self) -> None:
         """May be called twice."""
-        self._log.close()
+        self.log.close()
         self._reader.close()
         self._lock.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,11 +35,13 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves of nested mappings by dotted names: ``{"a": {"b": 1}}`` → ``{"a.b": 1}``; empty ones are leaves."""
+def flatten(tree: Mapping[str, Any], prefix: str = "", *, whole: Collection[str] = ()) -> dict[str, Any]:
+    """The leaves of nested mappings by dotted names: ``{"a": {"b": 1}}`` → ``{"a.b": 1}``; empty ones are leaves, and
+    so are those that have all the keys of `whole`."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
-        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) and value else {f"{prefix}{key}": value}
+        inner = isinstance(value, Mapping) and value and not (whole and value.keys() >= set(whole))
+        flat |= flatten(value, f"{prefix}{key}.", whole=whole) if inner else {f"{prefix}{key}": value}
     return flat
 
 

@@ -49,12 +49,6 @@ def check_writable(path: Path, what: str) -> None:
         raise BadInput(what, got=got, expected="a folder of yours, or another name") from None
 
 
-def first_line(error: BaseException) -> str:
-    """The first line of a library's message, without number and path where the machine's own words are there."""
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(text).splitlines()[0]
-
-
 def spoken(error: OSError) -> str:
     """An error of the machine in lower case: ``no space left on device``, without number and path."""
     text = error.strerror or type(error).__name__

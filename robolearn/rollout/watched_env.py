@@ -40,7 +40,7 @@ class WatchedEnv:
     positions, then comes the opening of the gripper."""
 
     def __init__(self, env: Any, player: ClipPlayer, joints: int) -> None:
-        self._env, self._player, self._n = env, player, joints
+        self._env, self.player, self._n = env, player, joints
         self.num_envs: int = env.num_envs
         self.interface: Interface = env.interface
         self.task: str = env.task
@@ -52,7 +52,7 @@ class WatchedEnv:
         self.note = ""
         self._observation: Observation = {}
         self._number = -1
-        self._clip: Clip | None = None  # of the running episode, where it is noted from its beginning
+        self.clip: Clip | None = None  # of the running episode, where it is noted from its beginning
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._env, name)
@@ -72,7 +72,7 @@ class WatchedEnv:
         return result
 
     def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
-        if self._clip is None:
+        if self.clip is None:
             result = self._env.step_chunk(chunks, active)
         else:
             result = self._noted_chunk(chunks, np.ones(self.num_envs, np.bool_) if active is None else active)
@@ -86,7 +86,7 @@ class WatchedEnv:
 
     def restore(self, snapshot: dict[str, NDArray]) -> Observation:
         """See `Env.restore`; the running episode is not shown."""
-        self._observation, self._clip = self._env.restore(snapshot), None
+        self._observation, self.clip = self._env.restore(snapshot), None
         return self._observation
 
     def frame(self, world: int = 0) -> NDArray[np.uint8] | None:
@@ -94,7 +94,7 @@ class WatchedEnv:
 
     def close(self, **kwargs: Any) -> None:
         """Close the page and the worlds."""
-        self._player.close()
+        self.player.close()
         self._env.close(**kwargs)
 
     # ---------------------------------------------------------------------------------------------------------
@@ -115,17 +115,17 @@ class WatchedEnv:
 
     def _begin(self) -> None:
         self._number += 1
-        self._clip = Clip(self._number) if self._player.wants else None
+        self.clip = Clip(self._number) if self.player.wants else None
 
     def _note(self, observation: Observation) -> None:
-        if self._clip is not None:
+        if self.clip is not None:
             proprio = observation["proprio"][0]
             joints, opening = proprio[: self._n].astype(np.float64), float(proprio[self._n])
-            self._clip.frames.append((joints, opening, self._env.scene(0)))
+            self.clip.frames.append((joints, opening, self._env.scene(0)))
 
     def _ended(self, success: NDArray[np.bool_] | None) -> None:
-        if self._clip is not None:
-            self._clip.outcome = "" if success is None else "solved" if success[0] else "not solved"
-            self._clip.note = self.note
-            self._player.give(self._clip)
+        if self.clip is not None:
+            self.clip.outcome = "" if success is None else "solved" if success[0] else "not solved"
+            self.clip.note = self.note
+            self.player.give(self.clip)
         self._begin()

@@ -49,7 +49,7 @@ class Run:
         self.resumed = resumed
         self._lock = lock
         self._rows: AppendOnlyFile | None = None
-        self._events: Any = None
+        self.events: Any = None
         self._tracker: Tracker | None = None
         self._purge = 0
 
@@ -143,16 +143,16 @@ class Run:
         if self._rows is None:
             self._rows = AppendOnlyFile(self.path / METRICS)
         self._rows.append((json.dumps(row, allow_nan=False) + "\n").encode())
-        if self._events is None:
+        if self.events is None:
             # Late, because it brings torch along, which a mere look at a run does not need.
             from torch.utils.tensorboard import SummaryWriter
 
             purge = self._purge if self.resumed else None
-            self._events = SummaryWriter(str(self.path / "tensorboard"), purge_step=purge, flush_secs=10)
+            self.events = SummaryWriter(str(self.path / "tensorboard"), purge_step=purge, flush_secs=10)
         at = axis(row)[0]
         numbers = {key: value for key, value in row.items() if key != "step" and isinstance(value, int | float)}
         for key, value in numbers.items():
-            self._events.add_scalar(key, value, at)
+            self.events.add_scalar(key, value, at)
         if self._tracker is not None:
             self._tracker.log(at, numbers)
 
@@ -162,8 +162,8 @@ class Run:
 
     def close(self) -> None:
         """Flush everything and let the folder go. Safe to call twice."""
-        rows, events, tracker = self._rows, self._events, self._tracker
-        self._rows = self._events = self._tracker = None
+        rows, events, tracker = self._rows, self.events, self._tracker
+        self._rows = self.events = self._tracker = None
         try:
             if rows is not None:
                 rows.close()

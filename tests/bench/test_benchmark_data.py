@@ -11,7 +11,7 @@ import pytest
 from robolearn.bench import data as benchmark_data
 from robolearn.bench import memory as benchmark_memory
 from robolearn.bench.data import BenchmarkData
-from robolearn.bench.lerobot import lerobot_python
+from robolearn.bench.measuring import lerobot_python
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError, machine
 from robolearn.data import Dataset, EpisodeWriter
 
@@ -54,7 +54,7 @@ def test_training_beyond_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "available_memory", lambda: found["pictures_bytes"])
     assert benchmark_memory.beyond_memory(tmp_path / "set", 0.05) is None  # no memory for the one beside it
     with pytest.raises(RobolearnError, match=r"failed: cameras in memory: got \[True\], expected none"):
-        benchmark_memory._trained(tmp_path / "set", 20_000_000_000).answer()
+        benchmark_memory.training_process(tmp_path / "set", 20_000_000_000).answer()
 
 
 def test_ratios():
@@ -62,7 +62,7 @@ def test_ratios():
         "1": {"read_samples_per_s": 800.0, "write_frames_per_s": 300.0, "bytes_per_frame": 90, "episode_end_s": 0.1}
     }
     theirs = {"read_samples_per_s": 100.0, "write_frames_per_s": 60.0, "bytes_per_frame": 100}
-    result = benchmark_data._result(ours, theirs)
+    result = benchmark_data.result_of(ours, theirs)
     assert (result["read_ratio"], result["write_ratio"], result["size_ratio"]) == (8.0, 5.0, 0.9)
     assert result["write_ratio_streaming"] is None and result["read_cost_growth"] == 1.0
 
@@ -72,6 +72,6 @@ def test_an_interpreter_without_lerobot_is_said(tmp_path):
         BenchmarkData(scales=(1,), seconds=0.05, lerobot_python=tmp_path / "python").run()
     if lerobot_python(None) is None:
         with pytest.raises(RobolearnError, match=r"failed: .*lerobot"):
-            benchmark_data._measure_lerobot(sys.executable, tmp_path, (1,), 0.1)
+            benchmark_data.measure_lerobot(sys.executable, tmp_path, (1,), 0.1)
     with pytest.raises(BadInput, match="positive"):
         BenchmarkData(scales=(0,)).run()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from robolearn.bench import lerobot
+from robolearn.bench import measuring
 from robolearn.cli.main import main
 
 SMALL = ["--rounds", "1", "--seconds", "0.1", "--width", "16", "--batch", "8", "--critics", "3"]
@@ -27,7 +27,7 @@ def test_our_updates_alone_and_beside_a_rival(
 ) -> None:
     """The ratio is over the better of the rival's two."""
     (tmp_path / "lerobot_sac.py").write_text(RIVAL)
-    monkeypatch.setattr(lerobot, "SCRIPTS", tmp_path)
+    monkeypatch.setattr(measuring, "SCRIPTS", tmp_path)
     assert main(["benchmark", "hil-updates", *SMALL, "--lerobot-python", sys.executable, "--json"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     rates = result["updates_per_s"]
@@ -51,6 +51,6 @@ def test_a_rival_that_ends_is_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "lerobot_sac.py").write_text("import sys\nsys.exit('no such policy')")
-    monkeypatch.setattr(lerobot, "SCRIPTS", tmp_path)
+    monkeypatch.setattr(measuring, "SCRIPTS", tmp_path)
     assert main(["benchmark", "hil-updates", *SMALL, "--lerobot-python", sys.executable]) == 1
     assert "failed: no such policy" in capsys.readouterr().err

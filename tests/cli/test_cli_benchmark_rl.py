@@ -67,7 +67,7 @@ def test_finished_runs_of_other_settings_are_not_passed_off(tmp_path: Path, caps
 
 def test_dynamics_reach_the_worlds_and_are_a_setting(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     asked = BenchmarkRl(dynamics="mild", out=tmp_path)
-    assert asked._quickstart("lift", "rectified", 4, 0).world.dynamics == "mild"
+    assert asked.quickstart_of("lift", "rectified", 4, 0).world.dynamics == "mild"
     finished(tmp_path, 0, 396)
     assert main(["benchmark", "rl", "--seeds", "0", "--dynamics", "mild", "--out", str(tmp_path)]) == 2
     assert "dynamics" in capsys.readouterr().err

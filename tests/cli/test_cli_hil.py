@@ -166,5 +166,5 @@ def test_a_killed_half_comes_back_and_learns_the_same(tmp_path: Path, more: tupl
 
 
 def test_dynamics_go_to_the_actor() -> None:
-    words = HilRun(policy=Path("a"), out=Path("b"), dynamics="mild")._actor("127.0.0.1:1")
+    words = HilRun(policy=Path("a"), out=Path("b"), dynamics="mild").actor_words("127.0.0.1:1")
     assert words[words.index("--dynamics") + 1] == "mild"

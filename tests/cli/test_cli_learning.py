@@ -211,7 +211,7 @@ def test_quickstart_deploys_what_it_fine_tuned(
 
     monkeypatch.setattr(subprocess, "run", ended)
     quickstart = Quickstart(out=tmp_path, seed=3, deploy_episodes=2)
-    assert quickstart._deploy() == {"success": 1}
+    assert quickstart.deploy_policy() == {"success": 1}
     (command,) = started
     name = command.index("deploy")
     assert "robolearn.cli.main" in command[name - 1]
@@ -221,5 +221,5 @@ def test_quickstart_deploys_what_it_fine_tuned(
     assert flags.robot == "sim" and flags.json
 
     done = subprocess.CompletedProcess([], 1, "", "robolearn: error: the safety node was killed\n")
-    assert quickstart._deploy() == {"error": "the safety node was killed"}
+    assert quickstart.deploy_policy() == {"error": "the safety node was killed"}
     assert "the deployment failed: the safety node was killed" in caplog.text

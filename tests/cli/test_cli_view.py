@@ -143,7 +143,7 @@ def test_both_ways_through_a_chunk_are_one(clips: list[Clip]) -> None:
         before = noted.snapshot()
         assert before is not None and envs[0].snapshot().keys() == before.keys()
         noted.restore(before)
-        assert noted._clip is None
+        assert noted.clip is None
     finally:
         noted.close()
         envs[0].close()
@@ -247,7 +247,7 @@ def test_the_page_shows_an_episode_and_how_it_ended(acting: Callable[[WatchedEnv
             tab.wait(f"{line}.innerText.includes('iteration 7: 40% success')")
             assert len(tab.meshes()) > 3
             tab.wait(f"/(not )?solved · iteration 7/.test({line}.innerText)", 60.0)
-            noted._player.close()
+            noted.player.close()
             tab.wait("document.querySelector('#robolearn-over').innerText.includes('The fine-tuning is over.')", 10.0)
     finally:
-        noted._player.close()
+        noted.player.close()

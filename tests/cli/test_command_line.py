@@ -131,7 +131,7 @@ def test_a_report_s_command_has_what_differs_from_the_defaults() -> None:
     entry = next(entry for entry in ENTRIES if entry.name == "evaluate")
     given = ["--policy", "runs/a b", "--seed", "7", "--json", "--shuffle", "images.wrist"]
     assert command_text("evaluate", parse(entry, given)) == (
-        "robolearn evaluate --policy 'runs/a b' --shuffle images.wrist --seed 7"
+        "robolearn evaluate --policy 'runs/a b' --seed 7 --shuffle images.wrist"
     )
     sweep = next(entry for entry in ENTRIES if entry.name == "sweep")
     command = parse(sweep, ["--vary", "lr=1,2", "--out", "runs/x", "--", "train", "--data", "d"])

@@ -40,7 +40,7 @@ def test_a_page_is_the_default_beside_a_device_without_one(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert actor(tmp_path, *words.split()).console_port == port
-    handed_on = actor(tmp_path, *words.split(), name="hil run")._actor("127.0.0.1:1")
+    handed_on = actor(tmp_path, *words.split(), name="hil run").actor_words("127.0.0.1:1")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)  # as in the processes of `hil run`
     assert actor(tmp_path, *handed_on).console_port == port
 

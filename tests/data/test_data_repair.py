@@ -40,9 +40,9 @@ def left(folder: Path, root: Path, e: int, steps: int, *, flushed: bool = True) 
     with EpisodeWriter(root, INTERFACE, resume=True, stamps=("clock",), task="press") as w:
         add(w, e, steps)
         if flushed:  # as if the encoder had let go of all frames
-            for encoder in w._encoders.values():
+            for encoder in w.encoders.values():
                 encoder.finish()
-        shutil.copytree(w._locked.running, folder)
+        shutil.copytree(w.locked.running, folder)
         w.discard()
     shutil.move(folder, root / ".running")
 
@@ -86,7 +86,7 @@ w = EpisodeWriter({str(tmp_path / "set")!r}, replace(INTERFACE, control_hz=20), 
 add(w, 0, 6)
 w.end(success=True)
 add(w, 1, 5)
-for encoder in w._encoders.values():
+for encoder in w.encoders.values():
     encoder.finish()
 os._exit(9)
 """
@@ -361,7 +361,7 @@ def test_a_kill_while_the_rest_of_a_killed_commit_is_removed_brings_none_of_it_b
     add(writer, 3, 5)
     with pytest.MonkeyPatch.context() as patch, cut_short(patch, renames):
         writer.end(success=True, task="press")
-    writer._locked._lock.release()
+    writer.locked.lock.release()
     assert (three / "videos/observation.images.front/chunk-000/file-003.mp4").exists()
     rows = pq.read_table(three / "meta/episodes/chunk-000/file-000.parquet").num_rows
     assert rows == (4 if renames == 4 else 3)  # all of it is there but the count

@@ -334,7 +334,7 @@ def test_pixel_statistics_by_hand():
     assert 100 <= stats["count"] < 200 and stats["max"][0] > 0.95 and abs(stats["mean"][0] - 0.49) < 0.01
     large = PixelStatistics()
     large.add(np.zeros((480, 640, 3), np.uint8))
-    assert large._histograms[0][0].sum() == 120 * 160
+    assert large.histograms[0][0].sum() == 120 * 160
 
 
 def test_an_encoder_that_lags_is_waited_for(tmp_path, cameras, monkeypatch):

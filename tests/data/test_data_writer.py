@@ -194,7 +194,7 @@ def test_resume_removes_what_was_never_committed(tmp_path, interface, episode, m
         with pytest.raises(KeyboardInterrupt):
             w.write(episode(2, 9, task="another"))
         monkeypatch.setattr(os, "replace", replace)
-        w._locked._lock.release()
+        w.locked.lock.release()
 
         dataset = Dataset.open(root)
         assert dataset.lengths.tolist() == [5, 5] and dataset.stats["action"]["count"] == 10

@@ -11,8 +11,8 @@ from scipy import stats
 from scipy.special import betaln
 
 from robolearn.core import BadInput
+from robolearn.eval.trials.analysis import method_difference, split_seeds
 from robolearn.eval.trials.design import design, fixed_blocks, log_level, mcnemar_power, planned
-from robolearn.eval.trials.seeds import method_difference, split_seeds
 from robolearn.eval.trials.sequential import (
     compare_sequentially,
     crossing,

@@ -37,7 +37,7 @@ class Hosted:
         self.node.hosted = True
         self.executor = SingleThreadedExecutor(context=self.context)
         self.executor.add_node(self.node)
-        self.stop, self.codes = process._Stop(), list[int]()
+        self.stop, self.codes = process.Stop(), list[int]()
         self._started = threading.Event()
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -50,7 +50,7 @@ class Hosted:
         finally:
             self._started.set()
         try:
-            self.codes.append(process._spin(self.node, self.executor, self.stop))
+            self.codes.append(process.serve(self.node, self.executor, self.stop))
         except RobolearnError as error:
             self.codes.append(error.exit_code)
 

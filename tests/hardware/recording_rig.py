@@ -61,7 +61,7 @@ class Hand:
         self.closed = False
         self.preparations: list[int] = []  # threads that told of one
         self.thread = 0  # that asks
-        self._clock = clock
+        self.clock = clock
 
     def open(self) -> None: ...
 
@@ -73,7 +73,7 @@ class Hand:
         if self.fault is not None:
             raise self.fault
         events = (self.events.popleft(),) if self.events else ()
-        return Sample(self.action, self.engaged, events, self._clock(), self.note)
+        return Sample(self.action, self.engaged, events, self.clock(), self.note)
 
     def prepared(self) -> None:
         self.preparations.append(threading.get_ident())

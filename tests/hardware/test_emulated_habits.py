@@ -42,7 +42,7 @@ class Arm:
     def at(self, seconds: float, fault: str) -> None:
         """`fault` begins so long after the trajectory did."""
         time.sleep(max(self.begun + seconds - time.time(), 0.0))
-        self.emulator._fault = parse(fault)
+        self.emulator.fault = parse(fault)
 
     @property
     def first(self) -> float:

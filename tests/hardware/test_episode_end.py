@@ -85,15 +85,15 @@ class Disarming:
         self.asked: list[Any] = []
         self.reported: list[str] = []
         self._disarm = SimpleNamespace(call_async=self.asked.append) if self._end.is_asked_for else None
-        self._predictor = SimpleNamespace(begin=lambda turn: None)
+        self.predictor = SimpleNamespace(begin=lambda turn: None)
 
     def _report(self) -> None:
         self.reported.append(self._outcome)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         from hardware.ros2.policy_node import PolicyNode
 
-        PolicyNode._leave(self)  # type: ignore[arg-type]
+        PolicyNode.leave(self)  # type: ignore[arg-type]
 
 
 def safety_report(monkeypatch: pytest.MonkeyPatch, node: Disarming, arming: str, now: float) -> None:
@@ -110,15 +110,15 @@ def test_the_policy_node_has_the_arm_disarmed_and_ends_when_it_is(monkeypatch: p
     for heard in (True, False):
         node: Any = Disarming(10.0)
         safety_report(monkeypatch, node, "1", 100.0)
-        PolicyNode._look_for_end(node, 109.9)
+        PolicyNode.look_for_end(node, 109.9)
         assert not node.asked and not node.done
-        PolicyNode._look_for_end(node, 110.1)
-        PolicyNode._look_for_end(node, 110.2)
+        PolicyNode.look_for_end(node, 110.1)
+        PolicyNode.look_for_end(node, 110.2)
         assert len(node.asked) == 1 and not node.done, "it goes on until the arm is at rest"
         if heard:
             safety_report(monkeypatch, node, "", 110.3)
         else:
-            PolicyNode._look_for_end(node, 110.2 + DISARM_S)
+            PolicyNode.look_for_end(node, 110.2 + DISARM_S)
         assert node.done and node.reported == ["timeout"]
 
 
@@ -129,7 +129,7 @@ def test_an_arm_that_a_person_disarms_ends_nothing(monkeypatch: pytest.MonkeyPat
         node: Any = Disarming(seconds)
         for arming, now in (("1", 0.0), ("", 5.0)):
             safety_report(monkeypatch, node, arming, now)
-        PolicyNode._look_for_end(node, 1e6)
+        PolicyNode.look_for_end(node, 1e6)
         assert not node.done and not node.asked
 
 

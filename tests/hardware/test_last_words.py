@@ -115,6 +115,6 @@ def test_a_middleware_that_cannot_tell_gets_the_same_time(caplog: pytest.LogCapt
         publishers=[Mute(), Mute()], context=SimpleNamespace(ok=lambda: True), get_name=lambda: "safety"
     )
     began = time.monotonic()
-    process._wait_acknowledged(node)  # type: ignore[arg-type]
+    process.wait_acknowledged(node)  # type: ignore[arg-type]
     assert ACKNOWLEDGE_S <= time.monotonic() - began < 1.5 * ACKNOWLEDGE_S
     assert "safety" in caplog.text and "unsupported" in caplog.text

@@ -108,7 +108,7 @@ def test_a_way_that_the_filter_does_not_let_pass_is_left_to_the_operator(rig: Re
     """The last joint may turn by 0.1 rad from home, and starts beyond: so the filter refuses to begin there."""
     rig.follow()
     rig.until(lambda: "the arm is home" in rig.logic.episodes.message)
-    rig.logic._home.begin(HOME + np.array([0, 0, 0, 0, 0, 0, 0.3]))  # type: ignore[union-attr]
+    rig.logic.homecoming.begin(HOME + np.array([0, 0, 0, 0, 0, 0, 0.3]))  # type: ignore[union-attr]
     rig.run(0.2)
     assert "the arm does not go home" in rig.logic.episodes.message
     assert rig.state is SafetyState.ARMED and rig.phase is Phase.READY

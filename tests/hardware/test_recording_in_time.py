@@ -112,7 +112,7 @@ def test_one_report_of_a_device_has_one_stamp_though_two_clocks_are_read(rig: Re
     """A keyboard of which no key is touched; the wall clock is read microseconds before the steady one, or after."""
     assert isinstance(rig.logic, Recording)
     jitter = np.random.default_rng(0)
-    rig.logic._wall = lambda: WALL + rig.now + jitter.uniform(-5e-6, 5e-6)
+    rig.logic.wall = lambda: WALL + rig.now + jitter.uniform(-5e-6, 5e-6)
     pressed, sample = rig.now, rig.hand.sample
     rig.hand.sample = lambda observation: replace(sample(observation), stamp=pressed)  # type: ignore[method-assign]
     rig.follow()

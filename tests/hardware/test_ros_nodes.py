@@ -74,7 +74,7 @@ class Station:
     def calm(self) -> None:
         """Disarmed, and nothing broken."""
         self.swing.__init__(CONTRACT.with_cameras(()))
-        self.policy._predictor.fault = ""
+        self.policy.predictor.fault = ""
         self.arm.talks = True
         if self.operator.state in ("armed", "braking"):
             self.operator.estop()
@@ -147,8 +147,8 @@ def station(the_station: Station) -> Station:
 def test_chunks_become_commands_and_a_planned_stop_does_not_latch(station: Station) -> None:
     begun = len(station.arm.commands)
     station.move()
-    chunks = station.policy._chunks
-    wait_until(lambda: station.policy._chunks > chunks + 4, 5, "chunks")
+    chunks = station.policy.chunks
+    wait_until(lambda: station.policy.chunks > chunks + 4, 5, "chunks")
     station.operator.disarm()
     silence(station.arm.commands)
     commands = station.arm.commands[begun:]
@@ -216,7 +216,7 @@ def test_a_command_whose_publishing_is_held_up(
 ) -> None:
     """The middleware has sent it, and then the process does not run: the arm stands at it, and starts from rest."""
     station.move()
-    publisher = station.safety._command_publisher
+    publisher = station.safety.command_publisher
     publish, last, held, reasons = publisher.publish, [station.arm.q], [], []
 
     def held_up(message: Float64MultiArray) -> None:
@@ -304,10 +304,10 @@ def test_somebody_else_at_the_controller(station: Station) -> None:
     station.move()
     background = station.background
     node = background.add(PlainNode("intruder", context=background.context))
-    station.safety._looking.cancel()  # noticed by the tick, not by a look now and again
+    station.safety.looking.cancel()  # noticed by the tick, not by a look now and again
     publisher = node.create_publisher(Float64MultiArray, CONTRACT.command.topic, qos.CONTROLLER)
     report = station.operator.wait_for("latched", 5)
-    station.safety._looking.reset()
+    station.safety.looking.reset()
     assert "/intruder publishes to" in report.reason
     station.operator.reset()
     done, message = station.operator.call(topics.ARM)
@@ -355,7 +355,7 @@ def test_incompatible_qos_is_refused_before_arming(station: Station) -> None:
     node = background.add(PlainNode("picky_controller", context=background.context))
     picky = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     subscription = node.create_subscription(Float64MultiArray, CONTRACT.command.topic, print, picky)
-    wait_until(lambda: station.safety._problems, 5, "the event")
+    wait_until(lambda: station.safety.problems, 5, "the event")
     done, message = station.operator.call(topics.ARM)
     assert not done and "transient local" in message
     assert "/picky_controller cannot receive from /robolearn/safety" in message

@@ -12,8 +12,7 @@ import pytest
 from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
-from policies.familiar import unfamiliar
-from policies.normalize import Normalizer
+from policies.normalize import Normalizer, unfamiliar
 from robolearn.bench.faults.sine_policy import SinePolicy
 from robolearn.core import Observation
 from robots.stations import load_contract

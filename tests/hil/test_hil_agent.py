@@ -175,8 +175,8 @@ def test_a_crash_of_the_actor_leaves_its_episode_cut_in_real_time(tmp_path: Path
     # The last step's outcome is not known, so it leads nowhere; the rest is learned from.
     assert outcome.cut and outcome.steps == len(first) - 1 and not room.learner.experience.outcomes[1].cut
     windows = room.learner.experience.online
-    rows = {int(w) for w in windows._windows["start"]}
-    assert max(rows) > 12 and not windows._windows["ends"][: len(first)].any()
+    rows = {int(w) for w in windows.windows["start"]}
+    assert max(rows) > 12 and not windows.windows["ends"][: len(first)].any()
 
 
 @pytest.mark.long

@@ -68,7 +68,7 @@ class Bench:
 
     def work(self) -> None:
         """All there is to do."""
-        while self.learner._step():
+        while self.learner.step():
             pass
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ def test_records_come_before_updates_in_real_time_and_after_them_in_lockstep(tmp
 
 def test_weights_are_published_every_so_many_updates(tmp_path: Path) -> None:
     bench, versions = Bench(tmp_path, make_lesson("realtime", utd=1.0), publish_every=8), []
-    bench.learner._publish()
+    bench.learner.publish()
     publish = bench.state.publish
     bench.state.publish = lambda w: versions.append(w.version) or publish(w)  # type: ignore[method-assign]
     bench.send("a", episode(0, 30))
@@ -278,14 +278,14 @@ def test_a_dead_actor_s_episode_is_cut_after_a_while(tmp_path: Path, comes_back:
     bench.work()
     for actor in ("a", "b"):
         bench.state.note_heartbeat(actor)
-    bench.learner._check_actors()
+    bench.learner.check_actors()
     assert not bench.learner.experience.outcomes, "it was heard a moment ago"
     bench.state.last_heartbeat["a"] -= 61.0  # silent for so long
-    bench.learner._check_actors()
-    bench.learner._check_actors()
+    bench.learner.check_actors()
+    bench.learner.check_actors()
     (outcome,) = bench.learner.experience.outcomes
     assert outcome.cut and outcome.steps == 7 and not outcome.success and bench.learner.experience.online.steps == 7
-    assert not bench.learner.experience.online._windows["ends"].any()
+    assert not bench.learner.experience.online.windows["ends"].any()
     bench.learner.save()
     if comes_back:
         bench.send("a", told[8:])
@@ -300,10 +300,10 @@ def test_a_dead_actor_s_episode_is_cut_after_a_while(tmp_path: Path, comes_back:
     for key, value in everything(other.learner.experience).items():
         assert torch.equal(before[key], value), key
     other.work()
-    other.learner._check_actors()
+    other.learner.check_actors()
     assert other.learner.experience.running == ["b"]
     other.learner._began -= 61.0  # b was never heard of by this learner
-    other.learner._check_actors()
+    other.learner.check_actors()
     assert other.learner.experience.outcomes[-1].cut and not other.learner.experience.running
     other.close()
 
@@ -332,6 +332,6 @@ def test_in_lockstep_an_actor_is_waited_for_however_long_it_takes(tmp_path: Path
     bench.work()
     bench.state.note_heartbeat("a")
     bench.state.last_heartbeat["a"] -= 61.0
-    bench.learner._check_actors()
+    bench.learner.check_actors()
     assert not bench.learner.experience.outcomes and bench.learner.experience.running == ["a"]
     bench.close()

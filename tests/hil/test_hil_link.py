@@ -105,7 +105,7 @@ def test_records_arrive_once_over_a_line_that_breaks(tmp_path: Path) -> None:
             until(lambda: ours.link.acknowledged == len(sent))
             assert cutter.cuts > 3
             log = room.receiver.actors["actor"].log
-            assert log.path.read_bytes() == ours.outbox._log.path.read_bytes()
+            assert log.path.read_bytes() == ours.outbox.log.path.read_bytes()
             until(lambda: room.learner.experience.taken["actor"] == len(sent))
     finally:
         cutter.close()

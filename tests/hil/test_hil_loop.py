@@ -69,7 +69,7 @@ def test_the_learner_has_every_record_and_keeps_the_ratio(run) -> None:
     room, played = run
     learner = room.learner
     assert list(room.receiver.actors["actor"].log.read())[-1].observation.keys() == {"proprio"}
-    assert room.receiver.actors["actor"].log.path.read_bytes() == played.outbox._log.path.read_bytes()
+    assert room.receiver.actors["actor"].log.path.read_bytes() == played.outbox.log.path.read_bytes()
     steps = sum(isinstance(record, ReplayStep) for record in played.records)
     assert learner.experience.env_steps == steps >= 150
     assert learner.updates == int(0.5 * (steps - 10)) == learner.allowed
@@ -117,7 +117,7 @@ def test_what_was_learned_is_one_policy_folder(run) -> None:
 def test_in_lockstep_one_seed_gives_one_run(tmp_path: Path, algo: str) -> None:
     first, one = whole_run(tmp_path / "one", algo=algo)
     second, other = whole_run(tmp_path / "other", algo=algo)
-    assert one.outbox._log.path.read_bytes() == other.outbox._log.path.read_bytes()
+    assert one.outbox.log.path.read_bytes() == other.outbox.log.path.read_bytes()
     assert first.learner.updates > 40
     for key, value in first.state().items():
         assert torch.equal(value, second.state()[key]), key
@@ -144,7 +144,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(tmp_path: Path, ru
         thread.join(30)
         assert not thread.is_alive()
     room.close()
-    assert parts[-1].outbox._log.path.read_bytes() == whole.outbox._log.path.read_bytes()
+    assert parts[-1].outbox.log.path.read_bytes() == whole.outbox.log.path.read_bytes()
     for key, value in unbroken.state().items():
         assert torch.equal(value, room.state()[key]), key
     ours, theirs = (
@@ -187,7 +187,7 @@ def test_a_finished_run_goes_on_with_a_larger_budget(tmp_path: Path, run) -> Non
         room = Classroom(tmp_path, make_lesson(), env_steps=env_steps)
         played = play(tmp_path / "outbox", room.port)
         room.close()
-    assert played.outbox._log.path.read_bytes() == whole.outbox._log.path.read_bytes()
+    assert played.outbox.log.path.read_bytes() == whole.outbox.log.path.read_bytes()
 
 
 @pytest.mark.long

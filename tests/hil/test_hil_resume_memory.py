@@ -65,7 +65,7 @@ class Desk:
         self.receiver = TransitionReceiver(self.folder / "log", RecordSchema(INTERFACE), single=False)
         config, budget = make_lesson("realtime", warmup=10**6), Budget(env_steps=10**6)
         self.learner = Learner(self.run, self.base, config, budget, self.receiver, LearnerState(), (), LearnerOptions())
-        while self.learner._step():
+        while self.learner.step():
             pass
 
     def close(self) -> None:

@@ -98,7 +98,7 @@ class Scored(Bench):
         end = time.monotonic() + WAIT_S
         while not reached():
             assert time.monotonic() < end, "it does not come"
-            if not self.learner._step():
+            if not self.learner.step():
                 time.sleep(0.002)
 
     def learned(self, count: int) -> None:
@@ -191,7 +191,7 @@ def test_a_late_model_stalls_neither_updates_nor_records(tmp_path: Path) -> None
     bench.until(lambda: model.asked == [0, 1] and not bench.learner.due and not bench.receiver.waits)
     assert bench.learner.updates == 15 == 0.5 * (40 - 10), "those that the first episode pays for, while it thinks"
     assert bench.learner.experience.taken == {"a": 41 + 11 + 4} and bench.learner.experience.env_steps == 40
-    assert not bench.learner._step() and len(bench.learner.experience.outcomes) == 1
+    assert not bench.learner.step() and len(bench.learner.experience.outcomes) == 1
     model.hold.set()
     bench.learned(2)
     assert bench.learner.updates == 20 and bench.learner.experience.env_steps == 50
@@ -205,7 +205,7 @@ def test_in_lockstep_the_score_is_waited_for(tmp_path: Path) -> None:
     bench.send("a", episode(0, 20) + episode(1, 20))
     bench.until(lambda: model.asked == [0])
     for _ in range(20):
-        assert not bench.learner._step()
+        assert not bench.learner.step()
     assert bench.learner.experience.taken == {"a": 21} and bench.state.processed("a", 0, 0.0) < 21
     model.hold.set()
     bench.learned(1)
@@ -222,7 +222,7 @@ def test_only_so_many_episodes_wait_for_the_model(tmp_path: Path, monkeypatch: p
     bench = Scored(tmp_path, model)
     bench.send("a", [record for n in range(5) for record in episode(n, 5)])
     bench.until(lambda: bench.scoring.full)
-    assert not bench.learner._step() and bench.learner.experience.taken == {"a": 12} and bench.receiver.waits
+    assert not bench.learner.step() and bench.learner.experience.taken == {"a": 12} and bench.receiver.waits
     began = time.monotonic()
     bench.receiver.wait(0.2, held=True)
     assert time.monotonic() - began > 0.1, "what is held does not make it spin"

@@ -102,7 +102,7 @@ class Rig(RecordingRig):
 
         def wrap(hand: Hand) -> Supervised:
             hand.engaged = False
-            self.supervised = Supervised(hand, Player(), INTERFACE, hand._clock)  # type: ignore[arg-type]
+            self.supervised = Supervised(hand, Player(), INTERFACE, hand.clock)  # type: ignore[arg-type]
             return self.supervised
 
         make = partial(

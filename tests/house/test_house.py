@@ -207,3 +207,29 @@ def test_each_test_keeps_to_the_ten_ros_domains_of_its_worker() -> None:
         for more in re.findall(r'ROS_DOMAIN_ID"\]\) \+ (\d+)', path.read_text())
     }
     assert len(found) > 20 and {name: more for name, more in found.items() if more > 9} == {}
+
+
+PRIVATE_USES = 163  # may only fall: of members that the standard library documents there is no other name
+DOCUMENTED = ("os._exit", "sys._getframe", "._replace", "._asdict")
+
+
+def test_tests_reach_for_fewer_private_members_and_never_for_more() -> None:
+    """Where a test needs one, a reader would, too: it is public then, or the test looks at what the object does."""
+    found = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        members = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+        private = [one for one in members if re.match(r"_(?!_)", one.attr) and ast.unparse(one.value) != "self"]
+        if uses := [text for one in private if not (text := ast.unparse(one)).endswith(DOCUMENTED)]:
+            found[str(path.relative_to(ROOT))] = uses
+    listed = "\n".join(f"{len(uses):3} {path}: {', '.join(sorted(set(uses)))}" for path, uses in found.items())
+    assert sum(map(len, found.values())) <= PRIVATE_USES, listed
+
+
+def test_a_class_name_stands_for_one_class() -> None:
+    places: dict[str, list[str]] = {}
+    for room in PACKAGES:
+        for path in sorted((ROOT / room).rglob("*.py")):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

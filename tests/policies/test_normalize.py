@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from policies.familiar import unfamiliar
-from policies.normalize import Normalizer, action_range
+from policies.normalize import Normalizer, action_range, unfamiliar
 from policies.wrappers.wrapper import PolicyWrapper
 from robolearn.core import ArraySpec, BadInput, Interface, Observation
 from robolearn.core.protocols import UNJUDGED, familiarity

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from policies.wrappers.tempo import TempoPolicy, at_tempo
+from policies.wrappers.wrapper import TempoPolicy, at_tempo
 from robolearn.core import ArraySpec, BadInput, Interface, Observation
 
 NAMES = ("x", "y", "z", "rx", "ry", "rz", "gripper")

@@ -30,7 +30,7 @@ TURNED = ("tests/robots/test_pictures.py", "tests/sim/test_station_cameras.py",
           "tests/hardware/test_sim_arm_node.py::test_a_camera_on_its_side_sends_pictures_that_lie")  # fmt: skip
 
 LEADER, LEADER_TESTS = "hardware/teleop/leader.py", ("tests/hardware/teleop/test_teleop_leader.py",)
-FAMILIAR, NORMALIZE = "policies/familiar.py", ("tests/policies/test_normalize.py",)
+FAMILIAR, NORMALIZE = "policies/normalize.py", ("tests/policies/test_normalize.py",)
 
 SESSION, SESSIONS = "hardware/teleop/teleoperation.py", ("tests/hardware/test_recording_in_time.py",)
 
@@ -190,7 +190,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/hardware/test_episode_end.py",),
     ),
     "launch-s-policy-leaves-an-armed-arm": Mutant(
-        "hardware/ros2/policy_node.py", "            self._disarm.call_async(Trigger.Request())\n", "            self._leave()\n",
+        "hardware/ros2/policy_node.py", "            self._disarm.call_async(Trigger.Request())\n", "            self.leave()\n",
         ("tests/hardware/test_episode_end.py",),
     ),
     "launch-s-verdict-of-the-episode-before": Mutant(

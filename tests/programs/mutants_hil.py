@@ -54,7 +54,7 @@ SEES = ("tests/rl/test_rl_off_policy_sees.py",)
 
 OBJECTIVE = ("tests/rewards/test_pairs.py",)
 
-TEMPO, QUICKER = "policies/wrappers/tempo.py", ("tests/policies/test_tempo.py",)
+TEMPO, QUICKER = "policies/wrappers/wrapper.py", ("tests/policies/test_tempo.py",)
 
 HELP = ("tests/hil/test_hil_help.py",)
 
@@ -183,7 +183,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/learner.py", "if self._lockstep and (self.due or self.finished):", "if False:", STOPPED
     ),
     "nothing-shown-after-a-resumption": Mutant(
-        f"{HIL}/learner.py", "self._publish()\n        self._show()\n", "self._publish()\n", LARGER
+        f"{HIL}/learner.py", "self.publish()\n        self._show()\n", "self.publish()\n", LARGER
     ),
     "success-with-help-counts": Mutant(
         f"{HIL}/learner.py", "if not o.interventions and not o.cut and", "if not o.cut and", LEARNER,

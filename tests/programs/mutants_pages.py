@@ -72,7 +72,7 @@ MUTANTS: dict[str, Mutant] = {
     "chunk-from-its-start": Mutant(PLAYER, "accept(request.stamp,", "accept(self._now(),", TAKING),
     "chunk-of-another-turn": Mutant(PLAYER, "request.turn == self._turn and", "True and", TAKING),
     "chunk-comes-a-step-later": Mutant(PLAYER, "        return self.later()", "        return None", TAKING),
-    "late-chunk-is-no-stop": Mutant(PLAYER, "self._stop(self._stream.reason)", "pass", TAKING),
+    "late-chunk-is-no-stop": Mutant(PLAYER, "self._stop(self.stream.reason)", "pass", TAKING),
     "refused-chunk-is-no-stop": Mutant(PLAYER, "self._stop(str(error))", "pass", TAKING),
     "stop-of-the-player-is-none": Mutant(SUPERVISED, "not self._lost and not stopped\n        note", "not self._lost\n        note", TAKING),
 }  # fmt: skip

@@ -344,7 +344,7 @@ MUTANTS: dict[str, Mutant] = {
         ENDS,
     ),
     "goal-pictures-by-other-cameras": Mutant(
-        "robolearn/cli/goals.py",
+        "robolearn/cli/policy_flags.py",
         'action_kind="")',
         'action_kind="", station="")',
         ("tests/cli/test_cli_goal_pictures.py",),

@@ -188,8 +188,15 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/deploy/deployment.py", "        if not results:\n", "        if True:\n",
         ("tests/deploy/test_deployment.py",),
     ),
+    "a-crash-loses-its-logs": Mutant(
+        "robolearn/deploy/processes.py", "    except Exception as error:\n        logs.kept",
+        "    except RobolearnError as error:\n        logs.kept", ("tests/deploy/test_logs.py",),
+    ),
+    "logs-of-all-are-kept": Mutant(
+        "robolearn/deploy/processes.py", "        if not logs.kept:", "        if False:", ("tests/deploy/test_logs.py",)
+    ),
     "deploy-writes-nothing": Mutant(
-        "robolearn/deploy/deployment.py", "write_json(folder / RESULT, result)", "pass",
+        "robolearn/deploy/deployment.py", "write_json(folder.path / RESULT, result)", "pass",
         ("tests/deploy/test_deployment.py",),
     ),
     "terminal-before-the-arm": Mutant(

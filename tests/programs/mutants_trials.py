@@ -7,7 +7,7 @@ import sys
 from mutation import Mutant, kill_replacements
 
 SEQUENTIAL, STATISTICS = "robolearn/eval/trials/sequential.py", ("tests/eval/test_trials_statistics.py",)
-DESIGN, SEEDS = "robolearn/eval/trials/design.py", "robolearn/eval/trials/seeds.py"
+DESIGN, SEEDS = "robolearn/eval/trials/design.py", "robolearn/eval/trials/analysis.py"
 PLAN, RECORDS = "robolearn/eval/trials/plan.py", "robolearn/eval/trials/records.py"
 EPISODES, HASHES = "robolearn/cli/trial_episodes.py", "robolearn/cli/trial_hashes.py"
 TRIAL = "tests/cli/test_trial.py"

@@ -11,26 +11,26 @@ WATCHED, FILMED = ("tests/cli/test_cli_view.py",), ("tests/sim/test_film.py",)
 LET_IN = ("tests/hardware/teleop/test_browser_access.py",)
 BROWSER, DEVICE = "hardware/teleop/browser", "hardware/teleop/wrapped.py"
 CLIPS, PLAYER, FILM = "robolearn/rollout/watched_env.py", "robolearn/cli/view.py", "sim/embedded/camera.py"
-STORED = "        self._status = status\n"
+STORED = "        self.status = status\n"
 
 MUTANTS: dict[str, Mutant] = {
-    "draws-in-the-loop": Mutant(f"{BROWSER}/viewer.py", STORED, "        self._page.update(status)\n", VIEW),
+    "draws-in-the-loop": Mutant(f"{BROWSER}/viewer.py", STORED, "        self.page.update(status)\n", VIEW),
     "draws-for-nobody": Mutant(f"{BROWSER}/viewer.py", "and page.watched:", ":", VIEW),
-    "keeps-the-first": Mutant(f"{BROWSER}/viewer.py", STORED, "        self._status = self._status or status\n", SEEN),
+    "keeps-the-first": Mutant(f"{BROWSER}/viewer.py", STORED, "        self.status = self.status or status\n", SEEN),
     "hides-from-the-device": Mutant(DEVICE, "        self._device.show(status)\n", "", VIEW),
     "outlives-the-device": Mutant(DEVICE, "            self._viewer.close()\n", "            pass\n", VIEW),
     "invitation-for-ever": Mutant(f"{BROWSER}/access.py", "del self._invitations[invitation]", "pass", VIEW),
     "invitation-never-late": Mutant(f"{BROWSER}/access.py", "return self._clock() <= end", "return True", VIEW),
     "invitation-for-anybody": Mutant(f"{BROWSER}/access.py", " and same_user(request.transport)", "", VIEW),
     "cookie-under-any-name": Mutant(f"{BROWSER}/access.py", "name = host if self._tls else", "name =", LET_IN),
-    "window-with-the-token": Mutant(f"{BROWSER}/guarded_viser.py", "self._proxy.access.invite()", "self._proxy.access.token", VIEW),
+    "window-with-the-token": Mutant(f"{BROWSER}/guarded_viser.py", "self.proxy.access.invite()", "self.proxy.access.token", VIEW),
     "window-without-a-display": Mutant(f"{BROWSER}/viewer.py", "not any(os.environ", "False and any(os.environ", VIEW),
     "markup-of-others": Mutant(f"{BROWSER}/page.py", "{escape(status.message)}", "{status.message}", VIEW),
     "no-end": Mutant(f"{BROWSER}/guarded_viser.py", "sockets = {**sockets, END:", "_ = {**sockets, END:", SEEN),
     "unsure-of-the-end": Mutant(f"{BROWSER}/session_end.html", "sure ||= code === GOING_AWAY;", "", SEEN),
     "not-connected-for-ever": Mutant(f"{BROWSER}/session_end.html", "performance.now() - lost > GONE_MS", "false", SEEN),
     "clip-of-another-world": Mutant(CLIPS, "self._env.scene(0)", "self._env.scene(1)", WATCHED),
-    "clip-without-steps": Mutant(CLIPS, "if self._clip is None:\n            r", "if 1:\n            r", WATCHED),
+    "clip-without-steps": Mutant(CLIPS, "if self.clip is None:\n            r", "if 1:\n            r", WATCHED),
     "clip-rewards-lost": Mutant(CLIPS, '"step_rewards": out.rewards', '"step_rewards": 0 * out.rewards', WATCHED),
     "clip-end-forgotten": Mutant(CLIPS, '["final_obs"] = out.final', '["final_obs"] = out.observation', WATCHED),
     "clip-in-haste": Mutant(PLAYER, "else 1.0 / self._hz)", "else 0.0)", WATCHED),

@@ -150,7 +150,7 @@ def corrected(corrections: tuple[int, ...]) -> tuple[Paper, RecordingRig]:
 
     def wrap(hand: Hand) -> Supervised:
         hand.engaged = False
-        return Supervised(hand, Player(), CONTRACT.interface, hand._clock)  # type: ignore[arg-type]
+        return Supervised(hand, Player(), CONTRACT.interface, hand.clock)  # type: ignore[arg-type]
 
     rig = RecordingRig(wrap=wrap)
     rig.until(lambda: rig.phase is Phase.WAITING)

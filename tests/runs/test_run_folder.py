@@ -211,7 +211,7 @@ def test_the_folder_is_let_go_even_where_closing_fails(tmp_path: Path, monkeypat
     def full() -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(run._events, "close", full)
+    monkeypatch.setattr(run.events, "close", full)
     with pytest.raises(OSError, match="No space left"):
         run.close()
     Run.create(tmp_path, CONFIG, resume=True).close()

@@ -96,7 +96,7 @@ class ServedPage(Generic[P]):
 
     def __init__(self) -> None:
         self.url = self.notice = ""
-        self._page: P | None = None
+        self.page: P | None = None
         self._end, self._wake = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -110,7 +110,7 @@ class ServedPage(Generic[P]):
 
     def invitation(self) -> str:
         """See `GuardedViser.invitation`."""
-        return "" if self._page is None else self._page.guarded.invitation()
+        return "" if self.page is None else self.page.guarded.invitation()
 
     def close(self) -> None:
         """Take the page away; more than once is no fault."""
@@ -118,9 +118,9 @@ class ServedPage(Generic[P]):
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=5.0)
-        if self._page is not None:
-            self._page.guarded.close()
-        self._thread = self._page = None
+        if self.page is not None:
+            self.page.guarded.close()
+        self._thread = self.page = None
 
     def _open(self, place: Place) -> None:
         """Serve the page.
@@ -128,7 +128,7 @@ class ServedPage(Generic[P]):
         Raises:
           BadInput: viser is not installed, or the address cannot be listened on.
         """
-        if self._page is not None:
+        if self.page is not None:
             return
         try:
             page, serve = self._make()
@@ -140,7 +140,7 @@ class ServedPage(Generic[P]):
         except BaseException:
             page.guarded.close()
             raise
-        self._page, self.url, self.notice = page, page.guarded.url, page.guarded.notice
+        self.page, self.url, self.notice = page, page.guarded.url, page.guarded.notice
         self._end.clear()
         self._thread = threading.Thread(target=self._refresh, args=(page,), name=f"{self.what}-page", daemon=True)
         self._thread.start()

@@ -65,7 +65,7 @@ class AuthProxy:
         if tls is None and not is_loopback(place.host):
             raise BadInput("page", got=f"host {place.host} without TLS", expected="TLS wherever others can reach it")
         self.access = Access(place.host, tls=tls is not None, page=page.encode(), sockets=("/", *sockets))
-        self._limits = ConnectionLimits(CONNECTIONS, OF_ONE, PATIENCE_S)
+        self.limits = ConnectionLimits(CONNECTIONS, OF_ONE, PATIENCE_S)
         self._behind, self._tls, self._talks = behind, tls, dict(sockets)
         self._sockets: set[web.WebSocketResponse] = set()
         self._thread: threading.Thread | None = None
@@ -117,7 +117,7 @@ class AuthProxy:
         options: dict[str, Any] = {"access_log": None, "logger": quiet, "lingering_time": 0.0}
         options |= {"max_line_size": LINE, "max_field_size": LINE, "max_headers": HEADERS}
         listener = await loop.create_server(
-            lambda: Guarded(self._limits, _Connection(server, loop=loop, **options), self._tls), self._host, self.port
+            lambda: Guarded(self.limits, _Connection(server, loop=loop, **options), self._tls), self._host, self.port
         )
         async with listener, aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._client:
             listening.set_result(listener.sockets[0].getsockname()[1])
@@ -129,7 +129,7 @@ class AuthProxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = self.access.answer(request, self.port)
-        self._limits.extend(request.transport, None if answer is None else SEND_S)
+        self.limits.extend(request.transport, None if answer is None else SEND_S)
         if answer is not None:
             return answer
         try:

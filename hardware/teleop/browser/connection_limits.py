@@ -37,37 +37,37 @@ class ConnectionLimits:
     def __init__(self, most: int, of_one: int, request_s: float) -> None:
         self.most, self.of_one, self.request_s = most, of_one, request_s
         # The socket of a connection → its origin, and the timer that will cut it.
-        self._open: dict[object, tuple[str, asyncio.TimerHandle | None]] = {}
+        self.open: dict[object, tuple[str, asyncio.TimerHandle | None]] = {}
 
     def extend(self, transport: asyncio.BaseTransport | None, seconds: float | None) -> None:
         """The request has arrived: the connection may last `seconds` from now, or without a limit (None)."""
-        if transport is not None and (socket := _socket(transport)) in self._open:
+        if transport is not None and (socket := _socket(transport)) in self.open:
             self._set(socket, transport, seconds)
 
     def enter(self, transport: asyncio.Transport) -> bool:
         """Count a new connection; False, and the connection is cut, where there are too many."""
         address = (transport.get_extra_info("peername") or "?")[0]  # who has gone already has no name
-        of_this = sum(other == address for other, _ in self._open.values())
-        if len(self._open) >= self.most or of_this >= self.of_one:
+        of_this = sum(other == address for other, _ in self.open.values())
+        if len(self.open) >= self.most or of_this >= self.of_one:
             transport.abort()
             return False
-        self._open[_socket(transport)] = address, None
+        self.open[_socket(transport)] = address, None
         self._set(_socket(transport), transport, self.request_s)
         return True
 
     def leave(self, transport: asyncio.BaseTransport) -> None:
         """The connection has ended."""
-        _, timer = self._open.pop(_socket(transport), ("", None))
+        _, timer = self.open.pop(_socket(transport), ("", None))
         if timer is not None:
             timer.cancel()
 
     def _set(self, socket: object, transport: asyncio.BaseTransport, seconds: float | None) -> None:
-        address, before = self._open[socket]
+        address, before = self.open[socket]
         if before is not None:
             before.cancel()
         abort = cast(asyncio.Transport, transport).abort
         timer = None if seconds is None else asyncio.get_running_loop().call_later(seconds, abort)
-        self._open[socket] = address, timer
+        self.open[socket] = address, timer
 
 
 class Guarded(asyncio.Protocol):

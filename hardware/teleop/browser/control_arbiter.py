@@ -46,7 +46,7 @@ class ControlRequest(Sample):
 
 
 @dataclass
-class _Client:
+class _ClientFacts:
     key: str  # sent to its own page alone
     beat_at: float = -np.inf
     press: int = 0  # the newest press of the switch that it reported
@@ -73,9 +73,9 @@ class ControlArbiter:
     """
 
     def __init__(self, heartbeat_s: float = 0.3, clock: Clock = time.monotonic) -> None:
-        self.heartbeat_s, self._clock = heartbeat_s, clock
+        self.heartbeat_s, self.clock = heartbeat_s, clock
         self._lock = threading.RLock()
-        self._clients: dict[int, _Client] = {}
+        self._clients: dict[int, _ClientFacts] = {}
         self.controller: int | None = None
         self._note = "no page has control"
         self._events: list[EpisodeEvent] = []
@@ -88,7 +88,7 @@ class ControlArbiter:
     def join(self, client: int) -> str:
         """A page has opened; it has control if no other has. Returns the key that its heartbeats must carry."""
         with self._lock:
-            self._clients[client] = _Client(secrets.token_urlsafe(16))
+            self._clients[client] = _ClientFacts(secrets.token_urlsafe(16))
             if self.controller is None:
                 self._hand_to(client)
             return self._clients[client].key
@@ -121,13 +121,13 @@ class ControlArbiter:
                 return
             self._expire()
             if client == self.controller:
-                self._stamp = self._clock()
+                self._stamp = self.clock()
                 if press == 0 and facts.presses:
                     # Else it was lost: the reason stays until the next press.
                     self._note, self._released = "the dead-man is off", True
                 elif press > facts.void:
                     self._released = False
-            facts.beat_at, facts.press = self._clock(), press
+            facts.beat_at, facts.press = self.clock(), press
             if received is not None and not 0 <= (late := facts.beat_at - received) <= self.heartbeat_s + DELAY_S:
                 self._let_go(client, facts, f"the network is slow: word and answer took {late:.1f} s")
             if client != self.controller:
@@ -159,7 +159,7 @@ class ControlArbiter:
             engaged, facts = self.engaged, self._clients.get(client)
             mine = client == self.controller
             return {
-                "t": self._clock(),
+                "t": self.clock(),
                 "role": "control" if mine else "watch",
                 "free": not engaged,
                 "engaged": engaged and mine,
@@ -251,15 +251,15 @@ class ControlArbiter:
         self._clients[client].forget()
 
     @property
-    def _at_controls(self) -> _Client | None:
+    def _at_controls(self) -> _ClientFacts | None:
         return None if self.controller is None else self._clients.get(self.controller)
 
     def _expire(self) -> None:
         facts = self._at_controls
-        if facts is not None and facts.presses and self._clock() - facts.beat_at > self.heartbeat_s:
+        if facts is not None and facts.presses and self.clock() - facts.beat_at > self.heartbeat_s:
             self._let_go(self.controller, facts, f"the page was silent for more than {self.heartbeat_s:g} s")
 
-    def _let_go(self, client: int | None, facts: _Client, why: str) -> None:
+    def _let_go(self, client: int | None, facts: _ClientFacts, why: str) -> None:
         if facts.presses and client == self.controller:
             self._note, self._released = why, False
         facts.forget()

@@ -51,9 +51,9 @@ class GuardedViser:
     def __init__(self) -> None:
         self._key = secrets.token_urlsafe(32)
         with _quiet(), behind(self._key):
-            self.server = _Server(host="127.0.0.1", port=0, label="robolearn", verbose=False)
+            self.server = _UnsharedViser(host="127.0.0.1", port=0, label="robolearn", verbose=False)
         self.url = self.notice = ""
-        self._proxy: AuthProxy | None = None
+        self.proxy: AuthProxy | None = None
 
     @property
     def address(self) -> tuple[str, int, str]:
@@ -89,7 +89,7 @@ class GuardedViser:
         html = with_overlays(_fetch(*self.address), *shared, own)
         proxy = AuthProxy(html, self.address, place, tls, sockets)
         proxy.open()
-        self._proxy, access = proxy, proxy.access
+        self.proxy, access = proxy, proxy.access
         everywhere = place.host in ("", "0.0.0.0", "::")
         names = [f"[{h}]" if ":" in h else h for h in ((addresses() if everywhere else [place.host]) or ["127.0.0.1"])]
         urls = [f"{access.scheme}://{name}:{proxy.port}/?token={access.token}" for name in names]
@@ -103,18 +103,18 @@ class GuardedViser:
 
     def invitation(self) -> str:
         """The address to start a browser with: it counts once, see `access`; empty before `serve`."""
-        return "" if self._proxy is None else f"{self.url.partition('?')[0]}?token={self._proxy.access.invite()}"
+        return "" if self.proxy is None else f"{self.url.partition('?')[0]}?token={self.proxy.access.invite()}"
 
     def close(self) -> None:
         """Disconnect everybody, their pages say what is over; more than once is no fault."""
-        if self._proxy is not None:
-            self._proxy.close()
-            self._proxy = None
+        if self.proxy is not None:
+            self.proxy.close()
+            self.proxy = None
         with _quiet():
             self.server.stop()
 
 
-class _Server(viser.ViserServer):
+class _UnsharedViser(viser.ViserServer):
     """Without viser's tunnel to the open Internet, which any client could ask for."""
 
     def request_share_url(self, verbose: bool = True) -> str | None:

@@ -71,11 +71,11 @@ class ArmPage:
 
     def __init__(self, robot: RobotSpec, width: Literal["small", "medium"] = "medium") -> None:
         self.guarded = GuardedViser()
-        self._server, self._robot = self.guarded.server, robot
-        self._server.gui.configure_theme(show_logo=False, show_share_button=False, control_width=width)
-        self._stage = Stage(self._server, robot)
+        self.server, self._robot = self.guarded.server, robot
+        self.server.gui.configure_theme(show_logo=False, show_share_button=False, control_width=width)
+        self._stage = Stage(self.server, robot)
         self._picture: viser.GuiImageHandle | None = None
-        self._server.on_client_connect(self._join)
+        self.server.on_client_connect(self._join)
 
     async def _join(self, client: viser.ClientHandle) -> None:
         self._place(client)
@@ -94,7 +94,7 @@ class ArmPage:
             return
         label, picture = " · ".join(images), mosaic(list(images.values()), large=large)
         if self._picture is None:
-            self._picture = self._server.gui.add_image(picture, label=label, format="jpeg", order=ORDER)
+            self._picture = self.server.gui.add_image(picture, label=label, format="jpeg", order=ORDER)
         else:
             self._picture.label, self._picture.image = label, picture
 
@@ -107,13 +107,13 @@ class Page(ArmPage):
     def __init__(self, arbiter: ControlArbiter, robot: RobotSpec) -> None:
         super().__init__(robot, "small")
         self._arbiter, self._updates, self._lock = arbiter, 0, threading.Lock()
-        self._clients: dict[int, _Client] = {}
+        self._clients: dict[int, _ClientWidgets] = {}
         tcp_pos, tcp_rot = (array[0] for array in robot.chain.forward(np.array([robot.home])))
         self._home, radius = (tcp_pos, tcp_rot), 0.025 * self._stage.view.size
-        self._marker = self._server.scene.add_icosphere(
+        self._marker = self.server.scene.add_icosphere(
             "/goal", radius=radius, color=(23, 92, 211), opacity=0.6, position=tcp_pos
         )
-        self._server.on_client_disconnect(self._leave)
+        self.server.on_client_disconnect(self._leave)
 
     def update(self, status: Status | None) -> None:
         """Show how things are; called about 20 times a second, by one thread."""
@@ -133,7 +133,7 @@ class Page(ArmPage):
 
     async def _join(self, client: viser.ClientHandle) -> None:
         key = self._arbiter.join(client.client_id)
-        widgets = _Client(client, key, self._arbiter, self._home, self._place(client).gizmo)
+        widgets = _ClientWidgets(client, key, self._arbiter, self._home, self._place(client).gizmo)
         with self._lock:
             self._clients[widgets.id] = widgets
 
@@ -143,7 +143,7 @@ class Page(ArmPage):
             self._clients.pop(handle.client_id, None)
 
 
-class _Client:
+class _ClientWidgets:
     """The widgets of one client."""
 
     def __init__(
@@ -186,12 +186,12 @@ class ViewPage(ArmPage):
 
     def __init__(self, robot: RobotSpec) -> None:
         super().__init__(robot)
-        self._line = self._server.gui.add_html("", order=0.0)
+        self._line = self.server.gui.add_html("", order=0.0)
 
     @property
     def watched(self) -> bool:
         """True while a browser has the page open."""
-        return bool(self._server.get_clients())
+        return bool(self.server.get_clients())
 
     def update(self, status: Status, *, pictures: bool = True) -> None:
         """Show how things are, with `pictures` those of the cameras too; called by one thread."""

@@ -96,33 +96,33 @@ class ArmView:
 
     def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
         self._server, self._robot = server, robot
-        self._model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
-        self._data = mujoco.MjData(self._model)
-        self._joints = [int(self._model.joint(name).qposadr[0]) for name in robot.joints]
-        self._fingers = [int(self._model.joint(name).qposadr[0]) for name in robot.gripper.joints]
-        self._frames: dict[int, viser.FrameHandle] = {}
-        for body in range(self._model.nbody):
+        self.model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
+        self.data = mujoco.MjData(self.model)
+        self._joints = [int(self.model.joint(name).qposadr[0]) for name in robot.joints]
+        self._fingers = [int(self.model.joint(name).qposadr[0]) for name in robot.gripper.joints]
+        self.frames: dict[int, viser.FrameHandle] = {}
+        for body in range(self.model.nbody):
             self._draw(body)
         self.move(np.asarray(robot.home), 1.0)
 
     def move(self, q: Array, opening: float) -> None:
         """Show the arm at joint positions (n,) [rad], its gripper open by 0 … 1."""
         closed, open_ = self._robot.gripper.joint_range
-        self._data.qpos[self._joints] = q
-        self._data.qpos[self._fingers] = closed + opening * (open_ - closed)
-        mujoco.mj_kinematics(self._model, self._data)
+        self.data.qpos[self._joints] = q
+        self.data.qpos[self._fingers] = closed + opening * (open_ - closed)
+        mujoco.mj_kinematics(self.model, self.data)
         with self._server.atomic():
-            for body, frame in self._frames.items():
-                move(frame, np.concatenate([self._data.xpos[body], self._data.xquat[body]]))
+            for body, frame in self.frames.items():
+                move(frame, np.concatenate([self.data.xpos[body], self.data.xquat[body]]))
 
     def _draw(self, body: int) -> None:
         parts: dict[Rgba, list[trimesh.Trimesh]] = {}
-        for geom in visible_geoms(self._model, [body]):
-            parts.setdefault(geom_rgba(self._model, geom), []).append(geom_mesh(self._model, geom))
+        for geom in visible_geoms(self.model, [body]):
+            parts.setdefault(geom_rgba(self.model, geom), []).append(geom_mesh(self.model, geom))
         if not parts:
             return
-        name = f"/arm/{self._model.body(body).name or body}"
-        self._frames[body] = self._server.scene.add_frame(name, show_axes=False)
+        name = f"/arm/{self.model.body(body).name or body}"
+        self.frames[body] = self._server.scene.add_frame(name, show_axes=False)
         for i, (rgba, meshes) in enumerate(parts.items()):
             whole: Any = trimesh.util.concatenate(meshes)
             draw_mesh(self._server, f"{name}/{i}", whole, rgba)

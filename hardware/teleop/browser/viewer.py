@@ -68,7 +68,7 @@ class Viewer(ServedPage["ViewPage"]):
     def __init__(self, robot: RobotSpec, over: str = "The recording is over.") -> None:
         super().__init__()
         self._robot, self._over = robot, over
-        self._status: Status | None = None
+        self.status: Status | None = None
         self._updates = 0
 
     def open(self, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -87,11 +87,11 @@ class Viewer(ServedPage["ViewPage"]):
     @property
     def watched(self) -> bool:
         """True while a browser has the page open."""
-        return self._page is not None and self._page.watched
+        return self.page is not None and self.page.watched
 
     def show(self, status: Status) -> None:
         """Hand over to the page's thread; never waits."""
-        self._status = status
+        self.status = status
 
     def _make(self) -> tuple[ViewPage, Callable[[Place], None]]:
         from hardware.teleop.browser.page import ViewPage
@@ -100,7 +100,7 @@ class Viewer(ServedPage["ViewPage"]):
         return page, partial(page.guarded.serve, risk=risk, over=self._over)
 
     def _update(self, page: ViewPage) -> None:
-        status = self._status
+        status = self.status
         if status is not None and page.watched:
             page.update(status, pictures=self._updates % PICTURE_EVERY == 0)
             self._updates += 1

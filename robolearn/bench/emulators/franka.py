@@ -144,7 +144,7 @@ class FrankaEmulator(Ros2ControlEmulator):
         names, q, v, at = sample
         n = len(self.contract.joints)
         self._send("joint_states", self._joint_states, (names[:n], q[:n], v[:n], at))
-        if self._fault.get("joint_states") != "stop":  # what the relay has heard
+        if self.fault.get("joint_states") != "stop":  # what the relay has heard
             self._last_state = sample
 
     def _publish_relay(self) -> None:

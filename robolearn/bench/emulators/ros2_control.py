@@ -120,7 +120,7 @@ class Ros2ControlEmulator(SimArmNode):
             self._sampled = now
         steps = 0 if self._leads is None else int((now - self._sampled) / PERIOD_S)
         advance = seconds / max(steps, 1)
-        self._take_habit(self._fault.get("driver", ""))
+        self._take_habit(self.fault.get("driver", ""))
         for _ in range(steps):
             assert self._leads is not None
             self._sampled += PERIOD_S

@@ -98,7 +98,7 @@ class UrEmulator(SimArmNode):
 
     @property
     def _what(self) -> str:
-        return self._fault.get("driver", "")
+        return self.fault.get("driver", "")
 
     def _follow(self, q: Any, width: float | None) -> None:
         if q is not None and self._what in ("program_stopped", "protective_stop"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -47,7 +45,7 @@ class BenchmarkFaults(Command):
 
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
-        from robolearn.deploy.processes import choose_domain
+        from robolearn.deploy.processes import choose_domain, log_folder
 
         at_least(1, repeats=self.repeats)
         prepare()
@@ -57,19 +55,18 @@ class BenchmarkFaults(Command):
         if not chosen:
             raise BadInput("--only", got=", ".join(self.only), available=[fault.name for fault in FAULTS])
         choose_domain(self.domain, simulated=True)
-        folder = self.logs or Path(tempfile.mkdtemp(prefix="robolearn-faults-"))
         began = time.perf_counter()
-        rows = self._measure(chosen, folder)
-        failed = sum(not row["expected"] for row in rows)
+        with log_folder("faults", self.logs) as logs:
+            rows = self._measure(chosen, logs.path)
+            failed = sum(not row["expected"] for row in rows)
+            logs.kept = logs.kept or failed > 0
         violations = sum(row["violations"] for row in rows)
-        if self.logs is None and not failed:
-            shutil.rmtree(folder, ignore_errors=True)
         return {
             "faults": rows,
             "count": len(rows),
             "failed": failed,
             "violations": violations,
-            "logs": str(folder) if failed or self.logs else None,
+            "logs": str(logs.path) if logs.kept else None,
             "wall_s": {"total": time.perf_counter() - began},
         }
 

@@ -83,7 +83,7 @@ class HilRun(LearnerArguments, WorldArguments):
         own = {f.name for f in fields(LearnerArguments)} - {"resume", "json", "verbose", "config"}
         programs = (
             learner_program(words_of(self, own), address, realtime=self.pace == "realtime"),
-            Program("actor", (*PROGRAM, "hil", "actor", *self._actor(address)), terminal=self.screen),
+            Program("actor", (*PROGRAM, "hil", "actor", *self.actor_words(address)), terminal=self.screen),
         )
         environment = shared_environment(new_token())
         begun = time.monotonic()
@@ -104,7 +104,8 @@ class HilRun(LearnerArguments, WorldArguments):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         print_lines(lines(self, self, result), console)
 
-    def _actor(self, address: str) -> list[str]:
+    def actor_words(self, address: str) -> list[str]:
+        """Flags of the actor, which finds the learner at `address`."""
         own = {f.name for f in fields(WorldArguments)} - {f.name for f in fields(Command)}
         seen = replace(self, console=self.console_port)  # the actor's own output goes to a file
         return [

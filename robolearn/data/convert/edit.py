@@ -71,7 +71,7 @@ def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
     sources = [source_of(dataset) for dataset in datasets]
     first = sources[0]
     for dataset, source in zip(datasets[1:], sources[1:], strict=True):
-        _same(first.interface, source.interface, f"data set {dataset.path}")
+        check_same(first.interface, source.interface, f"data set {dataset.path}")
         if source.outcomes != first.outcomes:
             said = ["no word on which episodes succeeded", "one that says which episodes succeeded"]
             hint = "robolearn dataset import --outcome writes a set that says it"
@@ -248,7 +248,8 @@ def _with(draft: EpisodeDraft, **changes: object) -> EpisodeDraft:
     return replace(draft, episode=episode)
 
 
-def _same(a: Interface, b: Interface, what: str) -> None:
+def check_same(a: Interface, b: Interface, what: str) -> None:
+    """Raise `BadInput` unless the set `what` with interface `b` is as the first one, with `a`."""
     # Arm and actions, as training judges them.
     check_compatible(replace(a, observation={}), b, what=what, subject="the first set")
     one, other = a.to_json(), b.to_json()

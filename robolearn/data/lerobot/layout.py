@@ -26,11 +26,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from robolearn.core import BadInput
+from robolearn.core.errors import first_line
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.io.atomic import Commit
 from robolearn.io.json_files import json_in
 from robolearn.io.locks import Lock, LockHeld
-from robolearn.io.paths import first_line
 
 CHUNKS_SIZE = 1000  # files per chunk folder
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"

@@ -135,7 +135,7 @@ def remote_path(address: str, cache: Path) -> RemotePath:
     if not given.isdecimal():
         raise BadInput(VARIABLE, got=given, expected="a whole number of megabytes")
     folder = BoundedFolder(cache / "http", int(given) * 1_000_000)
-    return RemotePath(address.rstrip("/"), _Server(_file_system(), folder))
+    return RemotePath(address.rstrip("/"), _SetServer(_file_system(), folder))
 
 
 def first_missing(root: Path | RemotePath, names: Sequence[str]) -> str | None:
@@ -155,7 +155,7 @@ class _Facts:
 
 
 @dataclass
-class _Server:
+class _SetServer:
     """The connection that all paths of a set share, and what is known of its files."""
 
     files: Any  # fsspec's file system
@@ -192,7 +192,7 @@ class RemotePath:
     """
 
     address: str
-    server: _Server = field(repr=False, compare=False)
+    server: _SetServer = field(repr=False, compare=False)
 
     def __truediv__(self, name: str) -> RemotePath:
         return RemotePath(f"{self.address}/{quote(name)}", self.server)

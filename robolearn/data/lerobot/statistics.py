@@ -103,22 +103,22 @@ class PixelStatistics:
     """
 
     def __init__(self) -> None:
-        self._histograms: list[NDArray[np.int64]] = []
+        self.histograms: list[NDArray[np.int64]] = []
         self._stride = 1
         self._seen = 0
 
     def add(self, frame: NDArray[np.uint8]) -> None:
         """The next frame (H, W, C)."""
         if self._seen % self._stride == 0:
-            self._histograms.append(_histogram(frame))
-            if len(self._histograms) == 2 * FRAMES:
-                self._histograms = self._histograms[::2]
+            self.histograms.append(_histogram(frame))
+            if len(self.histograms) == 2 * FRAMES:
+                self.histograms = self.histograms[::2]
                 self._stride *= 2
         self._seen += 1
 
     def stats(self) -> Stats:
         """Statistic → (C,); ``count`` is of the frames that were looked at."""
-        counts = np.stack(self._histograms).sum(axis=0)  # (C, 256)
+        counts = np.stack(self.histograms).sum(axis=0)  # (C, 256)
         total = int(counts[0].sum())
         mean = counts @ _VALUES / total
         stats: Stats = {
@@ -126,7 +126,7 @@ class PixelStatistics:
             "max": _VALUES[255 - (counts[:, ::-1] > 0).argmax(axis=1)],
             "mean": mean,
             "std": np.sqrt(np.maximum(0.0, counts @ _VALUES**2 / total - mean**2)),
-            "count": np.array([len(self._histograms)], np.int64),
+            "count": np.array([len(self.histograms)], np.int64),
         }
         ordered = np.cumsum(counts, axis=1)
         for name, q in QUANTILES.items():

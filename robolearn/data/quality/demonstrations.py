@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
+from robolearn.data.lerobot import clock
 from robolearn.data.reading.reader import Dataset
 from robots import ROBOTS
 
@@ -130,8 +131,7 @@ def scaled(values: Array, floor: float = 1e-6) -> Array:
 
 def runs(marked: NDArray[np.bool_], least: int) -> NDArray[np.bool_]:
     """(T,) the frames of `marked` that stand in a row of at least `least`."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], marked, [False]]).astype(np.int8)))
     out = np.zeros(len(marked), bool)
-    for begin, end in zip(edges[::2], edges[1::2], strict=True):
-        out[begin:end] = end - begin >= least
+    for first, last in clock.runs(marked):
+        out[first : last + 1] = last + 1 - first >= least
     return out

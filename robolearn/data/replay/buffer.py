@@ -116,12 +116,12 @@ class ReplayBuffer:
         self._held = 0  # rows that there is memory for
         self._first, self._next = 0, 0  # the oldest row that is kept and the next one, counted from the beginning
         # The windows, oldest first.
-        self._windows = {name: torch.zeros(0, dtype=kind) for name, kind in _COLUMNS.items()}
+        self.windows = {name: torch.zeros(0, dtype=kind) for name, kind in _COLUMNS.items()}
         self.episodes = self.steps = 0
 
     def __len__(self) -> int:
         """Number of windows."""
-        return len(self._windows["start"])
+        return len(self.windows["start"])
 
     @property
     def frames(self) -> int:
@@ -152,10 +152,10 @@ class ReplayBuffer:
         returned = np.full(len(starts), episode.reward.sum(), np.float32)
         columns = (begin + starts, lengths, reach, author, ends, author_is, merits, len(episode) - starts, returned)
         self._first = max(self._first, self._next - self._capacity)
-        for (name, column), more in zip(self._windows.items(), columns, strict=True):
-            self._windows[name] = torch.cat((column, torch.from_numpy(np.ascontiguousarray(more[keep]))))
-        gone = int(torch.searchsorted(self._windows["start"], self._first))
-        self._windows = {name: column[gone:] for name, column in self._windows.items()}
+        for (name, column), more in zip(self.windows.items(), columns, strict=True):
+            self.windows[name] = torch.cat((column, torch.from_numpy(np.ascontiguousarray(more[keep]))))
+        gone = int(torch.searchsorted(self.windows["start"], self._first))
+        self.windows = {name: column[gone:] for name, column in self.windows.items()}
         self.episodes += 1
         self.steps += len(episode)
 
@@ -169,7 +169,7 @@ class ReplayBuffer:
             raise BadInput("replay", got="no windows", expected="at least one")
         if not sharpness:
             return self.gather(torch.randint(len(self), (count,), generator=generator), gamma, generator)
-        returned = self._windows["returned"]
+        returned = self.windows["returned"]
         above = returned - returned.min()
         # p ∝ exp(ω (G − min G) / (max G − min G))
         weight = (sharpness * above / above.max().clamp_min(TINY)).exp()
@@ -177,7 +177,7 @@ class ReplayBuffer:
 
     def gather(self, index: Tensor, gamma: float, generator: torch.Generator) -> ReplayBatch:
         """The windows `index` (B,)."""
-        w = {name: column[index] for name, column in self._windows.items()}
+        w = {name: column[index] for name, column in self.windows.items()}
         start, length, reach = w["start"], w["length"], w["reach"]
         offset = torch.arange(self._chunk)
         executed = offset < length[:, None]
@@ -215,7 +215,7 @@ class ReplayBuffer:
         """All rows and windows: tensors, and counters."""
         held = min(self._next, self._held)
         tensors = {f"rows/{key}": rows[:held] for key, rows in self._rows.items()}
-        tensors |= {f"windows/{key}": column for key, column in self._windows.items()}
+        tensors |= {f"windows/{key}": column for key, column in self.windows.items()}
         counters = {"held": self._held, "first": self._first, "next": self._next}
         return tensors, counters | {"episodes": self.episodes, "steps": self.steps}
 
@@ -226,13 +226,13 @@ class ReplayBuffer:
         for key, value in tensors.items():
             what, _, name = key.partition("/")
             if what == "windows":
-                self._windows[name] = value.clone()
+                self.windows[name] = value.clone()
             else:
                 self._rows[name] = value.new_zeros(self._held, *value.shape[1:])
                 self._rows[name][: len(value)] = value
         for name, kind in _COLUMNS.items():
             if f"windows/{name}" not in tensors:  # a state of before there was such a column
-                self._windows[name] = torch.zeros(len(self), dtype=kind)
+                self.windows[name] = torch.zeros(len(self), dtype=kind)
 
     def _observations(self, rows: Tensor) -> dict[str, Tensor]:
         return {key: self._rows[_FEATURE + key][rows].to(self._device) for key in self._interface.observation}

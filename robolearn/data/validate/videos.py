@@ -11,11 +11,11 @@ import numpy as np
 from av.error import FFmpegError
 from numpy.typing import NDArray
 
+from robolearn.core.errors import first_line
 from robolearn.data.lerobot import layout
 from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances
 from robolearn.data.video.container import misplaced, nearest, video_stream
 from robolearn.data.video.packing import grey
-from robolearn.io.paths import first_line
 
 BLOCK = 8  # pixels at least; pictures are compared by the means of their blocks, which encoders hardly change
 GRID = 32  # blocks at most, each way: a frame of a long video costs a kilobyte

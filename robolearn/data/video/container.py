@@ -21,8 +21,8 @@ from av.error import FFmpegError
 from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import BadInput
+from robolearn.core.errors import first_line
 from robolearn.data.lerobot.remote import RemotePath
-from robolearn.io.paths import first_line
 
 
 def facts(path: Path | RemotePath) -> dict[str, Any]:

@@ -114,7 +114,7 @@ class LockedDataset:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadInput(f"data set {root}", got=error.strerror, expected="a folder that can be made") from error
-        self._lock = layout.lock(root)
+        self.lock = layout.lock(root)
         try:
             self._check_path(resume)
             hz = interface.control_hz
@@ -130,7 +130,7 @@ class LockedDataset:
                 if durable:
                     sync_folder(root.parent)
         except BaseException:
-            self._lock.release()
+            self.lock.release()
             raise
 
     @property
@@ -140,7 +140,7 @@ class LockedDataset:
 
     @property
     def closed(self) -> bool:
-        return not self._lock.held
+        return not self.lock.held
 
     def close(self) -> None:
         """Make stats.json exact, but for the quantiles of pictures, and let go of the folder."""
@@ -158,7 +158,7 @@ class LockedDataset:
                 commit.publish(durable=self._durable)
                 self._exact_frames = self.frames
         finally:
-            self._lock.release()
+            self.lock.release()
 
     def _described(self) -> dict[str, Stats]:
         """The statistics of all frames, feature by feature, so that little is in memory."""

@@ -94,13 +94,13 @@ class EpisodeWriter:
         self._video = video or VideoConfig()
         self._task = task
         self._pictures = image_keys(interface)
-        self._locked = LockedDataset(
+        self.locked = LockedDataset(
             self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes, failures=failures,
             durable=durable,
         )  # fmt: skip
         self._steps: list[RecordedStep] = []
-        self._journal: StepJournal | None = None
-        self._encoders: dict[str, VideoEncoder] = {}
+        self.journal: StepJournal | None = None
+        self.encoders: dict[str, VideoEncoder] = {}
         self._videos: dict[str, EpisodeVideo] = {}  # of an episode whose encoders have finished
         self._broken: RobolearnError | None = None  # why the episode at hand cannot be stored
         self._refused = False  # the disk has not taken all of the episode at hand
@@ -108,12 +108,12 @@ class EpisodeWriter:
     @property
     def episodes(self) -> int:
         """Number of episodes in the data set, those of earlier writers included."""
-        return self._locked.episodes
+        return self.locked.episodes
 
     @property
     def frames(self) -> int:
         """Number of frames in the data set."""
-        return self._locked.frames
+        return self.locked.frames
 
     def add(
         self,
@@ -159,12 +159,12 @@ class EpisodeWriter:
 
     def _record(self, step: RecordedStep, images: Mapping[str, NDArray[np.uint8]]) -> None:
         try:
-            if self._journal is None:
+            if self.journal is None:
                 self._begin()
-            assert self._journal is not None
-            self._journal.append(step)
+            assert self.journal is not None
+            self.journal.append(step)
             for key, image in images.items():
-                self._encoders[key].put(image.copy())
+                self.encoders[key].put(image.copy())
         except OSError as error:
             self._broken = RobolearnError(f"data set {self.path} cannot be written ({error.strerror})")
             self._refused = True
@@ -176,14 +176,14 @@ class EpisodeWriter:
 
     def _begin(self) -> None:
         """The journal and the encoders of a new episode."""
-        running = self._locked.running
+        running = self.locked.running
         shutil.rmtree(running, ignore_errors=True)
-        stamps = self._locked.stamps
-        self._journal = StepJournal(running, self.interface, stamps, self._video, self.episodes, self._task)
+        stamps = self.locked.stamps
+        self.journal = StepJournal(running, self.interface, stamps, self._video, self.episodes, self._task)
         for key in self._pictures:
             name = camera_name(key)
             path, index = running / f"{name}.mp4", running / f"{name}.journal"
-            self._encoders[key] = self._encoder(path, key, index)
+            self.encoders[key] = self._encoder(path, key, index)
 
     def _encoder(self, path: Path, key: str, index: Path | None = None) -> VideoEncoder:
         spec, hz = self.interface.observation[key], self.interface.control_hz
@@ -211,7 +211,7 @@ class EpisodeWriter:
             raise BadInput("episode", got="no steps", expected="at least one before end()")
         last = self._checked_final(final or {}, len(self._steps))
         try:
-            for key, encoder in self._encoders.items():
+            for key, encoder in self.encoders.items():
                 if key not in self._videos:
                     self._videos[key] = encoder.finish()
         except RobolearnError as error:
@@ -222,7 +222,7 @@ class EpisodeWriter:
             task=task or self._task,
         )  # fmt: skip
         try:
-            self._locked.commit([CheckedEpisode(replace(episode, final=last), dict(self._videos))])
+            self.locked.commit([CheckedEpisode(replace(episode, final=last), dict(self._videos))])
         except (OSError, RobolearnError):
             self._refused = True
             raise
@@ -235,16 +235,16 @@ class EpisodeWriter:
 
     def _forget(self, *, keep: bool = False) -> None:
         """No episode at hand, and nothing of it on the disk, but with `keep` what `repair` needs of it."""
-        for encoder in self._encoders.values():
+        for encoder in self.encoders.values():
             if keep:
                 encoder.stop()
             else:
                 encoder.abort()
-        if self._journal is not None:
-            self._journal.close()
-        if not keep and not self._locked.closed:
-            shutil.rmtree(self._locked.running, ignore_errors=True)
-        self._steps, self._journal, self._encoders, self._videos = [], None, {}, {}
+        if self.journal is not None:
+            self.journal.close()
+        if not keep and not self.locked.closed:
+            shutil.rmtree(self.locked.running, ignore_errors=True)
+        self._steps, self.journal, self.encoders, self._videos = [], None, {}, {}
         self._broken, self._refused = None, False
 
     def write(self, episode: Episode) -> int:
@@ -263,7 +263,7 @@ class EpisodeWriter:
             got = videos[key].frames if key in videos else "no video"
             if got != len(episode):
                 raise BadInput(f"observation {key!r}", got=got, expected=f"{len(episode)} frames")
-        self._locked.commit([CheckedEpisode(self._checked_episode(episode, pictures=False), dict(videos))])
+        self.locked.commit([CheckedEpisode(self._checked_episode(episode, pictures=False), dict(videos))])
         return self.episodes - 1
 
     def write_all(self, episodes: Iterable[Episode]) -> None:
@@ -281,7 +281,7 @@ class EpisodeWriter:
                     replace(one, videos=self._encode(one.episode, self.episodes + i, encoders))
                     for i, one in enumerate(checked)
                 ]
-            self._locked.commit(checked)
+            self.locked.commit(checked)
         finally:
             for encoder in encoders:
                 encoder.abort()
@@ -315,7 +315,7 @@ class EpisodeWriter:
         reward = checked(np.asarray(episode.reward, np.float32), ArraySpec(()), length, "reward", 0)
         if len(episode.frame_tasks) not in (0, *length):
             raise BadInput("frame_tasks", got=f"{len(episode.frame_tasks)} tasks", expected=f"{length[0]}, or none")
-        if failure_number(episode.failure) and FAILURE not in self._locked.features:
+        if failure_number(episode.failure) and FAILURE not in self.locked.features:
             hint = "Record into a new set"
             got = f"the failure {episode.failure}"
             raise BadInput(f"data set {self.path}", got=got, expected="a set that labels failures", hint=hint)
@@ -339,14 +339,14 @@ class EpisodeWriter:
         return checked
 
     def _intervention(self, value: bool) -> bool:
-        if value and INTERVENTION not in self._locked.features:
+        if value and INTERVENTION not in self.locked.features:
             hint = "An older version began it; record into a new set"
             raise BadInput(f"data set {self.path}", got="an intervention", expected="a set that can say so", hint=hint)
         return bool(value)
 
     def _stamps_of(self, stamps: Mapping[str, ArrayLike], lead: tuple[int, ...], step: int) -> dict[str, Any]:
         """One time, or (T,) times, for each of the writer's stamps; others are refused."""
-        wanted = self._locked.stamps
+        wanted = self.locked.stamps
         for name in stamps:
             if name not in wanted:
                 raise BadInput("stamp", got=name, expected="one that the writer was made with", available=wanted)
@@ -360,7 +360,7 @@ class EpisodeWriter:
         return times
 
     def _check_open(self) -> None:
-        if self._locked.closed:
+        if self.locked.closed:
             raise RobolearnError(f"data set {self.path}: the writer is closed")
         if self._broken is not None:
             raise self._broken
@@ -378,7 +378,7 @@ class EpisodeWriter:
         elif self._steps:
             log.warning("%s: %d steps without end() are not stored", self.path, len(self._steps))
         self._forget(keep=keep)
-        self._locked.close()
+        self.locked.close()
 
     def __enter__(self) -> EpisodeWriter:
         return self

@@ -39,7 +39,7 @@ class ConsolePage(ArmPage):
 
     def __init__(self, robot: RobotSpec, schedule: HelpSchedule, press: Callable[[OperatorCommand], None]) -> None:
         super().__init__(robot)
-        server, self._schedule, self._press = self._server, schedule, press
+        server, self._schedule, self._press = self.server, schedule, press
         self._banner = server.gui.add_html("", order=0.0)
         self._buttons: dict[OperatorCommand, viser.GuiButtonHandle] = {}
         for number, (command, colour) in enumerate(COLOURS.items()):

@@ -176,11 +176,11 @@ def test_what_cannot_be_merged_is_named_as_a_person_would() -> None:
     panda = Interface({"proprio": proprio}, ArraySpec((3,)), 20.0, "panda", "tcp_delta")
     fr3 = replace(panda, embodiment="fr3", observation={"proprio": replace(proprio, names=("fr3_joint0", *names[1:]))})
     with pytest.raises(BadInput, match=r"^set: the first set was made for panda, this is fr3"):
-        edit._same(panda, fr3, "set")
+        edit.check_same(panda, fr3, "set")
     with pytest.raises(BadInput, match=r"^set: proprio: got \(7,\) float32 with fr3_joint0, expected .*panda_joint0$"):
-        edit._same(panda, replace(fr3, embodiment="panda"), "set")
+        edit.check_same(panda, replace(fr3, embodiment="panda"), "set")
     with pytest.raises(BadInput, match=r"^set: action shape: got \(4,\), expected \(3,\)$"):
-        edit._same(panda, replace(panda, action=ArraySpec((4,))), "set")
+        edit.check_same(panda, replace(panda, action=ArraySpec((4,))), "set")
 
 
 def test_actions_are_merged_where_training_would_mix_them() -> None:
@@ -193,11 +193,11 @@ def test_actions_are_merged_where_training_would_mix_them() -> None:
         with pytest.raises(BadInput) as trained:
             check_compatible(one, other, what="set")
         with pytest.raises(BadInput) as merged:
-            edit._same(one, other, "set")
+            edit.check_same(one, other, "set")
         assert str(merged.value) == str(trained.value)
     # Beyond that a merged set is of one interface, where training takes what it needs.
     with pytest.raises(BadInput, match=r"^set: action: got \(2,\) float32 with z, expected \(2,\) float32 with y$"):
-        edit._same(one, replace(one, action=ArraySpec((2,), names=("x", "z"))), "set")
+        edit.check_same(one, replace(one, action=ArraySpec((2,), names=("x", "z"))), "set")
 
 
 @pytest.mark.parametrize("there", [True, False])

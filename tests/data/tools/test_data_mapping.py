@@ -170,8 +170,8 @@ def test_a_killed_recording_keeps_every_digit(tmp_path: Path) -> None:
     writer = EpisodeWriter(root, interface, task="count")
     for t in range(5):
         writer.add({"proprio": [t, 0], "clock": [CLOCK[t]], "count": [COUNT[t]]}, [0.5, -0.5], t)
-    writer._journal.close()  # type: ignore[union-attr]
-    writer._locked._lock.release()  # as a kill leaves it
+    writer.journal.close()  # type: ignore[union-attr]
+    writer.locked.lock.release()  # as a kill leaves it
     found = read_journal(root / ".running")
     assert found is not None and [step.row["count"][0] for step in found.steps] == COUNT[:5].tolist()
     assert repair(root).saved == [(0, 5)]

@@ -107,7 +107,7 @@ def test_the_fingerprint_shown_is_the_one_served(closed_page: Browser) -> None:
 
 
 def test_viser_itself_answers_nobody_else_and_shares_nothing(open_page: Browser) -> None:
-    host, port, key = open_page._page.guarded.address  # type: ignore[union-attr]
+    host, port, key = open_page.page.guarded.address  # type: ignore[union-attr]
     assert is_loopback(host)
     for offered in ({}, {HEADER: ""}, {HEADER: "guessed"}, {HEADER: key[:-1]}):
         connection = http.client.HTTPConnection(host, port, timeout=10)
@@ -118,7 +118,7 @@ def test_viser_itself_answers_nobody_else_and_shares_nothing(open_page: Browser)
             connect(f"ws://{host}:{port}", subprotocols=VISER, additional_headers=offered, proxy=None)  # type: ignore[arg-type]
     with connect(f"ws://{host}:{port}", subprotocols=VISER, additional_headers={HEADER: key}, proxy=None) as viser:  # type: ignore[arg-type]
         assert isinstance(viser.recv(timeout=10), bytes)
-    assert open_page._page._server.request_share_url() is None  # type: ignore[union-attr]
+    assert open_page.page.server.request_share_url() is None  # type: ignore[union-attr]
 
 
 def test_the_certificate_is_kept_and_private(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def page() -> Iterator[Page]:
 @pytest.mark.parametrize("name", sorted(ROBOTS))
 def test_bodies_go_where_the_chain_goes(page: Page, name: str) -> None:
     robot = ROBOTS[name]
-    view = ArmView(page._server, robot)
+    view = ArmView(page.server, robot)
     model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
     site = model.site(robot.tcp_site)
     body = model.body(int(site.bodyid[0])).name
@@ -36,21 +36,21 @@ def test_bodies_go_where_the_chain_goes(page: Page, name: str) -> None:
     for _ in range(5):
         q = rng.uniform(robot.lower, robot.upper)
         view.move(q, 0.5)
-        at, wxyz = view._data.body(body).xpos, view._data.body(body).xquat
+        at, wxyz = view.data.body(body).xpos, view.data.body(body).xquat
         tcp = at + quat_to_matrix(wxyz) @ site.pos
         assert np.allclose(tcp, robot.chain.forward(q[None])[0][0], atol=1e-9)
-    frames = [h for h in view._frames.values() if isinstance(h, viser.FrameHandle)]
+    frames = [h for h in view.frames.values() if isinstance(h, viser.FrameHandle)]
     assert len(frames) >= len(robot.joints)
 
 
 def test_the_gripper_opens(page: Page) -> None:
     robot = ROBOTS["panda"]
-    view = ArmView(page._server, robot)
+    view = ArmView(page.server, robot)
     gap = []
     for opening in (0.0, 1.0):
         view.move(np.array(robot.home), opening)
-        fingers = [int(view._model.joint(joint).bodyid[0]) for joint in robot.gripper.joints]
-        gap.append(np.linalg.norm(view._data.xpos[fingers[0]] - view._data.xpos[fingers[1]]))
+        fingers = [int(view.model.joint(joint).bodyid[0]) for joint in robot.gripper.joints]
+        gap.append(np.linalg.norm(view.data.xpos[fingers[0]] - view.data.xpos[fingers[1]]))
     assert gap[1] - gap[0] == pytest.approx(robot.gripper.max_width)
 
 

@@ -178,7 +178,7 @@ def test_who_goes_in_mid_handshake_leaves_room(impatient: Callable[..., AuthProx
             else:
                 raw.sendall(b"\x16\x03\x01" if i % 4 else b"hello")
     deadline = time.monotonic() + 10
-    while proxy._limits._open:
+    while proxy.limits.open:
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

@@ -85,8 +85,8 @@ def test_answers_name_no_library(open_page: Browser, request_: str, code: int) -
 def test_a_websocket_and_an_error_name_no_library(open_page: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = knock(open_page)
     assert opened.status == 101 and opened.headers.get_all("Server") == ["robolearn"]
-    assert open_page._page is not None
-    monkeypatch.setattr(open_page._page.guarded._proxy.access, "answer", None)  # type: ignore[union-attr]  # what calls it fails
+    assert open_page.page is not None
+    monkeypatch.setattr(open_page.page.guarded.proxy.access, "answer", None)  # type: ignore[union-attr]  # what calls it fails
     check_answer(spoken(open_page, f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port_of(open_page)}\r\n\r\n"), 500)
 
 

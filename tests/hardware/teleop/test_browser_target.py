@@ -87,7 +87,7 @@ def test_says_what_it_cannot_do() -> None:
 def test_a_page_may_be_silent_for_longer_where_the_arm_is_simulated(clock, simulated: bool, silence: float) -> None:
     robot, interface = ROBOTS["panda"], interface_of("panda")
     arbiter = make_device("browser", interface, robot, simulated=simulated).arbiter
-    arbiter._clock = clock
+    arbiter.clock = clock
     arbiter.join(1)
     arbiter.beat(1, 1)
     clock.now += silence - 0.01

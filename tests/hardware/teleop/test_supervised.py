@@ -68,7 +68,7 @@ def rig(player: Player) -> RecordingRig:
 
     def wrap(hand: Hand) -> Supervised:
         hand.engaged = False
-        return Supervised(hand, player, CONTRACT.interface, hand._clock)  # type: ignore[arg-type]
+        return Supervised(hand, player, CONTRACT.interface, hand.clock)  # type: ignore[arg-type]
 
     made = RecordingRig(wrap=wrap)
     made.until(lambda: made.phase is Phase.WAITING)
@@ -116,13 +116,13 @@ def test_a_device_that_goes_silent_in_the_persons_hand_stops_the_arm(rig: Record
     rig.hand.action, rig.hand.engaged = move(dx=0.1, gripper=1.0), True
     rig.steps(5)
     silent = rig.now
-    rig.hand._clock = lambda: silent  # its reports end, and soon it is not engaged any more
+    rig.hand.clock = lambda: silent  # its reports end, and soon it is not engaged any more
     rig.run(0.3)
     seen = len(player.seen)
     rig.hand.engaged = False
     rig.until(lambda: rig.state is not SafetyState.ARMED, 1.0)
     assert len(player.seen) == seen, "nothing is handed back to the policy"
-    rig.hand._clock = lambda: rig.now
+    rig.hand.clock = lambda: rig.now
     rig.run(2.0)
     assert rig.state in (SafetyState.DISARMED, SafetyState.LATCHED), "and nothing moves by itself afterwards"
     rig.follow()  # START does
@@ -145,7 +145,7 @@ def test_nobody_watches(rig: RecordingRig) -> None:
     rig.record()
     rig.steps(5)
     silent = rig.now
-    rig.hand._clock = lambda: silent
+    rig.hand.clock = lambda: silent
     rig.run(0.5 * ALIVE_S)
     assert rig.state is SafetyState.ARMED
     rig.run(0.6 * ALIVE_S)
@@ -207,7 +207,7 @@ class Played:
         action = self.player.action(seen)
         if action is None:
             end = time.monotonic() + (2.0 if self.policy.gate.is_set() else 0.03)
-            while self.player._predictor._busy and time.monotonic() < end:  # inference
+            while self.player.predictor.busy and time.monotonic() < end:  # inference
                 time.sleep(0.001)
             self.now += 0.5 * STEP
             action = self.player.later()
@@ -308,19 +308,19 @@ def test_a_policy_means_the_same_as_in_a_deployment(latency: float, tail: int) -
             return rng.uniform(-0.4, 0.4, (1, self._length, len(NAMES))).astype(np.float32)
 
     player = ChunkPlayer(Winding(4, 8), clock=lambda: rig.now)
-    rig = RecordingRig(wrap=lambda hand: Supervised(hand, player, CONTRACT.interface, hand._clock))
+    rig = RecordingRig(wrap=lambda hand: Supervised(hand, player, CONTRACT.interface, hand.clock))
     rig.hand.engaged = False
-    predictor, asked, targets, streamed = player._predictor, dict[float, float](), list[Any](), list[Any]()
-    predictor._tail_steps, player._done = tail, Late(rig, latency)  # type: ignore[assignment]
+    predictor, asked, targets, streamed = player.predictor, dict[float, float](), list[Any](), list[Any]()
+    predictor.tail_steps, player.done = tail, Late(rig, latency)  # type: ignore[assignment]
     streamer = Streamer(CONTRACT, streamed.append, clock=lambda: rig.now, wall=lambda: rig.now)
     streamer.joints = rig.observer.joints
     streamer.safety("armed")
-    ask, accept, send = predictor.ask, player._stream.accept, rig.send_target
+    ask, accept, send = predictor.ask, player.stream.accept, rig.send_target
 
     def ask_now(stamp: float, *seen: Any) -> None:
         asked[stamp] = rig.now
         ask(stamp, *seen)
-        while predictor._busy:
+        while predictor.busy:
             time.sleep(1e-4)
 
     def both(stamp: float, wall: float, *chunk: Any) -> None:
@@ -331,7 +331,7 @@ def test_a_policy_means_the_same_as_in_a_deployment(latency: float, tail: int) -
         targets.append(positions.copy())
         send(positions, stamp_ns)
 
-    predictor.ask, player._stream.accept, rig.send_target = ask_now, both, sent  # type: ignore[method-assign]
+    predictor.ask, player.stream.accept, rig.send_target = ask_now, both, sent  # type: ignore[method-assign]
     rig.until(lambda: rig.phase is Phase.WAITING)
     rig.record()
     made: list[np.ndarray] = []

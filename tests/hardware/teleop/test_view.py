@@ -75,7 +75,7 @@ def test_the_device_is_as_it_was_and_its_page_closes_with_it(viewer: Viewer) -> 
     device.close()
     device.close()
     assert told.heard == ["open", "prepared", {}, STATUS, "close", "close"]
-    assert viewer._status is STATUS and viewer._page is None
+    assert viewer.status is STATUS and viewer.page is None
 
 
 def test_a_page_that_hangs_holds_nobody_up(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput, RobolearnError
+from robolearn.core.errors import first_line
 from robolearn.core.installation import install_command
-from robolearn.io.paths import first_line
 
 SUFFIXES = (".mcap", ".db3")
 

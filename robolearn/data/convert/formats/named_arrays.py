@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.convert.formats.arrays import Head, assigned, coloured
-from robolearn.data.convert.formats.clocks import check_clock, clocks
+from robolearn.data.convert.formats.arrays import Head, assigned, check_clock, clocks, coloured
 from robolearn.data.convert.formats.config import ForeignSet, imported, outcome, rewarded, stored_episode
 from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource

@@ -31,8 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned
-from robolearn.data.convert.formats.clocks import check_clock, clocks
+from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned, check_clock, clocks
 from robolearn.data.convert.formats.config import (
     ARRAYS,
     ForeignSet,

@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface, RobolearnError
-from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned, coloured
-from robolearn.data.convert.formats.clocks import check_clock, clocks
+from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned, check_clock, clocks, coloured
 from robolearn.data.convert.formats.config import (
     ARRAYS,
     ForeignSet,

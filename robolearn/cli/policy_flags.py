@@ -1,15 +1,20 @@
-"""Sources of goals for policies that were trained with --goal: a data set, or the expert of an embedded task."""
+"""Flags of the commands that run a policy, and the goals that two of them name: a data set, or the expert of an
+embedded task."""
 
 from __future__ import annotations
 
 import logging
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policies.wrappers.goals import EpisodeGoals, Goals, check_goals, goals_of, stored_goals
+from policies.storage.backends import BackendName, InferencePrecision
+from policies.wrappers.goals import EpisodeGoals, GoalChoice, Goals, check_goals, goals_of, stored_goals
+from robolearn.cli.choices import Device
 from robolearn.core import BadInput
 from robolearn.core.specs import is_image, of_goal
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +27,44 @@ log = logging.getLogger(__name__)
 
 EXPERT = "expert"
 """As a value of --goals: the end of the scripted expert's demonstration from the same start."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyCommand(Command):
+    """A command that runs a policy, in simulation or on an arm."""
+
+    policy: Path
+    """A run folder, a checkpoint folder, FILE.onnx, lerobot:FOLDER for a policy of LeRobot's, or episode:DATA#N to
+    replay a recorded episode."""
+    words: str = ""
+    """The task in a sentence, for a policy that was trained with words; in simulation by default the task's own."""
+    goals: str = ""
+    """Goals of a policy that was trained with --goal: a data set, of whose successful demonstrations one lends its end
+    to each episode, or in our simulated tasks expert: the end of the scripted expert's own demonstration from the same
+    start."""
+    goal_choice: GoalChoice = "nearest"
+    """Which demonstration of that set: the one whose start is nearest, or one that is drawn by --seed."""
+    denoise_steps: int | None = None
+    """K, denoising steps; by default as trained."""
+    guidance: float | None = None
+    """w of a policy that was trained with a goal; by default as trained."""
+    guide: Path | None = None
+    """A run whose critics judge chunks (of an off-policy algorithm other than dsrl and rlpd), or its checkpoint folder:
+    they choose among chunks of --policy at each decision, whatever policy that is. `robolearn evaluate --guide` says
+    what they gain and cost."""
+    guide_samples: int = 10
+    """N, chunks of --policy that the critics choose among."""
+    guide_temperature: float = 0.0
+    """β: a chunk is drawn with probability proportional to exp(Q / β); 0 takes the largest Q."""
+    tempo: float = 1.0
+    """Factor on the policy's displacements, for actions that are displacements; below 1 for a first, slow motion."""
+    seed: int = 1000
+    """Of starts and of the policy's noise."""
+    device: Device = "auto"
+    backend: BackendName = "torch"
+    """Backend of the policy: torch, compile (torch's compiler) or onnx (onnxruntime, on the CPU)."""
+    precision: InferencePrecision = "float32"
+    """Of the decisions: float32, bfloat16 (torch, compile) or int8 (onnx)."""
 
 
 def check_goal_flags(goals: str, choice: str) -> None:
