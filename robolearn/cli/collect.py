@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import DemoQuality
+from robolearn.cli.suite import run_suite, show_suite
 from robolearn.cli.view import WorkView
 from robolearn.runs.command import Command, at_least, check_seed
 from sim.registry import WorldConfig
+
+if TYPE_CHECKING:
+    from robolearn.eval import Success
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,8 @@ class Collect(Command):
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)
         check_seed(self.seed)
+        if (suite := run_suite(self, _success)) is not None:
+            return suite
         check_watched(self.view, self.world)
         begun = time.perf_counter()
         worlds = min(self.worlds, self.episodes)
@@ -86,7 +92,19 @@ class Collect(Command):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r = result
+        if "suite" in r:
+            show_suite(r, console, _success)
+            data = f"{self.out}/* --observe proprio {'images' if self.world.cameras else 'objects'} prompt"
+            console.print(f"next        robolearn train --data {data} --out runs/… : one policy that imitates all")
+            return
         console.print(f"data set    {r['dataset']}: {r['episodes']} episodes, {r['frames']:,} frames")
         console.print(f"success     {r['expert_success']:.1%} of them, {r['quality']} demonstrations of {r['task']} by "
                       f"the {r['robot']}, in {r['wall_s']['total']:.0f} s")  # fmt: skip
         console.print(f"next        robolearn train --data {r['dataset']} --out runs/… : a policy that imitates them")
+
+
+def _success(result: Mapping[str, Any]) -> Success:
+    """Success of the demonstrations in a result."""
+    from robolearn.eval import Success
+
+    return Success.of(round(result["expert_success"] * result["episodes"]), result["episodes"])

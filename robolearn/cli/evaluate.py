@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from policies.storage.backends import backend_device
 from robolearn.cli.evaluator import evaluate_policy
 from robolearn.cli.policy_flags import GoalSource, PolicyCommand, check_goal_flags
+from robolearn.cli.suite import mean_success, run_suite, show_suite
 from robolearn.cli.view import WorkView
 from robolearn.core import BadInput
 from robolearn.runs.command import (
@@ -25,6 +26,9 @@ from robolearn.runs.command import (
     reported,
 )
 from sim.registry import WorldConfig
+
+if TYPE_CHECKING:
+    from robolearn.eval import Success
 
 log = logging.getLogger(__name__)
 ALONE = ("against", "goals", "guide", "shuffle", "out", "record", "words")  # what --paired-with does not go with
@@ -71,6 +75,9 @@ class Evaluate(PolicyCommand):
         check_seed(self.seed)
         if self.paired_with:
             return self._paired()
+        if (suite := run_suite(self, _success)) is not None:
+            against = [one["against"] for one in suite["tasks"]] if self.against else []
+            return suite | ({"against": {"success": mean_success(against, _success)}} if against else {})
         check_watched(self.view, self.world)
         if self.out is not None:
             check_report_folder(self.out)
@@ -132,6 +139,11 @@ class Evaluate(PolicyCommand):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         if "paired" in result:
             show_paired(result, console)
+            return
+        if "suite" in result:
+            show_suite(result, console, _success)
+            if against := result.get("against"):
+                console.print(f"{self.against}: {rate_text(against['success'])}, mean over tasks")
             return
         rows = [row for row in (result, result.get("against")) if row]
         success = all(row["success"] is not None for row in rows)
@@ -216,6 +228,13 @@ class Evaluate(PolicyCommand):
         if not self.goals:
             return None
         return GoalSource(self.goals, self.goal_choice, world, spread(self.episodes, worlds), self.seed)
+
+
+def _success(result: Mapping[str, Any]) -> Success | None:
+    """Success in the result of a task, None where it reports none."""
+    from robolearn.eval import Success
+
+    return Success(**result["success"]) if result["success"] else None
 
 
 def _span(mean: Mapping[str, Any], form: str) -> str:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from robolearn.cli.choices import AnyAlgorithm, Device, Tracker, rewarded
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.cli.finetune_numbers import last_success, rewarded_episodes, standing, wall_profile, withheld_episodes
+from robolearn.cli.suite import run_suite, show_suite
 from robolearn.cli.view import WorkView
 from robolearn.core import BadInput
 from robolearn.io.hashes import sha256_file, sha256_weights
@@ -31,6 +32,9 @@ from robolearn.runs.command import Command, at_least, check_seed, peek, rate_tex
 from robolearn.runs.loop import KeepConfig
 from robolearn.runs.trackers import check_tracker
 from sim.registry import WorldConfig
+
+if TYPE_CHECKING:
+    from robolearn.eval import Success
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +107,8 @@ class Finetune(Command):
         from robolearn.runs import Progress, Run
         from robolearn.runs.loop import Kept, run_loop
 
+        if (suite := run_suite(self, _success)) is not None:
+            return suite
         at_least(1, checkpoint_every=self.checkpoint_every)
         updates, (own, named) = self._updates(), rewarded(self.world)
         check_tracker(self.log)
@@ -214,6 +220,9 @@ class Finetune(Command):
         return 1 if any(audit.get("stopped") for audit in audits) else 0
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
+        if "suite" in result:
+            show_suite(result, console, _success)
+            return
         r = result
         console.print(f"policy       {r['policy']}")
         if r.get("updates_offline"):
@@ -348,6 +357,14 @@ class Finetune(Command):
             "data": [str(path) for path in self.back_data],
             "frames": sum(found.frames for found in sets),
         }
+
+
+def _success(result: Mapping[str, Any]) -> Success | None:
+    """Success in the result of a task: without noise, or else of the last rollouts."""
+    from robolearn.eval import Success
+
+    found = result["evaluation"]["success"] if "evaluation" in result else result["training_success"]
+    return Success(**found) if found else None
 
 
 def opened(paths: Sequence[Path], policy: Any, flag: str) -> list[Any]:

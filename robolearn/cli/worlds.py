@@ -61,8 +61,8 @@ class WorldsList(Command):
     """
 
     def run(self) -> dict[str, Any]:
-        """``{"worlds": [{"name", "form", "state", "count", "demonstrator", "cameras", "gpu", "megabytes", "packages"},
-        …]}``; ``"count"`` of tasks is None where it is open."""
+        """``{"worlds": [{"name", "form", "state", "count", "demonstrator", "cameras", "gpu", "megabytes", "packages",
+        "suites"}, …]}``; ``"count"`` of tasks is None where it is open."""
         return {"worlds": [_row(name, family) for name, family in _names().items()]}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
@@ -128,6 +128,7 @@ def _row(name: str, family: Family) -> dict[str, Any]:
         "gpu": family.needs_gpu,
         "megabytes": environment.megabytes if environment else 0,
         "packages": list(environment.packages) if environment else [],
+        "suites": list(family.suites),
     }
 
 
@@ -172,7 +173,7 @@ class WorldsShow(Command):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         if "task" not in result:
-            for key in ("name", "form", "state", "demonstrator", "cameras", "packages"):
+            for key in ("name", "form", "state", "demonstrator", "cameras", "packages", "suites"):
                 value = ", ".join(result[key]) if isinstance(result[key], list) else result[key]
                 console.print(f"{key:14}{value or '–'}")
             console.print(f"{'GPU':14}{_gpu(result)}")

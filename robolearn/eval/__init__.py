@@ -12,6 +12,7 @@ from robolearn.eval.intervals import (
     bootstrap_mean,
     clopper_pearson,
     over_seeds,
+    over_tasks,
     wilson,
 )
 from robolearn.eval.verdict import Verdict, corrected
@@ -29,6 +30,7 @@ __all__ = [
     "corrected",
     "evaluate",
     "over_seeds",
+    "over_tasks",
     "split_gain",
     "wilson",
 ]

@@ -125,6 +125,23 @@ def over_seeds(values: Sequence[float], *, rates: bool = False, level: float = 0
     return SeedEstimate(mean, low, high, k, median)
 
 
+def over_tasks(successes: Sequence[Success]) -> Success:
+    """The mean success rate p̄ of K tasks, each task counting alike, with an interval over their episodes:
+
+        p̄ − √Σ (p̂ᵢ − lᵢ)² / K  to  p̄ + √Σ (uᵢ − p̂ᵢ)² / K
+
+    by the intervals (lᵢ, uᵢ) of the tasks (Zou and Donner, Statistics in Medicine 2008). The tasks are these: it says
+    nothing of others.
+    """
+    if not successes:
+        raise BadInput("successes of tasks", got="nothing", expected="at least one task")
+    k = len(successes)
+    mean = sum(one.rate for one in successes) / k
+    low = mean - math.hypot(*(one.rate - one.low for one in successes)) / k
+    high = mean + math.hypot(*(one.high - one.rate for one in successes)) / k
+    return Success(mean, low, high, sum(one.episodes for one in successes))
+
+
 def wilson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
     """The two-sided Wilson score interval (low, high) of a rate, without continuity correction."""
     return _binomial(successes, episodes, level, "wilson")

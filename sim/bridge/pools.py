@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import mmap
 import os
 import struct
 import sys
+import threading
+import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
@@ -27,7 +31,7 @@ from sim.bridge.far import serve
 from sim.bridge.far.errors import describe
 from sim.bridge.far.facts import AdapterEnv, Facts, WorldArrays
 from sim.bridge.far.worlds import WorldFailure, Worlds
-from sim.bridge.process import WorkerProcess
+from sim.bridge.process import STEP_S, WorkerProcess
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +107,8 @@ class Pool(Protocol):
 class LocalPool:
     """Worlds in this process, one after the other: for envs that are lighter than a message.
 
-    What they print goes to stderr: stdout is for our results.
+    What they print goes to stderr: stdout is for our results. A world that does not come back is named, but it cannot
+    be ended; one that ends the process, or lets no other thread run, is not.
     """
 
     def __init__(self, envs: Sequence[AdapterEnv]) -> None:
@@ -111,6 +116,9 @@ class LocalPool:
         self._worlds = Worlds(envs)
         self._count = len(envs)
         self.block = WorldArrays.make(self.facts, self._count, CHUNK_STEPS)
+        self._closed = threading.Event()
+        watch = (weakref.ref(self), self._closed, self.facts.task)
+        threading.Thread(target=_watch, args=watch, name="world-watch", daemon=True).start()
 
     def room_for(self, steps: int) -> None:
         if steps > self.block.actions.shape[1]:
@@ -146,8 +154,27 @@ class LocalPool:
             self._worlds.notes.clear()
 
     def close(self) -> None:
+        self._closed.set()
         with self._named():
             self._worlds.close()
+
+
+def _watch(pool: weakref.ref[LocalPool], closed: threading.Event, task: str) -> None:
+    """Say once of each world of `pool` that it has been at work for `STEP_S`, until the pool is closed."""
+    count, moved = -1, time.monotonic()
+    while not closed.wait(STEP_S / 10) and (found := pool()) is not None:
+        block, now = found.block, time.monotonic()
+        del found
+        busy = block.busy.nonzero()[0].tolist()
+        if not busy or int(block.progress.sum()) != count:
+            count, moved = int(block.progress.sum()), now
+        elif now - moved > STEP_S:
+            moved = math.inf
+            log.warning(
+                "world %d of %s hangs: no answer within %.0f s. It runs in this process, which cannot end it: with "
+                "--sim-threads 1 it runs in one of its own, where a hang and a death end the command",
+                *(busy[0], task, STEP_S),
+            )
 
 
 class WorkerPool:

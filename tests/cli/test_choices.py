@@ -96,7 +96,7 @@ def test_a_family_of_worlds_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) 
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(FAMILIES, "swing", Family("swing:<Name>", "pendulums:make"))
-    assert ", pusht:state, swing:<Name>)" in words(capsys, "evaluate")
+    assert ", libero:<suite>/<number>, swing:<Name>)" in words(capsys, "evaluate")
     assert main(["collect", "--task", "lit", "--out", str(tmp_path / "out")]) == 2
     assert "swing:<Name>" in capsys.readouterr().err
     assert main(["collect", "--task", "swing:Up", "--looks", "mild", "--out", str(tmp_path / "out")]) == 2

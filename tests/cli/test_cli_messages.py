@@ -26,7 +26,10 @@ pytestmark = pytest.mark.long
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
 ONE_ARM = "it was made for panda, this is {}: one arm, one policy"
-OTHERS = "robosuite:<Name>, gym:<module>:<Id-v0>, metaworld:<task>, ogbench:<task>, pusht:state"
+OTHERS = (
+    "robosuite:<Name>, gym:<module>:<Id-v0>, metaworld:<task>, ogbench:<task>, pusht:state, aloha:<task>, "
+    "libero:<suite>/<number>"
+)
 TASKS = f"lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back, {OTHERS}"
 OTHER_TASK = (
     "observation 'objects': got 18 numbers (target_x, target_y, target_z and 3 more unknown to it), expected the 12 that it "

@@ -12,12 +12,14 @@ SAME = (f"{TESTS}::test_it_gives_what_gymnasium_gives_in_this_process",)
 FAULT = (f"{TESTS}::test_a_fault_while_it_steps_is_named",)
 MADE = (f"{TESTS}::test_a_fault_while_it_is_made_is_named",)
 HANG = (f"{TESTS}::test_a_hang_ends_and_is_named",)
+HERE = (f"{TESTS}::test_a_hang_in_this_process_is_named_once",)
 DEATH = (f"{TESTS}::test_it_dies_with_its_parent",)
 SAID = (f"{TESTS}::test_what_it_prints_and_a_slow_start_are_said_once",)
 NONE = (f"{TESTS}::test_what_is_no_interpreter_is_refused",)
 FAMILY = ("tests/cli/test_worlds.py::test_an_installed_family_demonstrates_and_is_judged",)
 ABSENT = ("tests/cli/test_worlds.py::test_one_that_is_not_installed_names_the_command_that_mends_it",)
 LACKING = ("tests/cli/test_worlds.py::test_an_interpreter_that_lacks_the_package_is_named_with_the_command",)
+SUITES = ("tests/cli/test_suites.py",)
 MAKERS = ("tests/sim/test_other_makers.py",)
 CHUNKS = ("tests/sim/test_adapters_chunks.py",)
 VECTOR = ("tests/sim/test_adapters_vector.py",)
@@ -31,6 +33,9 @@ MUTANTS: dict[str, Mutant] = {
     "the-next-start-is-the-last-observation": Mutant("sim/adapters/vector.py", "value[ended] = block.final[key][ended]", "pass", SAME),
     "rewards-of-the-chunk-before": Mutant("sim/adapters/vector.py", "np.arange(steps) < executed[:, None]", "np.arange(steps) >= 0", VECTOR),
     "a-hang-is-waited-for": Mutant(f"{BRIDGE}/process.py", "limit = START_S if self.block is None else STEP_S", "limit = START_S if self.block is None else 3 * STEP_S", HANG),
+    "a-hang-here-is-not-said": Mutant(f"{BRIDGE}/pools.py", "elif now - moved > STEP_S:", "elif now - moved > 100 * STEP_S:", HERE),
+    "a-hang-here-is-said-again-and-again": Mutant(f"{BRIDGE}/pools.py", "            moved = math.inf\n", "", HERE),
+    "a-rest-is-a-hang": Mutant(f"{BRIDGE}/pools.py", "if not busy or int", "if int", HERE),
     "the-first-world-is-blamed": Mutant(f"{FAR}/worlds.py", "            block.busy[i] = True\n", "", HANG),
     "their-output-is-ours": Mutant(f"{BRIDGE}/process.py", "stderr=subprocess.STDOUT, ", "", SAID),
     "silent-while-it-starts": Mutant(f"{BRIDGE}/process.py", "if self.block is None and now - begun > TELL_S", "if False and now - begun > TELL_S", SAID),
@@ -50,6 +55,18 @@ MUTANTS: dict[str, Mutant] = {
     "a-redrawn-start-forgets-its-seed": Mutant(f"{FAR}/ogbench.py", "            self._raw, self._info = self._env.reset()", "            self._raw, self._info = self._env.reset(seed=int(np.random.randint(2**31)))", MAKERS),
     "hovering-is-paid": Mutant(f"{FAR}/pusht.py", 'float(info["is_success"])', 'float(info["coverage"])', MAKERS),
     "the-last-command-is-in-sight": Mutant(f"{FAR}/pusht.py", "        self._env.unwrapped._last_action = None", "        self._env.unwrapped", MAKERS),
+    "radians-as-they-come": Mutant(f"{FAR}/aloha.py", "0.5 * (np.asarray(action, np.float64) + 1.0)", "0.5 * np.asarray(action, np.float64)", MAKERS),
+    "the-right-arm-has-the-left-ones-fingers": Mutant(f"{FAR}/aloha.py", "for arm in (0, ARM + 2)", "for arm in (0, ARM)", MAKERS),
+    "a-stage-is-success": Mutant(f"{FAR}/aloha.py", "success = reward == SOLVED", "success = reward >= 3", MAKERS),
+    "pictures-for-nobody": Mutant(f"{FAR}/aloha.py", "        self._task.get_observation = self._observe", "        self._observe", MAKERS),
+    "the-first-state-each-time": Mutant(f"{FAR}/libero.py", "self.np_random.integers(len(self._states))", "self.np_random.integers(1)", MAKERS),
+    "things-fall-in-the-episode": Mutant(f"{FAR}/libero.py", "for _ in range(SETTLE):", "for _ in range(1):", MAKERS),
+    "the-quaternion-of-the-maker": Mutant(f"{FAR}/libero.py", "(w, x, y, z), seen", "(x, y, z, w), seen", MAKERS),
+    "tasks-that-lack-states": Mutant(f"{FAR}/libero.py", "if i not in lacking", "if True", MAKERS),
+    "tasks-count-by-their-episodes": Mutant("robolearn/eval/intervals.py", "sum(one.rate for one in successes) / k", "sum(one.successes for one in successes) / sum(one.episodes for one in successes)", SUITES),
+    "all-tasks-err-together": Mutant("robolearn/eval/intervals.py", "math.hypot(*(one.rate - one.low for one in successes))", "sum(one.rate - one.low for one in successes)", SUITES),
+    "a-suite-is-one-task": Mutant("sim/registry.py", "        if len(tasks := tasks_of(self.task)) > 1:", "        if len(tasks := tasks_of(self.task)) > 99:", SUITES),
+    "all-tasks-in-one-folder": Mutant("robolearn/cli/suite.py", "{key: path / name for", "{key: path for", SUITES),
     "double-precision-is-not-said": Mutant(f"{FAR}/features.py", "if leaf.dtype not in (np.float32, np.uint8)", "if leaf.dtype is None", CHUNKS),
     "pictures-by-the-nearest-pixel": Mutant(f"{FAR}/gym_env.py", "    if edge > cut:", "    if edge != cut:", CHUNKS),
     "experts-beyond-the-bounds": Mutant(f"{FAR}/world.py", "np.clip(np.asarray(self._adapter.demonstrate(), np.float32), -1.0, 1.0)", "np.asarray(self._adapter.demonstrate(), np.float32)", FAMILY),

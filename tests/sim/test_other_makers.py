@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from robolearn.core import BadInput
 from sim.adapters.other_makers import task_names
 from sim.registry import FAMILIES, WorldConfig
 
@@ -43,7 +44,7 @@ def closing(count: int, size: int) -> np.ndarray:
     return chunk
 
 
-@pytest.mark.parametrize("name", ["ogbench", "pusht"])
+@pytest.mark.parametrize("name", ["ogbench", "pusht", "aloha"])
 def test_as_many_tasks_are_counted_as_there_are(name: str, python: Path) -> None:
     assert len(task_names(name, str(python))) == FAMILIES[name].count
 
@@ -105,3 +106,57 @@ def test_pusht_pays_for_success_alone_and_shows_no_mark(python: Path) -> None:
         chunk = np.ones((2, 9, 2), np.float32)
         _, reward, terminated, truncated, infos = env.step_chunk(chunk)
         assert (reward == 1).all() and terminated.all() and not truncated.any() and infos["steps"].tolist() == [1, 1]
+
+
+def test_aloha_takes_radians_and_draws_for_nobody(python: Path) -> None:
+    with worlds("aloha:transfer_cube", python) as env:
+        assert (env.interface.embodiment, env.interface.control_hz, env.max_episode_steps) == ("aloha", 50, 300)
+        assert env.reports_success and not env.demonstrates and env.prompt.startswith("pass the cube")
+        first, _ = env.reset(seed=2)
+        assert env.interface.observation["objects"].names[:2] == ("cube.x", "cube.y")
+        np.testing.assert_array_equal(first["proprio"][0], [*[0] * 14, *range(14)])
+        assert first["objects"].shape == (2, 7) and not np.array_equal(first["objects"][0], first["objects"][1])
+        np.testing.assert_array_equal(env.reset(seed=2)[0]["objects"], first["objects"])
+        chunk = np.zeros((2, 1, 14), np.float32)
+        chunk[0, 0, :7], chunk[1, 0, 13] = 1, -1  # world 1 gets as far as the last stage before success
+        observation, reward, terminated, _, infos = env.step_chunk(chunk)
+        # The middle of -i and i + 1 is 0.5; that of the right arm, of -10 i and 10 (i + 1), is 5
+        np.testing.assert_allclose(observation["proprio"][0, :14], [1, 2, 3, 4, 5, 6, 1, *[5] * 6, 0.5])
+        np.testing.assert_allclose(observation["proprio"][1, :14], [*[0.5] * 7, *[5] * 6, 0])
+        assert not reward.any() and not terminated.any() and not infos["success"].any()
+        chunk[:, 0, 6] = -1
+        _, reward, terminated, truncated, infos = env.step_chunk(chunk, active=np.array([True, False]))
+        assert (reward[0], terminated[0], truncated[0], infos["success"][0]) == (1, True, False, True)
+        _, _, terminated, truncated, infos = env.step_chunk(np.zeros((2, 320, 14), np.float32))
+        assert truncated.all() and not terminated.any() and infos["steps"].tolist() == [300, 299]
+    with worlds("aloha:insertion", python, 1) as env:
+        assert env.reset(seed=0)[0]["objects"].shape == (1, 14)
+
+
+def test_libero_begins_settled_in_one_of_its_states(python: Path) -> None:
+    assert task_names("libero", str(python)) == ["libero_goal/0", "libero_goal/1", "libero_ood/1"]
+    with worlds("libero:libero_goal/1", python, 8) as env:
+        assert (env.interface.embodiment, env.interface.control_hz, env.max_episode_steps) == ("panda", 20, 600)
+        assert env.reports_success and not env.demonstrates and env.prompt == "push the cube"
+        first, _ = env.reset(seed=0)
+        names = env.interface.observation["objects"].names
+        assert names == (*(f"cube_joint0.{part}" for part in ("x", "y", "z", "qw", "qx", "qy", "qz")), "drawer_slide")
+        drawn = (first["objects"][:, 0] - 2) / 10  # of states that are 10 apart; what is not at rest adds 100
+        assert set(drawn) <= {0, 1, 2, 3} and len(set(drawn)) > 1
+        np.testing.assert_array_equal(first["objects"][:, -1], 10 * drawn + 9)
+        np.testing.assert_allclose(first["proprio"][0, [6, 8, 9]], [6, 8, 9])
+        np.testing.assert_allclose(first["proprio"][0, 10:], [1.0, 0.5, 0.6, 0.7, 10, 0.2])  # wxyz, ten steps at rest
+        assert len(set(first["proprio"][:, 7])) == 8  # its reset draws for each
+        for key, value in env.reset(seed=0)[0].items():
+            np.testing.assert_array_equal(value, first[key])
+        half = np.arange(8) < 4
+        _, reward, terminated, _, infos = env.step_chunk(closing(8, 7), active=half)
+        assert (terminated == half).all() and (infos["success"] == half).all() and (reward == half).all()
+        _, _, terminated, truncated, infos = env.step_chunk(np.zeros((8, 601, 7), np.float32))
+        assert truncated.all() and not terminated.any() and (infos["steps"] == 600).all()
+    with pytest.raises(BadInput, match=r"got libero_goal/2, expected <suite>/<number>; available: libero_goal/0"):
+        WorldConfig("libero:libero_goal/2", world_python=python).build(1)
+    with pytest.raises(BadInput, match=r"got libero_ood/0, .*available: libero_ood/1"):
+        WorldConfig("libero:libero_ood/0", world_python=python).build(1)
+    with pytest.raises(BadInput, match=r"got goal/0, .*available: libero_goal, libero_ood"):
+        WorldConfig("libero:goal/0", world_python=python).build(1)

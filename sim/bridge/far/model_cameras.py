@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import mujoco
@@ -21,13 +22,17 @@ class ModelCameras:
       env: has ``model`` and ``data``.
       cameras: those that are observed, with an edge of `size` [px].
       film: the camera of videos.
+      hidden: groups of geometry that are not drawn.
 
     Raises:
       BadInput: no such camera, or no OpenGL.
     """
 
-    def __init__(self, env: Any, task: str, cameras: tuple[str, ...], size: int, film: str) -> None:
+    def __init__(
+        self, env: Any, task: str, cameras: tuple[str, ...], size: int, film: str, hidden: Sequence[int] = ()
+    ) -> None:
         self._env, self._task, self._cameras, self._size, self._film = env, task, cameras, size, film
+        self._hidden = list(hidden)
         model = env.model
         known = [model.cam(i).name for i in range(model.ncam)]
         for camera in cameras:
@@ -52,7 +57,9 @@ class ModelCameras:
 
     def _picture(self, camera: str, size: int) -> NDArray[np.uint8]:
         data, renderer = self._env.data, self._renderer(size)
-        renderer.update_scene(data, camera=camera)
+        shown = mujoco.MjvOption()
+        shown.geomgroup[self._hidden] = 0
+        renderer.update_scene(data, camera=camera, scene_option=shown)
         picture = np.asarray(renderer.render(), np.uint8)
         upside_down = camera in self._standing and data.cam(camera).xmat[7] < -0.1  # the z of its y axis
         return picture[::-1, ::-1].copy() if upside_down else picture.copy()

@@ -1,0 +1,63 @@
+"""A command over a suite of tasks, such as metaworld:MT10: each task in turn, and the mean over them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from robolearn.runs.command import PLAIN, print_table, rate_text
+from sim.registry import tasks_of
+
+if TYPE_CHECKING:
+    from robolearn.eval import Success
+
+log = logging.getLogger(__name__)
+PLACES = ("out", "record")  # flags whose folder has a folder of each task
+
+
+Judge = Callable[[Mapping[str, Any]], "Success | None"]
+"""The success in a result of one task."""
+
+
+def run_suite(command: Any, success: Judge) -> dict[str, Any] | None:
+    """Results of `command` for each task of a suite; None where its task is none.
+
+    Args:
+      command: has ``world``; what it writes goes to a folder of each task below its own.
+
+    Returns:
+      ``{"suite", "tasks": [results], "success"}``, the latter the mean over the tasks; None where one has none.
+    """
+    tasks = tasks_of(command.world.task)
+    if len(tasks) == 1:
+        return None
+    results = []
+    for i, task in enumerate(tasks):
+        log.info("%s, %d of %d", task, i + 1, len(tasks))
+        name = task.partition(":")[2].replace("/", "-")
+        places = {key: path / name for key in PLACES if (path := getattr(command, key, None)) is not None}
+        again = {"resume": command.resume and places["out"].exists()} if hasattr(command, "resume") else {}
+        one = replace(command, world=replace(command.world, task=task), **places, **again)
+        results.append({"task": task, **one.run()})
+    return {"suite": command.world.task, "tasks": results, "success": mean_success(results, success)}
+
+
+def mean_success(results: Sequence[Mapping[str, Any]], success: Judge) -> dict[str, Any] | None:
+    """The mean over tasks as JSON."""
+    from robolearn.eval import over_tasks
+
+    found = [success(result) for result in results]
+    known = [one for one in found if one is not None]
+    return over_tasks(known).to_json() if len(known) == len(found) else None
+
+
+def show_suite(result: Mapping[str, Any], console: Any, success: Judge) -> None:
+    """A line of each task, and one of the mean."""
+    rows = [(one["task"], _text(found and found.to_json())) for one in result["tasks"] for found in [success(one)]]
+    print_table(console, ("task", "success"), [*rows, ("mean over tasks", _text(result["success"]))], **PLAIN)
+
+
+def _text(rate: Mapping[str, Any] | None) -> str:
+    return rate_text(rate) if rate else "–"
