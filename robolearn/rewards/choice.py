@@ -145,12 +145,12 @@ def reward_config(text: str, flag: str = "--reward", *, recorded: bool = True) -
 
     Args:
       flag: that `text` was given by, for messages.
-      recorded: rewards that are in the records themselves may be named, too.
+      recorded: rewards that are in the records themselves, or stored beside them, may be named, too.
 
     Raises:
       BadInput: it is of no sort in the table.
     """
-    kinds = [kind for kind in REWARDS.values() if recorded or not kind.recorded]
+    kinds = [kind for kind in REWARDS.values() if recorded or not (kind.recorded or kind.is_offline)]
     with _named(flag):
         for kind in kinds:
             if (config := kind.of(text)) is not None:

@@ -41,7 +41,7 @@ INPUTS = {
     "back_policy",
     "back_data",
 }
-INPUTS |= {"what"}  # of hub push
+INPUTS |= {"what", "labelled"}  # of hub push, of dataset label-actions
 
 COMMANDS = [
     ("collect", "--out", NOWHERE),

@@ -19,7 +19,7 @@ from robots import PANDA
 from robots.making.folder import RobotRequest, make_robot
 from robots.stations import load_contract
 
-DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 11
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
 FINGERS = ("panda_finger_left", "panda_finger_right")
 JOINTS, HAND = (tuple(f"left_{name}" for name in names) for names in (PANDA.joints, FINGERS))
 
