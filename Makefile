@@ -96,6 +96,7 @@ test-mutants: .venv/.dev
 	$(BIN)/python tests/programs/mutants.py
 	$(BIN)/python tests/programs/mutants_station.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_arm.py
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_pair.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_pages.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_view.py
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/mutants_learning.py

@@ -21,9 +21,11 @@ from math import pi
 from pathlib import Path
 from typing import Any
 
+from robolearn.core.errors import BadInput
 from robolearn.core.plugins import Table
 from robots.own import own_robots
-from robots.spec import GripperKind, GripperSpec, RobotSpec
+from robots.pair import AnyRobot, PairSpec
+from robots.spec import ArmPart, Base, GripperKind, GripperSpec, RobotSpec
 
 
 def _arm(name: str, **facts: Any) -> RobotSpec:
@@ -102,3 +104,23 @@ SHIPPED: dict[str, RobotSpec] = {robot.name: robot for robot in (PANDA, FR3, UR5
 
 ROBOTS = Table(SHIPPED, lambda _: own_robots())
 """Arms by name: the shipped ones, and those of the user's own folders."""
+
+
+def _side_by_side(robot: RobotSpec, apart: float) -> PairSpec:
+    """Two of an arm that look the same way, their bases so far apart [m]; the left one is on its own left."""
+    left, right = (
+        ArmPart(name, robot, Base((0.0, side * 0.5 * apart, 0.0))) for name, side in (("left", 1), ("right", -1))
+    )
+    return PairSpec(f"{robot.name}_pair", (left, right))
+
+
+PAIRS: dict[str, PairSpec] = {pair.name: pair for pair in (_side_by_side(PANDA, 0.7), _side_by_side(SO101, 0.3))}
+"""Robots of two arms, by name."""
+
+
+def robot_named(name: str) -> AnyRobot:
+    """The arm or the pair of arms called `name`."""
+    found = ROBOTS.get(name) or PAIRS.get(name)
+    if found is None:
+        raise BadInput("robot", got=name, available=(*ROBOTS, *PAIRS))
+    return found

@@ -10,7 +10,7 @@ step costs about a microsecond an arm, so simulator and hardware can share it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import mujoco
@@ -35,6 +35,21 @@ class Chain:
     # lower, upper: (n,) joint position limits [rad]
     lower: Array
     upper: Array
+    # base_pos (3,) [m], base_rot (3, 3): where the base stands in the station
+    base_pos: Array = field(default_factory=lambda: np.zeros(3))
+    base_rot: Array = field(default_factory=lambda: np.eye(3))
+
+    @property
+    def placed(self) -> Chain:
+        """The chain station → tcp: its base frame is the station's.
+
+        T_station,1 = T_station,base · T_base,1
+        """
+        if not self.base_pos.any() and np.array_equal(self.base_rot, np.eye(3)):
+            return self
+        pos, rot = self.offset_pos.copy(), self.offset_rot.copy()
+        pos[0], rot[0] = self.base_pos + self.base_rot @ pos[0], self.base_rot @ rot[0]
+        return replace(self, offset_pos=pos, offset_rot=rot, base_pos=np.zeros(3), base_rot=np.eye(3))
 
     @property
     def n(self) -> int:

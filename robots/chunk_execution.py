@@ -67,9 +67,10 @@ class ActionParts:
 
     @classmethod
     def named(cls, names: Sequence[str], *, displacements: bool) -> ActionParts:
-        """Of `names` (Da,), where all but grippers' are `displacements`."""
-        opening = np.array([name == GRIPPER for name in names], np.bool_)
-        along = np.array([name in TRANSLATION for name in names], np.bool_)
+        """Of `names` (Da,), where all but grippers' are `displacements`; those of a pair begin with an arm's name."""
+        kinds = [name.rpartition("_")[2] for name in names]
+        opening = np.array([kind == GRIPPER for kind in kinds], np.bool_)
+        along = np.array([kind in TRANSLATION for kind in kinds], np.bool_)
         return cls(~opening & displacements, along & displacements, opening)
 
     @classmethod

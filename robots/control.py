@@ -34,6 +34,7 @@ from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix
 from robots.chain import Array
 from robots.compiled import compiled
 from robots.ik import solve
+from robots.pair import AnyRobot, PairSpec
 from robots.spec import RobotSpec
 
 CONTROL_HZ = 20.0  # of the simulated worlds; a contract states its own
@@ -45,11 +46,11 @@ REFINEMENTS = 3  # of an inverse; each takes three digits off its error
 
 
 class Control:
-    """Turns actions into joint set-points; no joint moves more than velocity / `control_hz` in a step."""
+    """Turns actions into joint set-points; no joint moves more than velocity / `control_hz` in a step. Of a pair of
+    arms openings are (N, 2), and all else that has n or Da columns has those of both, one after the other."""
 
-    def __init__(self, robot: RobotSpec, control_hz: float, names: tuple[str, ...]) -> None:
-        self.robot, self.spec = robot, ArraySpec((len(names),), names=names)
-        self._max_step = np.asarray(robot.velocity) / control_hz
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.spec = ArraySpec((len(names),), names=names)
 
     def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
         """Joint set-points and gripper openings.
@@ -85,7 +86,8 @@ class TcpDelta(Control):
     """Motion of the tcp in its own frame, by inverse kinematics."""
 
     def __init__(self, robot: RobotSpec, control_hz: float = CONTROL_HZ) -> None:
-        super().__init__(robot, control_hz, (*TRANSLATION, "rx", "ry", "rz", GRIPPER))
+        super().__init__((*TRANSLATION, "rx", "ry", "rz", GRIPPER))
+        self.robot, self._max_step = robot, np.asarray(robot.velocity) / control_hz
         self._rest = np.asarray(robot.home)
 
     def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
@@ -122,7 +124,8 @@ class JointPosition(Control):
     """Joint positions over their whole range."""
 
     def __init__(self, robot: RobotSpec, control_hz: float = CONTROL_HZ) -> None:
-        super().__init__(robot, control_hz, (*robot.joints, GRIPPER))
+        super().__init__((*robot.joints, GRIPPER))
+        self.robot, self._max_step = robot, np.asarray(robot.velocity) / control_hz
 
     def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
         a = np.clip(action.astype(np.float64), -1.0, 1.0)
@@ -137,6 +140,37 @@ class JointPosition(Control):
         return np.concatenate([np.clip(a, -1.0, 1.0), _gripper_action(width, self.robot)], -1)
 
 
+class PairControl(Control):
+    """The controls of two arms, side by side: an action is that of the first arm and then that of the second.
+
+    Each moves its tcp in the tcp's own frame, so it does not matter where the arms stand.
+    """
+
+    def __init__(self, pair: PairSpec, arms: tuple[Control, ...]) -> None:
+        super().__init__(
+            tuple(p.named(name) for p, arm in zip(pair.parts, arms, strict=True) for name in arm.spec.names)
+        )
+        self.robot, self._arms = pair, arms
+        self._ends = np.cumsum([arm.spec.size for arm in arms])[:-1]
+
+    def targets(self, q: Array, tcp: tuple[Array, Array] | None, action: NDArray) -> tuple[Array, Array]:
+        apart = np.split(action, self._ends, axis=-1)
+        found = [
+            arm.targets(np.ascontiguousarray(q[:, at]), None, one)
+            for arm, at, one in zip(self._arms, self.robot.slices, apart, strict=True)
+        ]
+        return np.concatenate([goal for goal, _ in found], -1), np.stack([width for _, width in found], -1)
+
+    def actions(self, q: Array, goal: Array, width: Array) -> NDArray[np.float64]:
+        return np.concatenate(
+            [
+                arm.actions(q[:, at], goal[:, at], width[:, k])
+                for k, (arm, at) in enumerate(zip(self._arms, self.robot.slices, strict=True))
+            ],
+            -1,
+        )
+
+
 def _gripper_action(width: Array, robot: RobotSpec) -> Array:
     """(N,) openings [m] → (N, 1) in [-1, 1]; an arm without a gripper commands 0."""
     most = robot.gripper.max_width
@@ -147,10 +181,12 @@ def _gripper_action(width: Array, robot: RobotSpec) -> Array:
 CONTROLS: dict[str, type[TcpDelta] | type[JointPosition]] = {"tcp_delta": TcpDelta, "joint_position": JointPosition}
 
 
-def make_control(kind: str, robot: RobotSpec, control_hz: float = CONTROL_HZ) -> Control:
+def make_control(kind: str, robot: AnyRobot, control_hz: float = CONTROL_HZ) -> Control:
     """The control called `kind`; no joint moves more than velocity / `control_hz` in a step."""
     if kind not in CONTROLS:
         raise BadInput("action kind", got=kind, available=CONTROLS)
+    if isinstance(robot, PairSpec):
+        return PairControl(robot, tuple(CONTROLS[kind](part.robot, control_hz) for part in robot.parts))
     return CONTROLS[kind](robot, control_hz)
 
 

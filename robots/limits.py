@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
-from robots.spec import RobotSpec
+from robots.pair import AnyRobot, PairSpec
+from robots.spec import Base
 
 Array = NDArray[np.float64]
 
@@ -32,6 +33,11 @@ class Plane:
 
     def to_json(self) -> dict[str, object]:
         return {"name": self.name, "normal": self.normal.tolist(), "offset": self.offset}
+
+    def moved(self, base: Base, name: str) -> Plane:
+        """The plane of an arm's base frame in the frame of the station: n' = R n, n'·(x − p) ≥ offset."""
+        normal = base.rotation @ self.normal
+        return Plane(name, normal, self.offset + float(normal @ np.array(base.position)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +77,20 @@ class Box:
     def to_json(self) -> dict[str, object]:
         return {"name": self.name, "lower": self.lower.tolist(), "upper": self.upper.tolist(), "yaw": self.yaw}
 
+    def moved(self, base: Base, name: str) -> Box:
+        """The box of an arm's base frame in the frame of the station: its centre moves, and it turns with the base."""
+        centre = np.array(base.position) + base.rotation @ self.centre
+        return Box(name, centre - self.half, centre + self.half, self.yaw + base.yaw)
+
 
 Obstacle = Plane | Box
+
+
+def _same(a: Obstacle, b: Obstacle) -> bool:
+    """True for planes that are one: the table that both arms stand on."""
+    if not (isinstance(a, Plane) and isinstance(b, Plane)):
+        return False
+    return np.allclose(a.normal, b.normal, atol=1e-9) and abs(a.offset - b.offset) < 1e-9
 
 
 def _vector(name: str, value: object) -> Array:
@@ -107,6 +125,9 @@ LEAST = {
 }
 _TOO_LITTLE = "with less the arm could not be moved"
 _BOXES = ("workspace", "held")
+# Of a pair: what each arm has for itself; what the tighter of two holds for both.
+_OF_AN_ARM = ("max_jump", "state_timeout_s", "singularity", "gripper_max", "gripper_speed")
+_TIMES, _DISTANCES = ("command_timeout_s", "deadman_timeout_s"), ("collision_distance", "obstacle_distance")
 _MAY_BE_0 = ("collision_distance", "obstacle_distance", "gripper_max")
 
 
@@ -131,6 +152,8 @@ class Limits:
       held: (2, 3) lower and upper corner of the box that what the gripper holds lies in, tcp frame [m]; None: nothing.
       gripper_max: largest opening [m].
       gripper_speed: of the opening [m/s].
+      arms: of a pair of arms, the limits of each by itself, `workspace` and `held` in its own frames; see `each`. Empty
+        for one arm.
     """
 
     lower: Array
@@ -150,6 +173,7 @@ class Limits:
     held: Array | None = None
     gripper_max: float = 0.08
     gripper_speed: float = 0.2
+    arms: tuple[Limits, ...] = ()
 
     def __post_init__(self) -> None:
         n = np.size(self.lower)
@@ -161,6 +185,8 @@ class Limits:
                 if not np.all(box[0] < box[1]):
                     raise BadInput(name, got=box.tolist(), expected="lower corner below upper corner")
                 object.__setattr__(self, name, box)
+                if self.arms:
+                    raise BadInput(f"{name} of two arms", got="one for both", expected="one of each arm, in `arms`")
         if not np.all(self.lower < self.upper):
             raise BadInput("joint limits", got=f"{self.lower} to {self.upper}", expected="lower below upper")
         for name in ("velocity", "acceleration", "jerk"):
@@ -172,7 +198,7 @@ class Limits:
                 raise BadInput(f"limit {name}", got=float(value.min()), expected=expected)
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in (*_PER_JOINT, *_BOXES, "obstacles"):
+            if field.name in (*_PER_JOINT, *_BOXES, "obstacles", "arms"):
                 continue
             least = 0.0 if field.name in _MAY_BE_0 else np.nextafter(0, 1)
             if not np.isfinite(value) or value < least:
@@ -189,9 +215,21 @@ class Limits:
         """Number of joints."""
         return len(self.lower)
 
+    @property
+    def each(self) -> tuple[Limits, ...]:
+        """Limits of each arm; of a pair the tighter of its own and those of both."""
+        if not self.arms:
+            return (self,)
+        return tuple(
+            replace(arm, **{name: min(getattr(self, name), getattr(arm, name)) for name in _OF_AN_ARM})
+            for arm in self.arms
+        )
+
     @staticmethod
-    def of(robot: RobotSpec) -> Limits:
+    def of(robot: AnyRobot) -> Limits:
         """The robot's own limits: what its maker allows, and no workspace box."""
+        if isinstance(robot, PairSpec):
+            return Limits.joined(robot, [Limits.of(part.robot) for part in robot.parts])
         gripper = robot.gripper
         # Without a gripper the opening stays 0, at whatever speed.
         speed = 2.0 * gripper.max_speed if gripper.max_speed > 0 else Limits.gripper_speed
@@ -203,6 +241,23 @@ class Limits:
             jerk=np.asarray(robot.jerk),
             gripper_max=gripper.max_width,
             gripper_speed=speed,
+        )
+
+    @staticmethod
+    def joined(pair: PairSpec, arms: Sequence[Limits]) -> Limits:
+        """Limits of two arms in one station, from those that each has in its own base frame: joint by joint one after
+        the other, the tighter of two distances and times, and all obstacles, where they are in the station."""
+        found: list[Obstacle] = []
+        for part, limits in zip(pair.parts, arms, strict=True):
+            for obstacle in (one.moved(part.base, f"{part.name} {one.name}") for one in limits.obstacles):
+                if not any(_same(obstacle, other) for other in found):
+                    found.append(obstacle)
+        return Limits(
+            **{name: np.concatenate([getattr(limits, name) for limits in arms]) for name in _PER_JOINT},
+            **{name: min(getattr(limits, name) for limits in arms) for name in _TIMES},
+            **{name: max(getattr(limits, name) for limits in arms) for name in (*_OF_AN_ARM, *_DISTANCES)},
+            obstacles=tuple(found),
+            arms=tuple(arms),
         )
 
     def tightened(self, **changes: Any) -> Limits:
@@ -221,7 +276,8 @@ class Limits:
         """A plain dict, for configuration files and diagnostics."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         plain = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
-        return {**plain, "obstacles": [obstacle.to_json() for obstacle in self.obstacles]}
+        obstacles = [obstacle.to_json() for obstacle in self.obstacles]
+        return {**plain, "obstacles": obstacles, "arms": [limits.to_json() for limits in self.arms]}
 
     def _broadcast(self, name: str, value: Any) -> Any:
         if name in _PER_JOINT and np.ndim(value) == 0:
@@ -234,6 +290,10 @@ class Limits:
             gone = [obstacle.name for obstacle in old_value if obstacle not in new_value]
             if gone:
                 raise BadInput("obstacles", got=f"no {', '.join(gone)}", expected="what is there already, or more")
+            return
+        if name == "arms":
+            for old, one in zip(old_value, new_value, strict=True):
+                old.tightened(**vars(one))
             return
         if name in WIDEST:
             if new_value > WIDEST[name]:

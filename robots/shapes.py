@@ -46,6 +46,7 @@ class Piece:
     group: int
     points: Array  # (m, 3) in the frame of the link [m]
     radius: float  # [m]
+    arm: int = 0  # number of the arm that it belongs to
 
 
 def read_pieces(path: Path, joints: tuple[str, ...]) -> tuple[Piece, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -18,6 +19,9 @@ from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rot6d
 from robots.chain import Array, Chain
 from robots.ik import IKConfig
 from robots.shapes import Piece, box_piece, read_pieces
+
+if TYPE_CHECKING:
+    from robots.pair import AnyRobot
 
 Triple = tuple[float, float, float]
 UNIT = 1e-3  # how far from 1 the length of a typed quaternion may be
@@ -224,6 +228,36 @@ class RobotSpec:
         tcp = self.tool.tcp
         return replace(chain, tcp_pos=np.array(self.flange) + np.array(tcp.position), tcp_rot=tcp.rotation)
 
+    @property
+    def parts(self) -> tuple[ArmPart, ...]:
+        """The arms that it consists of: itself."""
+        return (ArmPart("", self),)
+
+    @property
+    def fingers(self) -> tuple[str, ...]:
+        """Names of the joints of its gripper in the MJCF."""
+        return self.gripper.joints
+
+    def model_spec(self) -> mujoco.MjSpec:
+        """Its MJCF, to be added to and compiled."""
+        return mujoco.MjSpec.from_file(str(self.mjcf))
+
+    def forward(self, q: Array) -> tuple[Array, Array]:
+        """(N, 3) [m] and (N, 3, 3) pose of the tcp at `q` (N, n) [rad], in the base frame."""
+        return self.chain.forward(q)
+
+    def width_of(self, fingers: Array) -> Array:
+        """(N,) opening [m] from the positions (N, fingers) of the gripper's joints."""
+        return self.gripper.width_of(fingers)
+
+    def fingers_of(self, width: Array) -> Array:
+        """(N, fingers) positions of the gripper's joints at openings (N,) [m]."""
+        return np.repeat(self.gripper.joint_of(width)[..., None], len(self.fingers), axis=-1)
+
+    def proprio(self, q: Array, width: Array, tcp_pos: Array, tcp_rot: Array) -> NDArray[np.float32]:
+        """See `proprio`."""
+        return proprio(q, width, tcp_pos, tcp_rot)
+
     @cached_property
     def gravity(self) -> Gravity:
         """Gravity torques of the arm and its tool at rest, read from the model."""
@@ -265,10 +299,62 @@ class RobotSpec:
         return self.chain.upper
 
 
-def proprio_spec(robot: RobotSpec) -> ArraySpec:
+@dataclass(frozen=True)
+class Base:
+    """Place of an arm's base in its station: upright, turned about the vertical.
+
+        T_station,base = [ Rz(yaw) | position ]
+
+    Raises:
+      BadInput: a number is not finite.
+    """
+
+    position: Triple = (0.0, 0.0, 0.0)  # [m]
+    yaw: float = 0.0  # [rad]
+
+    def __post_init__(self) -> None:
+        if not all(map(math.isfinite, (*self.position, self.yaw))):
+            raise BadInput("base", got=(*self.position, self.yaw), expected="finite numbers")
+
+    @property
+    def rotation(self) -> NDArray[np.float64]:
+        """(3, 3) rotation matrix."""
+        c, s = math.cos(self.yaw), math.sin(self.yaw)
+        return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
+
+
+@dataclass(frozen=True)
+class ArmPart:
+    """An arm as a part of a robot.
+
+    Attributes:
+      name: its name there, ``"left"``; empty where the robot is that arm alone.
+      robot: the arm.
+      base: where it stands.
+    """
+
+    name: str
+    robot: RobotSpec
+    base: Base = Base()
+
+    def named(self, name: str) -> str:
+        """Name of something of the arm among those of the robot: ``"left_shoulder_pan"``."""
+        return f"{self.name}_{name}" if self.name else name
+
+    @cached_property
+    def chain(self) -> Chain:
+        """The arm's chain, which knows where its base stands."""
+        if self.base == Base():
+            return self.robot.chain
+        return replace(self.robot.chain, base_pos=np.array(self.base.position), base_rot=self.base.rotation)
+
+
+def proprio_spec(robot: AnyRobot) -> ArraySpec:
     """Proprioception, the same from the simulator and from a real arm: the joints, the opening of the gripper, position
-    of the tcp, and the first two columns of its rotation."""
-    names = (*robot.joints, "gripper_width", *(f"tcp_{axis}" for axis in "xyz"), *(f"tcp_rot{i}" for i in range(6)))
+    of the tcp in the arm's base frame, and the first two columns of its rotation; of several arms one after the
+    other."""
+    rest = ("gripper_width", *(f"tcp_{axis}" for axis in "xyz"), *(f"tcp_rot{i}" for i in range(6)))
+    names = tuple(part.named(name) for part in robot.parts for name in (*part.robot.joints, *rest))
     return ArraySpec((len(names),), names=names)
 
 

@@ -23,7 +23,7 @@ from robolearn.runs.command import words_of
 from sim.bridge.environment import WorldEnvironment
 from sim.shaping import SHAPING_GAMMA
 
-ROBOT = "panda"  # the arm where none is named
+ROBOT, PAIR = "panda", "panda_pair"  # the arm, or the two of them, where none is named
 OWN_REWARDS = ("task", "sparse", "dense")  # the first is another name of the second
 
 
@@ -40,11 +40,14 @@ def world_names() -> tuple[str, ...]:
 
 
 def robot_names() -> tuple[str, ...]:
-    """The arms that the embedded tasks can be done with."""
-    from robots import ROBOTS
+    """The arms, and the pairs of arms, that the embedded tasks can be done with."""
+    from robots import PAIRS, ROBOTS
     from sim.embedded.task import fits
+    from sim.tasks import TASKS
 
-    return tuple(name for name, robot in ROBOTS.items() if any(fits(robot, task) for task in task_names()))
+    needs = {name: kind().arms for name, kind in TASKS.items()}
+    robots = [*ROBOTS.items(), *PAIRS.items()]
+    return tuple(name for name, robot in robots if any(fits(robot, task, arms) for task, arms in needs.items()))
 
 
 def _action_kinds() -> Iterable[str]:
@@ -81,7 +84,7 @@ class WorldConfig:
     task: Annotated[str, available(world_names)] = "lift"
     """The task."""
     robot: Annotated[str, available(robot_names)] = _needs("", "simulates_arm")
-    """The arm, in our tasks; by default the policy's own, or panda."""
+    """The arm, in our tasks; by default the policy's own, or panda, and panda_pair where a task needs two arms."""
     cameras: tuple[str, ...] = ()
     """Cameras to observe: front, side and wrist in our tasks, robosuite's own, or render, what a Gymnasium env draws.
     Those that a policy needs are observed anyway."""
@@ -133,8 +136,12 @@ class WorldConfig:
 
     @property
     def arm(self) -> str:
-        """The name of the arm."""
-        return self.robot or ROBOT
+        """The name of the arm, or of the pair of arms."""
+        if self.robot:
+            return self.robot
+        from sim.tasks import TASKS
+
+        return PAIR if self.task in TASKS and TASKS[self.task]().arms > 1 else ROBOT
 
     def check(self) -> None:
         """Raise `BadInput` for an unknown task, an option that its family has not, or a reward that no world has."""
@@ -170,10 +177,10 @@ class WorldConfig:
             found = replace(found, cameras=tuple(dict.fromkeys(cameras)), image_size=edge)
         if not self.family.simulates_arm:
             return found
-        from robots import ROBOTS
+        from robots import PAIRS, ROBOTS
 
         first = interfaces[0]
-        if first.embodiment in ROBOTS and not self.robot:
+        if first.embodiment in (*ROBOTS, *PAIRS) and not self.robot:
             found = replace(found, robot=first.embodiment)
         return replace(found, action_kind=first.action_kind) if first.action_kind in _action_kinds() else found
 

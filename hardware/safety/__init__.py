@@ -5,7 +5,16 @@ supplements the emergency stop and the limits of the arm's own controller, and r
 """
 
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.states import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
+from hardware.safety.states import ArmCommand, JointTarget, PairTarget, PoseTarget, SafetyRefused, SafetyState
 from robots.limits import Limits
 
-__all__ = ["ArmCommand", "JointTarget", "Limits", "PoseTarget", "SafetyFilter", "SafetyRefused", "SafetyState"]
+__all__ = [
+    "ArmCommand",
+    "JointTarget",
+    "Limits",
+    "PairTarget",
+    "PoseTarget",
+    "SafetyFilter",
+    "SafetyRefused",
+    "SafetyState",
+]

@@ -143,6 +143,7 @@ class Reach:
 
     def __init__(self, robot: RobotSpec) -> None:
         self._chain, self._rest = robot.chain, np.asarray(robot.home)
+        self.n = robot.chain.n
 
     def joints(self, target: PoseTarget, start: list[float]) -> list[float]:
         """Joint positions [rad] of a pose, near `start`. Raises `Refused`: numbers that are not finite, shapes, a

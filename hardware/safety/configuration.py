@@ -8,21 +8,28 @@ from __future__ import annotations
 import numpy as np
 
 from hardware.safety import checks
-from hardware.safety.checks import Array, Reach
+from hardware.safety.arms import Arms
+from hardware.safety.checks import Array
 from hardware.safety.geometry import Geometry
 from hardware.safety.motion import Motion
 from hardware.safety.output import Output
 from hardware.safety.states import PoseTarget
 from robolearn.core.errors import BadInput
 from robots.limits import Limits
-from robots.spec import RobotSpec
+from robots.pair import AnyRobot
 
 
-def check_parts(robot: RobotSpec, joints: tuple[str, ...], limits: Limits, period: float) -> None:
+def check_parts(robot: AnyRobot, joints: tuple[str, ...], limits: Limits, period: float) -> None:
     """Check that the parts fit together. Raises `BadInput`: the sizes do not agree, limits are looser than the robot's,
     or the period is not in (0, 0.05] s."""
-    if len(joints) != robot.chain.n or limits.n != robot.chain.n:
-        raise BadInput("joints", got=f"{len(joints)} names, {limits.n} limits", expected=f"{robot.chain.n} of each")
+    n = len(robot.joints)
+    if len(joints) != n or limits.n != n:
+        raise BadInput("joints", got=f"{len(joints)} names, {limits.n} limits", expected=f"{n} of each")
+    if len(limits.each) != len(robot.parts):
+        got = f"limits of {len(limits.each)} arms"
+        raise BadInput("limits", got=got, expected=f"those of {len(robot.parts)}: Limits.joined")
+    if len(set(joints)) != n:
+        raise BadInput("joints", got=", ".join(joints), expected="names that differ")
     if not 0.0 < period <= 0.05:
         raise BadInput("period", got=f"{period} s", expected="above 0, at most 0.05 s")
     Limits.of(robot).tightened(**vars(limits))  # raises when anything is looser
@@ -35,7 +42,7 @@ def inner_box(limits: Limits) -> tuple[list[float], list[float]]:
 
 
 def warm_up(
-    home: list[float], limits: Limits, motion: Motion, geometry: Geometry, output: Output, reach: Reach
+    home: list[float], limits: Limits, motion: Motion, geometry: Geometry, output: Output, arms: Arms
 ) -> tuple[Array, Array]:
     """Use every part once, at `home` (n,) [rad] inside the limits; the pose of the tcp there."""
     motion.place(home)
@@ -48,7 +55,11 @@ def warm_up(
     pose = geometry.pose(rest)
     set_points = motion.set_points_to_rest(state, 0.0)
     geometry.check(way, np.inf, lambda: set_points)
-    reach.joints(PoseTarget(*pose), home)
+    end = 0
+    for k, reach in enumerate(arms.reaches):
+        begin, end = end, end + reach.n
+        one = pose if len(arms.reaches) == 1 else (pose[0][k], pose[1][k])
+        reach.joints(PoseTarget(*one), home[begin:end])
     checks.stops_inside(tuple(map(str, home)), rest, rest, limits.lower, limits.upper)
     output.begin(rest)
     output.check(rest)

@@ -33,22 +33,23 @@ from numpy.typing import ArrayLike
 
 from hardware.execution.horizon import Knots
 from hardware.safety import checks
-from hardware.safety.checks import Reach, Refused
+from hardware.safety.arms import Arms
+from hardware.safety.checks import Refused
 from hardware.safety.configuration import check_parts, inner_box, warm_up
 from hardware.safety.geometry import Geometry
-from hardware.safety.measured import MeasuredArm, first_set_point
-from hardware.safety.motion import Motion, Opening, State
+from hardware.safety.measured import first_set_point
+from hardware.safety.motion import Motion, State
 from hardware.safety.output import Output, Sending
-from hardware.safety.states import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState, StateMachine
+from hardware.safety.states import ArmCommand, SafetyRefused, SafetyState, StateMachine, Target
 from robots.limits import Limits
-from robots.spec import RobotSpec
+from robots.pair import AnyRobot
 
 
 class SafetyFilter:
     """The last stage before the controller. Not thread-safe: one thread calls it.
 
     Args:
-      robot: the arm.
+      robot: the arm, or two of them: then all that is n long has the joints of both, one after the other.
       joints: n names, base to tip, as targets and joint states use them.
       limits: no looser than the robot's own.
       period: time between two steps [s]; a step moves the set-point by exactly one period, or starts it from rest where
@@ -62,7 +63,7 @@ class SafetyFilter:
 
     def __init__(
         self,
-        robot: RobotSpec,
+        robot: AnyRobot,
         joints: tuple[str, ...],
         limits: Limits,
         period: float,
@@ -73,26 +74,26 @@ class SafetyFilter:
         check_parts(robot, tuple(joints), limits, period)
         self.robot, self.joints, self.limits, self.period = robot, tuple(joints), limits, period
         self._clock = clock
-        self._measured = MeasuredArm(self.joints, limits.state_timeout_s)
+        self._arms = Arms(robot, self.joints, limits, period)
         self._sending = Sending(period, clock, ahead=ahead)
         self._machine = StateMachine()
         self._motion = Motion(limits, period)
-        self._geometry = Geometry(robot.chain, robot.pieces, limits, np.array(robot.home))
-        self._output, self._reach = Output(limits, period), Reach(robot)
+        chains, names = [part.chain for part in robot.parts], [part.name for part in robot.parts]
+        self._geometry = Geometry(chains, robot.pieces, limits, np.array(robot.home), names)
+        self._output = Output(limits, period)
         self._box = inner_box(limits)
         self._refusals: Counter[str] = Counter()
         self._clamped = 0
         self._deadman_at = self._target_at = -math.inf
         self._deadman = False
         self._goal: list[float] | None = None
-        self._opening = Opening(limits, period)
         self._begins = False  # the next command is the first of a motion: where the arm stands
         self._back: list[float] | None = None  # where the arm met something, to which it goes back
         self._until = -math.inf  # when the arm has come to rest by itself [s]
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
         self._stands = home = checks.clamped(list(robot.home), *self._box)  # the command before the newest
-        self._pose = warm_up(home, limits, self._motion, self._geometry, self._output, self._reach)
+        self._pose = warm_up(home, limits, self._motion, self._geometry, self._output, self._arms)
 
     @property
     def state(self) -> SafetyState:
@@ -106,16 +107,16 @@ class SafetyFilter:
 
     @property
     def accepted(self) -> list[float] | None:
-        """n joint positions [rad] and the opening [m] that the arm goes to; None unless armed and with a target. The
-        newest target inside the limits; while the arm waits at the border of the workspace, where it stands."""
+        """n joint positions [rad] and the opening of each gripper [m] that the arm goes to; None unless armed and with
+        a target. The newest target inside the limits; while the arm waits at the border of the workspace, where it
+        stands."""
         if self.state is not SafetyState.ARMED or self._goal is None:
             return None
-        gripper = self._opening.goal
-        return [*(self._motion.q if self._border else self._goal), math.nan if gripper is None else gripper]
+        return [*(self._motion.q if self._border else self._goal), *self._arms.openings]
 
-    def arm(self, opening: float | None = None) -> None:
-        """DISARMED → ARMED: hold still until the first target comes: the arm where it is measured, the gripper at
-        `opening` [m], where that is known. Raises `SafetyRefused`: latched or braking; dead-man not held; no fresh
+    def arm(self, *openings: float | None) -> None:
+        """DISARMED → ARMED: hold still until the first target comes: the arm where it is measured, each gripper at its
+        opening [m], where that is known. Raises `SafetyRefused`: latched or braking; dead-man not held; no fresh
         joint state; not measured at rest for a while; outside the limits."""
         if self.state is SafetyState.ARMED:
             return
@@ -128,7 +129,7 @@ class SafetyFilter:
         self._start_from(start)
         self._geometry.begin(np.array(start))
         self._goal = None
-        self._opening.begin(opening)
+        self._arms.begin(openings)
         self._border = ""
         self._target_at = -math.inf
         self._sending.left()
@@ -167,8 +168,8 @@ class SafetyFilter:
         """The arm meets something: stop, go back to where it is measured now, and latch. Nothing to do unless armed. A
         set-point that is only braked stops beyond, and a stiff arm goes on pressing with all it has."""
         self.stop(reason, "contact")
-        if self.state is SafetyState.BRAKING and self._measured.positions is not None:
-            self._back = checks.clamped(self._measured.positions, *self._box)
+        if self.state is SafetyState.BRAKING and (positions := self._arms.positions) is not None:
+            self._back = checks.clamped(positions, *self._box)
 
     def deadman(self, held: bool) -> None:
         """The heartbeat of the dead-man's switch arrived."""
@@ -181,29 +182,24 @@ class SafetyFilter:
         """A joint state arrived: any order, other joints among them allowed. One that cannot be used (a joint missing,
         not finite) is refused, which brakes and latches when armed."""
         try:
-            self._measured.take(names, positions, self._clock(), armed=self.state is SafetyState.ARMED)
+            self._arms.take(names, positions, self._clock(), armed=self.state is SafetyState.ARMED)
         except Exception as error:
             self._refuse(error)
 
-    def target(self, target: JointTarget | PoseTarget) -> None:
+    def target(self, target: Target) -> None:
         """A target arrived. Nothing happens unless armed; one that is refused brakes and latches."""
         if self.state is not SafetyState.ARMED:
             return
         try:
-            gripper = None if target.gripper is None else checks.finite("gripper", target.gripper)[0]
-            if isinstance(target, PoseTarget):
-                goal = self._reach.joints(target, self._motion.q)
-            else:
-                goal = checks.finite("target", target.positions)
-                checks.named(target.names, target.positions, self.joints)
-            assert self._measured.positions is not None  # or it would not be armed
-            checks.near("jump", "target", self.joints, goal, self._measured.positions, self.limits.max_jump)
+            goal, openings = self._arms.goal(target, self._motion.q)
+            measured = self._arms.positions
+            assert measured is not None  # or it would not be armed
+            self._arms.near("jump", "target", goal, measured)
             inside = checks.clamped(goal, *self._box)
             self._clamped += inside != goal
             self._target_at = self._clock()
             self._goal = inside
-            if gripper is not None:
-                self._opening.toward(gripper)
+            self._arms.open(openings)
         except Exception as error:
             self._refuse(error)
 
@@ -231,7 +227,7 @@ class SafetyFilter:
         if not self._ran(gap):
             return None
         self._geometry.at(q := np.array(self._stands))
-        return ArmCommand(q, np.zeros_like(q), self._geometry.pose(q), command.gripper)
+        return self._arms.command(q, np.zeros_like(q), self._geometry.pose(q))
 
     def knots_to_rest(self) -> Knots:
         """The way on which the arm comes to rest from the newest command if it is braked."""
@@ -256,7 +252,7 @@ class SafetyFilter:
         return {
             "state": self.state.value,
             "reason": self.reason,
-            "joint_state_age_s": age(self._measured.at),
+            "joint_state_age_s": age(self._arms.at),
             "target_age_s": age(self._target_at),
             "deadman_age_s": age(self._deadman_at),
             "deadman_held": self._deadman,
@@ -305,11 +301,11 @@ class SafetyFilter:
         self._begins = True
 
     def _check_fresh(self, now: float) -> None:
-        measured = self._measured.fresh(now)
+        measured = self._arms.fresh(now)
         checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
         if self._goal is not None:
             checks.fresh("freshness", "the target", now - self._target_at, self.limits.command_timeout_s)
-        checks.near("following", "set-point", self.joints, self._motion.q, measured, self.limits.max_jump)
+        self._arms.near("following", "set-point", self._motion.q, measured)
 
     def _follow(self, now: float) -> ArmCommand:
         """One period towards the goal, if the arm could stop from there."""
@@ -336,7 +332,7 @@ class SafetyFilter:
                 self._border = f"{refused.reason}; waiting at the border for a target inside"
                 state = motion.braked()
             self._output.check(np.array(state[0]))
-        self._opening.step()
+        self._arms.step()
         return self._take(state)
 
     def _waits(self, now: float) -> bool:
@@ -376,7 +372,7 @@ class SafetyFilter:
             self._pose = self._geometry.pose(positions)
         except Exception as error:  # joint commands do without it
             self._refuse(error)
-        return ArmCommand(positions, np.array(state[1]), self._pose, self._opening.width)
+        return self._arms.command(positions, np.array(state[1]), self._pose)
 
     def _may_arm(self, now: float) -> list[float]:
         """First set-point (n,) [rad]; raises `Refused` when anything forbids arming."""
@@ -385,7 +381,7 @@ class SafetyFilter:
         if not self._deadman:
             raise Refused("dead-man", "the dead-man's switch is not held")
         checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
-        measured = self._measured.at_rest(now)
+        measured = self._arms.at_rest(now)
         lower, upper = self.limits.lower.tolist(), self.limits.upper.tolist()
         return first_set_point(self.joints, measured, lower, upper, self._geometry)
 

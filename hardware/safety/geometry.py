@@ -1,95 +1,84 @@
 """Workspace, obstacles, self-collision and singularity on the way to rest, by forward kinematics.
 
-Distances between links and of links from obstacles are measured in `hardware.safety.collision`.
-
-The distance to singularities is the condition number σ_max/σ_min of the tcp's Jacobian, from the eigenvalues of
-J Jᵀ. Lengths in J are measured in half arm lengths, or the number would depend more on the size of the arm than on
-its posture. MoveIt Servo watches the same number.
-
-The joints brake each by itself, so between two of the few postures that are looked at the tcp may swing out of its
-box and back. How far, with Δ between two postures, ρ_i the most that the tcp is away from joint i, and
-ρ_ij = ρ_max(i,j):
-
-    ‖p̈‖ ≤ Σ ρ_i a_i + Σ ρ_ij v_i v_j,      out of the chord by at most Δ² ‖p̈‖ / 8
-
-Where the border is that near, every set-point on the way is looked at; so it is where two links are.
+Distances between links and of links from obstacles are measured in `hardware.safety.collision`, workspace and
+singularity of each tcp in `hardware.safety.tcp`. Where a border or another link is near, every set-point on the way is
+looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from hardware.safety.checks import Array, Refused
-from hardware.safety.collision import NONE, Collision, Nearest
-from robots.chain import Chain, axis_rotation, forward_one, matmul3
-from robots.compiled import compiled
+from hardware.safety.collision import NONE, Collision, Nearest, each_of
+from hardware.safety.tcp import Tcp
+from robots.chain import Chain
 from robots.limits import Limits
 from robots.shapes import Piece
 
-WORST_CONDITION = 1e6  # what a Jacobian that has lost a direction counts as
-_AXES = "xyz"
 _SLACK = 1e-9
 _NEAR_SLACK = 1e-5  # [m] distances are measured to 1e-6 m
 
 
 class Excess(NamedTuple):
-    """Excess of a way over each of the limits; 0 inside: [m], [m], [m], condition number."""
+    """Excess of a way over each of the limits, of each arm or of all together; 0 inside."""
 
-    workspace: float
-    obstacle: float
-    collision: float
-    singularity: float
+    workspace: tuple[float, ...]  # [m]
+    obstacle: float  # [m]
+    collision: float  # [m]
+    singularity: tuple[float, ...]  # condition number
 
 
 LEAVING = 0.8  # of the distance from an obstacle, by which the arm may come nearer when it leaves
-INSIDE = Excess(0.0, 0.0, 0.0, 0.0)
 
 
 class Geometry:
-    """Judges postures of one arm that fills `pieces` of space, by the limits of the station. `home` (n,) [rad] is a
-    posture in which nothing is wrong. A way outside the limits is not refused if none before was less far outside: the
-    way back in is open."""
+    """Judges postures of an arm, or of several in one station, that fill `pieces` of space, by the limits of the
+    station. `home` (n,) [rad] is a posture in which nothing is wrong. A way outside the limits is not refused if none
+    before was less far outside: the way back in is open. Of several arms joints stand one after the other, and so do
+    their `chain` and their `names`."""
 
-    def __init__(self, chain: Chain, pieces: tuple[Piece, ...], limits: Limits, home: Array) -> None:
+    def __init__(
+        self, chain: Chain | Sequence[Chain], pieces: tuple[Piece, ...], limits: Limits, home: Array,
+        names: Sequence[str] = ("",),
+    ) -> None:  # fmt: skip
         self._collision = Collision(chain, pieces, limits, home)
         self._own = self._around = NONE
-        self._geometry = (chain.offset_pos, chain.offset_rot, chain.axis, chain.tcp_pos, chain.tcp_rot)
-        self._limits = limits
-        points = np.zeros((chain.n + 2, 3))
-        _points(np.zeros(chain.n), *self._geometry[:4], points)
-        lengths = np.linalg.norm(np.diff(points, axis=0), axis=1)
-        self._unit = 0.5 * float(lengths.sum())
-        self._box = np.array([[-np.inf] * 3, [np.inf] * 3]) if limits.workspace is None else limits.workspace
-        from_end = lengths[::-1].cumsum()[::-1][1:]  # ρ
-        farther = np.minimum.outer(from_end, from_end)
-        speeds = limits.velocity
-        self._swing = float(from_end @ limits.acceleration + speeds @ farther @ speeds)  # largest ‖p̈‖ [m/s²]
-        self._points = points
-        self._pos = np.empty(3)  # of the tcp, where it is farthest outside
-        self._seen = np.empty(2)
-        self._excess = INSIDE
-        self._rows = np.zeros((2, chain.n))  # the posture before, then the way
+        self._limits, self._names = limits, [f"{name} " if name else "" for name in names]
+        self._tcps: list[Tcp] = []
+        end = 0
+        for one, own in zip(each_of(chain), limits.each, strict=True):
+            at = slice(end, end := end + one.n)
+            self._tcps.append(Tcp(one, at, own, limits.velocity[at], limits.acceleration[at]))
+        none = (0.0,) * len(self._tcps)
+        self._inside = self._excess = Excess(none, 0.0, 0.0, none)
+        self._rows = np.zeros((2, end))  # the posture before, then the way
 
     def pose(self, q: Array) -> tuple[Array, Array]:
-        """Position [m] and wxyz quaternion of the tcp at `q` (n,) [rad], in the base frame."""
-        pos, quat = np.empty(3), np.empty(4)
-        _pose(q, *self._geometry, pos, quat)
+        """Position [m] and wxyz quaternion of the tcp at `q` (n,) [rad], in the base frame; of several arms (2, 3) and
+        (2, 4), each in its own."""
+        if len(self._tcps) == 1:
+            return self._tcps[0].pose(q)
+        pos, quat = np.empty((len(self._tcps), 3)), np.empty((len(self._tcps), 4))
+        for k, tcp in enumerate(self._tcps):
+            tcp.write_pose(q, pos[k], quat[k])
         return pos, quat
 
     def condition(self, q: Array) -> float:
-        """Condition number of the tcp's Jacobian, lengths in half arm lengths."""
-        self._look(q[None])
-        return float(self._seen[0])
+        """Condition number of the tcp's Jacobian, lengths in half arm lengths; the largest of several arms."""
+        return max(tcp.condition(q) for tcp in self._tcps)
 
     def outside(self, q: Array) -> tuple[float, str]:
         """Distance by which the arm is outside the workspace or too near to an obstacle [m], and that in words."""
         excess = self._measure(q[None], q[None])
-        if excess.obstacle > excess.workspace:
+        farthest = max(excess.workspace)
+        if excess.obstacle > farthest:
             return excess.obstacle, _between(self._around)
-        return excess.workspace, f"the tcp is {excess.workspace:.3f} m outside the workspace"
+        name = self._names[excess.workspace.index(farthest)]
+        return farthest, f"the {name}tcp is {farthest:.3f} m outside the workspace"
 
     def begin(self, q: Array) -> None:
         """The arm is at `q`: what is outside there is what later postures are compared with."""
@@ -108,7 +97,7 @@ class Geometry:
             self._rows = np.concatenate([self._rows[:1], way])
         self._rows[1:] = way
         excess = self._measure(way, self._rows, seconds, set_points)
-        if excess is not INSIDE:
+        if excess is not self._inside:
             self.stays_in_workspace(excess.workspace)
             self.keeps_clear(excess.obstacle)
             self.keeps_apart(excess.collision)
@@ -117,8 +106,17 @@ class Geometry:
 
     def keep(self, excess: Excess) -> None:
         """The way that `check` returned this for is taken."""
-        if self._excess is not INSIDE:
-            self._excess = INSIDE if excess is INSIDE else Excess(*map(min, excess, self._excess))
+        before = self._excess
+        if before is self._inside:
+            return
+        self._excess = self._inside
+        if excess is not self._inside:
+            workspace, singularity = (
+                tuple(map(min, now, then))
+                for now, then in ((excess.workspace, before.workspace), (excess.singularity, before.singularity))
+            )
+            obstacle, collision = map(min, excess[1:3], before[1:3])
+            self._excess = Excess(workspace, obstacle, collision, singularity)
 
     def leave(self) -> None:
         """The arm leaves an obstacle that it stopped at. Each joint moves by itself, so it may come nearer at first."""
@@ -129,15 +127,10 @@ class Geometry:
         """The set-point is at `q` (n,) [rad]: ways begin there."""
         self._rows[0] = q
 
-    def stays_in_workspace(self, excess: float) -> None:
-        if excess > self._excess.workspace + _SLACK:
-            sides = np.maximum(self._box[0] - self._pos, self._pos - self._box[1])
-            i = int(np.argmax(sides))
-            low, high = self._box[:, i]
-            raise Refused(
-                "workspace",
-                f"the tcp would come to {_AXES[i]} = {self._pos[i]:.4f} m, workspace {low:.3f} to {high:.3f} m",
-            )
+    def stays_in_workspace(self, excess: tuple[float, ...]) -> None:
+        for name, tcp, now, before in zip(self._names, self._tcps, excess, self._excess.workspace, strict=True):
+            if now > before + _SLACK:
+                raise Refused("workspace", f"the {name}tcp would come to {tcp.outside_words()}")
 
     def keeps_clear(self, excess: float) -> None:
         if excess > self._excess.obstacle + _NEAR_SLACK:
@@ -147,153 +140,24 @@ class Geometry:
         if excess > self._excess.collision + _NEAR_SLACK:
             raise Refused("self-collision", _between(self._own))
 
-    def stays_regular(self, excess: float) -> None:
-        if excess > self._excess.singularity + _SLACK:
-            raise Refused(
-                "singularity",
-                f"the arm would come near a singularity: condition number {self._seen[0]:.1f}, "
-                f"allowed {self._limits.singularity:.1f}",
-            )
+    def stays_regular(self, excess: tuple[float, ...]) -> None:
+        for name, tcp, now, before in zip(self._names, self._tcps, excess, self._excess.singularity, strict=True):
+            if now > before + _SLACK:
+                raise Refused("singularity", f"the {name}arm would come near a singularity: {tcp.singular_words()}")
 
     def _measure(
         self, way: Array, rows: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None
     ) -> Excess:
         """Excess over the limits on `way`; `rows` are the posture before, and the way."""
-        boxed = self._limits.workspace is not None
-        self._look(way if boxed else way[-1:], self._limits.singularity)
-        more = None
-        if set_points is not None:
-            swing = self._swing * (seconds / max(len(way) - 1, 1)) ** 2 / 8.0
-            if boxed and self._seen[1] > -swing:
-                _outermost(set_points(), *self._geometry[:4], self._box, self._points, self._pos, self._seen)
-            more = lambda: np.concatenate([rows[:1], set_points()])  # noqa: E731
+        measured = [tcp.measure(way, seconds, set_points) for tcp in self._tcps]
+        more = None if set_points is None else lambda: np.concatenate([rows[:1], set_points()])
         self._own, self._around = self._collision.look(rows, seconds, more)
-        condition, outside = self._seen.tolist()
-        singular = max(condition - self._limits.singularity, 0.0)
-        if outside <= 0.0 and singular == 0.0 and self._own is NONE and self._around is NONE:
-            return INSIDE
-        return Excess(max(outside, 0.0), self._around.excess, self._own.excess, singular)
-
-    def _look(self, way: Array, enough: float = 0.0) -> None:
-        _inspect(way, *self._geometry, self._unit, self._box, enough, self._points, self._pos, self._seen)
+        outside, singular = zip(*measured, strict=True)
+        if not any(outside) and not any(singular) and self._own is NONE and self._around is NONE:
+            return self._inside
+        return Excess(outside, self._around.excess, self._own.excess, singular)
 
 
 def _between(pair: Nearest) -> str:
     first, second = pair.names
     return f"{second} would come within {pair.gap:.4f} m of {first}, allowed {pair.allowed:.3f} m"
-
-
-@compiled()
-def _inspect(way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, box, enough, points, pos, seen):
-    """Condition number at the end of the way, and how far the tcp is outside the box on it; the tcp there."""
-    seen[1] = -np.inf
-    pos[:] = 0.0
-    _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, seen)
-    seen[0] = _condition(way[way.shape[0] - 1], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough)
-
-
-@compiled()
-def _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, seen):
-    """Largest distance of the tcp outside the box on the way (negative: inside), if larger than what was seen."""
-    for k in range(way.shape[0]):
-        _points(way[k], offset_pos, offset_rot, axis, tcp_pos, points)
-        tcp = points[points.shape[0] - 1]
-        for r in range(3):
-            out = max(box[0, r] - tcp[r], tcp[r] - box[1, r])
-            if out > seen[1]:
-                seen[1] = out
-                pos[:] = tcp
-
-
-@compiled()
-def _condition(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough):
-    """Condition number, or an upper bound of it that is no more than `enough`."""
-    n = q.shape[0]
-    pos, rot, jac = np.empty(3), np.empty((3, 3)), np.empty((6, n))
-    forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac)
-    gram = np.empty((6, 6))
-    for r in range(6):
-        for c in range(r + 1):
-            s = 0.0
-            for i in range(n):
-                s += jac[r, i] * jac[c, i]
-            s /= (unit if r < 3 else 1.0) * (unit if c < 3 else 1.0)
-            gram[r, c] = s
-            gram[c, r] = s
-    bound = _bound(gram)
-    if bound <= enough:
-        return bound
-    values = np.linalg.eigvalsh(gram)
-    least = values[max(0, 6 - n)]  # an arm of fewer than six joints has only so many singular values
-    return min(np.sqrt(values[5] / least), WORST_CONDITION) if least > 0.0 else WORST_CONDITION
-
-
-@compiled()
-def _bound(gram):
-    """√(tr G · tr G⁻¹) ≥ σ_max/σ_min, by G = L Lᵀ and tr G⁻¹ = Σ (L⁻¹)²: a tenth of the time that eigenvalues take."""
-    n = gram.shape[0]
-    low, inverse = np.zeros((n, n)), np.zeros((n, n))
-    trace, trace_inverse = 0.0, 0.0
-    for i in range(n):
-        trace += gram[i, i]
-        for j in range(i + 1):
-            s = gram[i, j]
-            for k in range(j):
-                s -= low[i, k] * low[j, k]
-            if i > j:
-                low[i, j] = s / low[j, j]
-            elif s > 0.0:
-                low[i, i] = np.sqrt(s)
-            else:
-                return np.inf
-        inverse[i, i] = 1.0 / low[i, i]
-        for j in range(i):
-            s = 0.0
-            for k in range(j, i):
-                s -= low[i, k] * inverse[k, j]
-            inverse[i, j] = s * inverse[i, i]
-        for j in range(i + 1):
-            trace_inverse += inverse[i, j] ** 2
-    return np.sqrt(trace * trace_inverse)
-
-
-@compiled()
-def _points(q, offset_pos, offset_rot, axis, tcp_pos, points):
-    """Base, origins of the joints, tcp: (n + 2, 3) [m]."""
-    n = q.shape[0]
-    R, A, B = np.eye(3), np.empty((3, 3)), np.empty((3, 3))
-    points[0, :] = 0.0
-    for i in range(n + 1):
-        step = offset_pos[i] if i < n else tcp_pos
-        for r in range(3):
-            points[i + 1, r] = points[i, r] + R[r, 0] * step[0] + R[r, 1] * step[1] + R[r, 2] * step[2]
-        if i < n:
-            matmul3(R, offset_rot[i], A)
-            axis_rotation(axis[i], q[i], B)
-            matmul3(A, B, R)
-
-
-@compiled()
-def _pose(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, quat):
-    rot, jac = np.empty((3, 3)), np.empty((6, q.shape[0]))
-    forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac)
-    # The largest component first, from the diagonal; the others by dividing by it.
-    t = rot[0, 0] + rot[1, 1] + rot[2, 2]
-    best, most = 3, t
-    for i in range(3):
-        if rot[i, i] > most:
-            best, most = i, rot[i, i]
-    if best == 3:
-        quat[0] = 1.0 + t
-        quat[1], quat[2], quat[3] = rot[2, 1] - rot[1, 2], rot[0, 2] - rot[2, 0], rot[1, 0] - rot[0, 1]
-    else:
-        i, j, k = best, (best + 1) % 3, (best + 2) % 3
-        quat[0] = rot[k, j] - rot[j, k]
-        quat[1 + i] = 1.0 + 2.0 * rot[i, i] - t
-        quat[1 + j] = rot[j, i] + rot[i, j]
-        quat[1 + k] = rot[k, i] + rot[i, k]
-    norm = np.sqrt(quat[0] ** 2 + quat[1] ** 2 + quat[2] ** 2 + quat[3] ** 2)
-    if quat[0] < 0.0:
-        norm = -norm
-    for r in range(4):
-        quat[r] /= norm

@@ -3,6 +3,7 @@
 Along a way from posture to posture a piece b moves against a piece a by at most
 
     M = Σ_k |Δq_k| R_kb          over the joints k between the two, with R_kb the most that b is away from joint k
+    M = Σ_k |Δq_k| R_ka + Σ_l |Δq_l| R_lb                where they are of two arms: the joints below each of them
 
 so where they are d₁ apart before and d₂ after, they are no nearer than (d₁ + d₂ − M)/2 in between. Most pairs are done
 with before any posture is worked out: where they were last measured they were farther apart than what is allowed and
@@ -13,6 +14,9 @@ may leave its chord: with θ_k = |Δq_k|, and δ_k = min(a_k Δt²/8, θ_k) the 
 constant speed,
 
     Σ_k R_kb δ_k + (Σ_k θ_k) (Σ_k θ_k R_kb) / 8
+
+The plane is one of a's frame; of two arms it stands in the station, and what a point of a may leave its chord by is
+added, which the same sum over the joints of both covers.
 """
 
 from __future__ import annotations
@@ -39,8 +43,11 @@ class ArmGeometry(NamedTuple):
     axis: Array
     points: Array  # of all pieces
     which: NDArray[np.int64]  # (count, 3) per piece: link, first point, end
-    sizes: Array  # (count, 5 + n) centre and radius of the sphere around it, its own radius, R
+    sizes: Array  # (count, 5) centre and radius of the sphere around it, its own radius
+    below: NDArray[np.int64]  # (n,) the link that each joint stands on; 0 where an arm begins
     pairs: NDArray[np.int64]  # (p, 3) first piece (or plane), second piece, kind
+    between: NDArray[np.int64]  # (p, 3) the link in whose frame `axes` are, first joint between the two, end
+    reach: Array  # (p, n) R, of two arms those of both
     allowed: Array  # (p, 2) distance, and how much less between two postures
     axes: Array  # (p, 3) where the last search for a distance ended
     apart: Array  # (p,) at least that far apart were they
@@ -98,11 +105,10 @@ def _extremes(way):
 @borrowing()
 def _nearest(arm, low, high, pair):
     """Lower bound of the gap of a pair between these extremes, from its last measurement."""
-    a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
     gap = arm.apart[pair]
-    for k in range(0 if arm.pairs[pair, 2] == PLANE else arm.which[a, 0], arm.which[b, 0]):
+    for k in range(arm.between[pair, 1], arm.between[pair, 2]):
         there = arm.where[pair, k]
-        gap -= max(high[k] - there, there - low[k]) * arm.sizes[b, 5 + k]
+        gap -= max(high[k] - there, there - low[k]) * arm.reach[pair, k]
     return gap
 
 
@@ -181,7 +187,9 @@ def _along(arm, path, row, pair):
             axis[r] = -arm.planes[a, r]
     else:
         other = path.frames[row, arm.which[a, 0]]
+        _turn_axis(arm, path, row, pair, True)
         ux, uy, uz = arm.axes[pair, 0], arm.axes[pair, 1], arm.axes[pair, 2]
+        _turn_axis(arm, path, row, pair, False)
         near = np.inf
         for k in range(arm.which[a, 1], arm.which[a, 2]):
             near = min(near, ux * arm.points[k, 0] + uy * arm.points[k, 1] + uz * arm.points[k, 2])
@@ -203,10 +211,9 @@ def _along(arm, path, row, pair):
 @borrowing()
 def _bow(arm, path, row, pair):
     """Largest distance of a point of the second piece from its chord on the way from a posture to the next."""
-    a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
     late = turned = moved = 0.0
-    for k in range(0 if arm.pairs[pair, 2] == PLANE else arm.which[a, 0], arm.which[b, 0]):
-        angle, reach = path.travelled[row + 1, k] - path.travelled[row, k], arm.sizes[b, 5 + k]
+    for k in range(arm.between[pair, 1], arm.between[pair, 2]):
+        angle, reach = path.travelled[row + 1, k] - path.travelled[row, k], arm.reach[pair, k]
         late += reach * (min(path.bend[k], angle) if row > 0 else angle)
         turned += angle
         moved += reach * angle
@@ -216,10 +223,9 @@ def _bow(arm, path, row, pair):
 @borrowing()
 def _moved(arm, path, first, last, pair):
     """M between two postures."""
-    a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
     moved = 0.0
-    for k in range(0 if arm.pairs[pair, 2] == PLANE else arm.which[a, 0], arm.which[b, 0]):
-        moved += (path.travelled[last, k] - path.travelled[first, k]) * arm.sizes[b, 5 + k]
+    for k in range(arm.between[pair, 1], arm.between[pair, 2]):
+        moved += (path.travelled[last, k] - path.travelled[first, k]) * arm.reach[pair, k]
     return moved
 
 
@@ -264,11 +270,29 @@ def _gap(arm, path, row, pair, need):
             least = min(least, far)
         return least - arm.sizes[b, 4]
     radii = arm.sizes[a, 4] + arm.sizes[b, 4]
+    _turn_axis(arm, path, row, pair, True)
     apart = distance(
         arm.points, arm.which[a, 1], arm.which[a, 2], path.frames[row, arm.which[a, 0]],
         arm.which[b, 1], arm.which[b, 2], frame, need + radii, arm.axes[pair], path.scratch,
     )  # fmt: skip
+    _turn_axis(arm, path, row, pair, False)
     return apart - radii
+
+
+@borrowing()
+def _turn_axis(arm, path, row, pair, inward):
+    """The axis of a pair of two arms, which is kept in the frame of the station, into that of its first piece, or back;
+    any other is there already."""
+    link = arm.which[arm.pairs[pair, 0], 0]
+    if arm.between[pair, 0] == link:
+        return
+    frame, axis = path.frames[row, link], arm.axes[pair]
+    x, y, z = axis[0], axis[1], axis[2]
+    for r in range(3):
+        if inward:
+            axis[r] = frame[r] * x + frame[3 + r] * y + frame[6 + r] * z
+        else:
+            axis[r] = frame[3 * r] * x + frame[3 * r + 1] * y + frame[3 * r + 2] * z
 
 
 @compiled()
@@ -305,13 +329,14 @@ def _ready(arm, path, row):
     path.ready[row] = True
     out, q = path.frames[row], path.postures[row]
     R, A, B = path.turns[0], path.turns[1], path.turns[2]
-    for r in range(3):
-        for c in range(3):
-            R[r, c] = 1.0 if r == c else 0.0
     for k in range(12):
         out[0, k] = 1.0 if k == 0 or k == 4 or k == 8 else 0.0
     for i in range(q.shape[0]):
-        _place(out[i], arm.offset_pos[i], out[i + 1, 9:])
+        if arm.below[i] == 0:
+            for r in range(3):
+                for c in range(3):
+                    R[r, c] = 1.0 if r == c else 0.0
+        _place(out[arm.below[i]], arm.offset_pos[i], out[i + 1, 9:])
         matmul3(R, arm.offset_rot[i], A)
         axis_rotation(arm.axis[i], q[i], B)
         matmul3(A, B, R)

@@ -69,20 +69,33 @@ class PoseTarget:
 
 
 @dataclass(frozen=True, eq=False)
+class PairTarget:
+    """Targets of two arms, which count together: `arms` has that of the left one and that of the right one."""
+
+    arms: tuple[JointTarget | PoseTarget, ...]
+
+
+Target = JointTarget | PoseTarget | PairTarget
+
+
+@dataclass(frozen=True, eq=False)
 class ArmCommand:
-    """One set-point for the controller.
+    """One set-point for the controller, or for those of two arms.
 
     Attributes:
       positions: (n,) [rad].
       velocities: (n,) [rad/s].
-      pose: (3,) position [m] and (4,) wxyz quaternion of the tcp at `positions`, in the base frame.
-      gripper: opening [m], or None before the first target that named one.
+      pose: (3,) position [m] and (4,) wxyz quaternion of the tcp at `positions`, in the base frame; of two arms (2, 3)
+        and (2, 4).
+      gripper: opening [m], or None before the first target that named one; of two arms that of each in `arms`.
+      arms: of two arms the set-point of each; else empty.
     """
 
     positions: Array
     velocities: Array
     pose: tuple[Array, Array]
     gripper: float | None = None
+    arms: tuple[ArmCommand, ...] = ()
 
 
 log = logging.getLogger(__name__)

@@ -23,16 +23,17 @@ LEAST_SUCCESS = 0.8  # of the scripted expert in `lift`
 
 @dataclass(frozen=True, kw_only=True)
 class ListRobots(Command):
-    """List the arms, ours and those of one's own, and the contracts of stations that know them.
+    """List the arms, ours and those of one's own, pairs of arms, and the contracts of stations that know them.
 
     Example: robolearn robots. See also robolearn robots new and check, and robolearn station.
     """
 
     def run(self) -> dict[str, Any]:
-        """``{"robots": [{"name", "joints", "gripper_m", "stations", "own", "model"}, …]}``."""
-        from robots import ROBOTS
+        """``{"robots": [{"name", "joints", "gripper_m", "stations", "own", "model"}, …], "pairs": [{"name", "joints",
+        "arms": {name: {"robot", "position", "yaw"}}, "stations"}, …]}``."""
+        from robots import PAIRS, ROBOTS
         from robots.own import own_folders
-        from robots.stations import contract_names, load_contract
+        from robots.stations import contract_names, load_contract, load_pair, pair_names
 
         stations: dict[str, list[str]] = {}
         for name in contract_names():
@@ -49,7 +50,16 @@ class ListRobots(Command):
                     "model": str(robot.mjcf),
                 }
                 for name, robot in ROBOTS.items()
-            ]
+            ],
+            "pairs": [
+                {
+                    "name": name,
+                    "joints": len(pair.joints),
+                    "arms": {part.name: {"robot": part.robot.name, **asdict(part.base)} for part in pair.parts},
+                    "stations": [station for station in pair_names() if load_pair(station).robot.name == name],
+                }
+                for name, pair in PAIRS.items()
+            ],
         }
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
@@ -57,7 +67,16 @@ class ListRobots(Command):
                  ", ".join(r["stations"]) or "–", "one's own" if r["own"] else "ships with robolearn")
                 for r in result["robots"]]  # fmt: skip
         print_table(console, ("arm", "joints", "gripper opens", "contracts", "from"), rows, **PLAIN)
+        rows = [(p["name"], str(p["joints"]), _stand(p["arms"]), ", ".join(p["stations"]) or "–")
+                for p in result["pairs"]]  # fmt: skip
+        print_table(console, ("two arms", "joints", "bases (x, y, z in m)", "contracts"), rows, **PLAIN)
         console.print("\nrobolearn robots new NAME --urdf FILE makes another; a contract is --robot on a station")
+
+
+def _stand(arms: Mapping[str, Any]) -> str:
+    """The arms of a pair and where they stand, in words."""
+    places = (", ".join(f"{number:g}" for number in arm["position"]) for arm in arms.values())
+    return "; ".join(f"{name} {arm['robot']} at {at}" for (name, arm), at in zip(arms.items(), places, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -157,6 +157,10 @@ def check_watched(view: View, world: WorldConfig) -> None:
         raise BadInput(
             "--view", got=f"task {world.task}", expected="a task of ours: its worlds report their bodies' poses"
         )
+    from robots import PAIRS
+
+    if view != "none" and world.arm in PAIRS:
+        raise BadInput("--view", got=world.arm, expected="one arm: the page draws no second one")
     check_view(view)
 
 

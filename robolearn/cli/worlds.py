@@ -89,14 +89,15 @@ class TasksList(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"tasks": [{"name", "words", "steps", "seconds", "robots", "reward"}, …]}``."""
-        from robots import CONTROL_HZ, ROBOTS
+        from robots import CONTROL_HZ, PAIRS, ROBOTS
         from sim.embedded.task import fits
         from sim.tasks import TASKS
 
         rows = []
         for name, kind in TASKS.items():
             task = kind()
-            steps, robots = task.max_episode_steps, [arm for arm, robot in ROBOTS.items() if fits(robot, name)]
+            steps, every = task.max_episode_steps, [*ROBOTS.items(), *PAIRS.items()]
+            robots = [arm for arm, robot in every if fits(robot, name, task.arms)]
             rows.append(
                 {
                     "name": name,

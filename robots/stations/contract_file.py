@@ -220,20 +220,24 @@ def contract_names() -> tuple[str, ...]:
     return tuple(sorted({*own_stations(), *(path.stem for path in CONTRACTS.glob("*.yaml"))}))
 
 
-def load_contract(name_or_path: str | Path, namespace: str = "") -> Contract:
+def load_contract(name_or_path: str | Path, namespace: str = "", *, override: bool = False) -> Contract:
     """The contract called `name_or_path`, or in that file or station's folder; relative topics are in `namespace`
-    (``"/left"``), unless the contract has one itself. Raises `BadInput`: there is no such contract, or it breaks the
-    schema; the message names the file, the place in it, what was found and what was expected."""
+    (``"/left"``), unless the contract has one itself and it is no `override`. Raises `BadInput`: there is no such
+    contract, or it breaks the schema; the message names the file, the place in it, what was found and what was
+    expected."""
     shipped, own = CONTRACTS / f"{name_or_path}.yaml", own_stations().get(str(name_or_path))
     path = shipped if shipped.is_file() else own or in_station(Path(name_or_path).expanduser(), STATION)
     if not path.is_file():
         raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
     data = values.read_yaml(path)
+    if isinstance(data, dict) and "arms" in data:
+        expected = "a contract of one arm: no command drives two real arms yet"
+        raise BadInput(path.name, got="a station with two arms", expected=expected)
     try:
         file = _FILE.validate_python(data, context={})
     except ValidationError as error:
         raise values.bad_input(error, path.name) from error
-    return _contract(file, path, file.namespace or namespace)
+    return _contract(file, path, namespace if override else file.namespace or namespace)
 
 
 def _contract(given: ContractFile, path: Path, namespace: str) -> Contract:

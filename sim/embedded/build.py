@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from robolearn.core.errors import BadInput
-from robots import ROBOTS
+from robots import PAIRS, ROBOTS, robot_named
 from robots.stations import load_contract
 from sim.embedded.scene import check_robot
 from sim.embedded.world import MujocoWorlds
@@ -18,11 +18,11 @@ from sim.tasks.ways_back import BACK
 def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
     """`num_envs` worlds of an embedded task, for `sim.registry`."""
     share = 1.0 if config.start_range is None else config.start_range
-    if config.arm not in ROBOTS:
+    if config.arm not in ROBOTS and config.arm not in PAIRS:
         raise BadInput("robot", got=config.arm, available=robot_names())
     if not 0.0 < share <= 1.0:
         raise BadInput("start range", got=share, expected="above 0, at most 1")
-    task = TASKS[config.task](start_range=share)
+    robot, task = robot_named(config.arm), TASKS[config.task](start_range=share)
     worlds: Callable[..., MujocoWorlds] = MujocoWorlds
     if config.two_way:
         from sim.embedded.two_way import TwoWayWorlds
@@ -30,12 +30,12 @@ def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
         if config.task not in BACK:
             raise BadInput("task with a way back", got=config.task, available=BACK)
         way_back = BACK[config.task](start_range=share)
-        check_robot(ROBOTS[config.arm], way_back.name)
+        check_robot(robot, way_back.name)
         worlds = partial(TwoWayWorlds, way_back)
     return worlds(
         task,
         num_envs,
-        robot=ROBOTS[config.arm],
+        robot=robot,
         cameras=config.cameras,
         image_size=config.image_size,
         reward=config.reward,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput
 from robolearn.core.scene import Scene
-from robots import RobotSpec
+from robots import AnyRobot, RobotSpec
 from robots.shapes import shape_of, visible_geoms
 from sim.embedded.painter import Canvas, CanvasSpec, Painter, PainterProcesses, RenderContext
 from sim.embedded.scene import build_model
@@ -37,8 +37,9 @@ def overview(model: mujoco.MjModel, data: mujoco.MjData) -> mujoco.MjvCamera:
 
     A sphere of radius r around it, seen from the distance MARGIN r / sin(fovy / 2).
     """
-    hinge = int(np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE)[0])
-    shown = np.flatnonzero(model.body_rootid[model.geom_bodyid] == model.body_rootid[model.jnt_bodyid[hinge]])
+    hinges = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_HINGE)
+    arms = model.body_rootid[model.jnt_bodyid[hinges]]
+    shown = np.flatnonzero(np.isin(model.body_rootid[model.geom_bodyid], arms))
     low, high = data.geom_xpos[shown].min(axis=0), data.geom_xpos[shown].max(axis=0)
     camera, centre = mujoco.MjvCamera(), 0.5 * (low + high)
     ahead = centre - data.cam_xpos[model.camera("front").id]
@@ -147,8 +148,8 @@ class _PainterThread:
 class TaskView:
     """The shapes of a model that are not the arm's. `robot`: the arm in it, which a page draws by itself."""
 
-    def __init__(self, model: mujoco.MjModel, robot: RobotSpec) -> None:
-        own = mujoco.MjModel.from_xml_path(str(robot.mjcf))
+    def __init__(self, model: mujoco.MjModel, robot: AnyRobot) -> None:
+        own = robot.model_spec().compile()
         arm = {own.body(i).name for i in range(1, own.nbody)}
         self._model, self._data = model, mujoco.MjData(model)
         self._geoms = visible_geoms(model, (i for i in range(model.nbody) if model.body(i).name not in arm))

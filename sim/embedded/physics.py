@@ -13,8 +13,9 @@ import numpy as np
 from mujoco.batch import Batch, SimulationError
 from numpy.typing import NDArray
 
+from robolearn.core.errors import BadInput
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
-from robots import CONTROL_HZ, RobotSpec, solve
+from robots import CONTROL_HZ, AnyRobot, RobotSpec, solve
 from robots.dynamics import NONE, PARAMETERS, DynamicsConfig
 from robots.stations import Contract
 from sim.embedded.dynamics import ArmDynamics, Episode
@@ -64,11 +65,11 @@ class Physics:
     """
 
     def __init__(
-        self, robot: RobotSpec, task: Task, num_worlds: int, threads: int, *, randomise: bool = True,
+        self, robot: AnyRobot, task: Task, num_worlds: int, threads: int, *, randomise: bool = True,
         patterns: bool = False, station: Contract | None = None, dynamics: DynamicsConfig = NONE,
         look_s: float = 1.0 / CONTROL_HZ,
     ) -> None:  # fmt: skip
-        check_robot(robot, task.name)
+        check_robot(robot, task.name, task.arms)
         self.robot, self.task, self.num_worlds, self.randomise = robot, task, num_worlds, randomise
         self.delay = np.zeros(num_worlds, dtype=np.int64)
         self._things = [dynamics.spreads[name] for name in THINGS]
@@ -81,9 +82,9 @@ class Physics:
         self.arm_q = np.array([m.joint(j).qposadr[0] for j in robot.joints])
         self.arm_v = np.array([m.joint(j).dofadr[0] for j in robot.joints])
         self._arm_u = np.array([m.actuator(j).id for j in robot.joints])
-        self.finger_q = np.array([m.joint(j).qposadr[0] for j in robot.gripper.joints])
-        self.finger_v = np.array([m.joint(j).dofadr[0] for j in robot.gripper.joints])
-        self._finger_u = np.array([m.actuator(j).id for j in robot.gripper.joints])
+        self.finger_q = np.array([m.joint(j).qposadr[0] for j in robot.fingers])
+        self.finger_v = np.array([m.joint(j).dofadr[0] for j in robot.fingers])
+        self._finger_u = np.array([m.actuator(j).id for j in robot.fingers])
         self._free: dict[str, tuple[int, int]] = {}
         self._mocap: dict[str, int] = {}
         for name in task.bodies:
@@ -94,15 +95,17 @@ class Physics:
                 joint = m.joint(int(body.jntadr[0]))
                 self._free[name] = (int(joint.qposadr[0]), int(joint.dofadr[0]))
         self._layout = layout_of(robot)
-        home_pos, self._home_rot = (x[0] for x in robot.chain.forward(np.array([robot.home])))
-        self._home_pos = self._layout.home(home_pos)
+        homes = [part.chain.placed.forward(np.array([part.robot.home])) for part in robot.parts]
+        self._homes = [(self._layout.home(pos[0]), rot[0]) for pos, rot in homes]
         if randomise:
             self._friction, self._mass, self._inertia = (
                 self.batch.expand(name) for name in ("geom_friction", "body_mass", "body_inertia")
             )
         self._randomised = [_Nominal.of(m, name) for name in task.randomised]
         self.arms: ArmDynamics | None = None
-        if differs:
+        if differs and not isinstance(robot, RobotSpec):
+            raise BadInput("--dynamics", got="drawn dynamics", expected="none: two arms move as they are modelled")
+        if differs and isinstance(robot, RobotSpec):
             self.arms = ArmDynamics(dynamics, robot, m, self.batch, task.max_episode_steps, look_s)
 
     def command_arms(self, rows: NDArray[np.int64], q: Array) -> None:
@@ -125,8 +128,8 @@ class Physics:
         self._ctrl[np.ix_(rows, self._arm_u)] = self.qpos[at[0]] + (torque + damping * self.qvel[at[1]]) / gain
 
     def command_grippers(self, rows: NDArray[np.int64], width: Array) -> None:
-        """Let the grippers of the worlds `rows` (M,) follow the openings `width` (M,) [m]."""
-        self._ctrl[np.ix_(rows, self._finger_u)] = self.robot.gripper.joint_of(width)[:, None]
+        """Let the grippers of the worlds `rows` (M,) follow the openings `width` (M,) [m], of a pair (M, 2)."""
+        self._ctrl[np.ix_(rows, self._finger_u)] = self.robot.fingers_of(width)
 
     def step(self) -> NDArray[np.bool_] | None:
         """One time step in all worlds with the set-points as they are; (N,) which diverged, None for no world."""
@@ -150,23 +153,23 @@ class Physics:
 
         Args:
           arms: (M, S, n) joint set-points of each step [rad].
-          width: (M,) openings of the grippers [m], which take effect after the `delay` of the world.
+          width: (M,) openings of the grippers [m], of a pair (M, 2), which take effect after the `delay` of the world.
           elapsed: (M,) control steps of their episodes, for what is drawn in each.
 
         Returns:
           (N,) which worlds diverged.
         """
-        steps, finger = arms.shape[1], self.robot.gripper.joint_of(width)
+        steps, fingers = arms.shape[1], self.robot.fingers_of(width)
         control = np.empty((len(rows), steps, self.model.nu))
         if self.arms is not None:
             assert elapsed is not None
-            x = self.arms.reach(rows, arms, finger, elapsed)
+            x = self.arms.reach(rows, arms, fingers[:, 0], elapsed)
             control[..., self._arm_u], control[..., self._finger_u] = x[..., :-1], x[..., -1:]
         else:
             late = np.arange(steps) >= self.delay[rows, None]
             control[..., self._arm_u] = arms
-            for u in self._finger_u:
-                control[..., u] = np.where(late, finger[:, None], self._ctrl[rows, u, None])
+            for k, u in enumerate(self._finger_u):
+                control[..., u] = np.where(late, fingers[:, k, None], self._ctrl[rows, u, None])
         before = self.batch.warning[..., 1].copy()
         broken = np.zeros(self.num_worlds, dtype=bool)
         try:
@@ -186,7 +189,7 @@ class Physics:
         """The truth about the worlds `rows` (M,), by default all, copied."""
         qpos, qvel = self.qpos[rows], self.qvel[rows]
         q = qpos[:, self.arm_q]
-        tcp_pos, tcp_rot = self.robot.chain.forward(q)
+        tcp_pos, tcp_rot = self.robot.forward(q)
         bodies: dict[str, BodyPose] = {}
         for name, (a, v) in self._free.items():
             bodies[name] = BodyPose(
@@ -199,7 +202,7 @@ class Physics:
         for name, i in self._mocap.items():
             quat = self._mocap_quat[rows, i]
             bodies[name] = BodyPose(self._mocap_pos[rows, i].copy(), quat_to_matrix(quat), zero, zero.copy())
-        width = self.robot.gripper.width_of(qpos[:, self.finger_q])
+        width = self.robot.width_of(qpos[:, self.finger_q])
         return State(q, qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
 
     def look(self, rows: NDArray[np.int64]) -> None:
@@ -245,9 +248,9 @@ class Physics:
         self.qpos[np.ix_(worlds, self.arm_q)] = q
         self.command_arms(worlds, q)
         for k, (w, start) in enumerate(zip(worlds, starts, strict=True)):
-            self.qpos[w, self.finger_q] = self.robot.gripper.joint_of(np.array(start.width))
+            self.qpos[w, self.finger_q] = self._fingers_of(start.width)
             # What is held is pressed from the first moment on.
-            self._ctrl[w, self._finger_u] = self.robot.gripper.joint_of(np.array(0.0 if start.held else start.width))
+            self._ctrl[w, self._finger_u] = self._fingers_of(0.0 if start.held else start.width)
             for name, pose in start.bodies.items():
                 self.put(name, w, pose)
             for name, pose in start.held.items():
@@ -286,17 +289,23 @@ class Physics:
         return rngs
 
     def posture(self, starts: list[Start]) -> tuple[Array, Array, Array]:
-        """(M, n) joints [rad], (M, 3) and (M, 3, 3) tcp with which `starts` (M) begin."""
-        n = len(starts)
-        pos = self._home_pos + np.array([s.tcp_offset for s in starts])
-        turn = np.zeros((n, 3))
-        turn[:, 2] = [s.tcp_yaw for s in starts]
-        rot = rotvec_to_matrix(turn) @ self._home_rot
-        home = np.array(self.robot.home)
-        q = solve(
-            self.robot.chain, np.tile(home, (n, 1)), pos, rot, rest=home, config=replace(self.robot.ik, iterations=20)
-        )
-        return q, *self.robot.chain.forward(q)
+        """(M, n) joints [rad], (M, 3) and (M, 3, 3) tcp with which `starts` (M) begin; of a pair (M, 2, …) tcps."""
+        n, parts = len(starts), self.robot.parts
+        offsets = np.array([s.tcp_offset for s in starts]).reshape(n, len(parts), 3)
+        yaws = np.array([np.broadcast_to(s.tcp_yaw, len(parts)) for s in starts])
+        found = []
+        for k, (part, (home_pos, home_rot)) in enumerate(zip(parts, self._homes, strict=True)):
+            turn = np.zeros((n, 3))
+            turn[:, 2] = yaws[:, k]
+            pos, rot = home_pos + offsets[:, k], rotvec_to_matrix(turn) @ home_rot
+            home, config = np.array(part.robot.home), replace(part.robot.ik, iterations=20)
+            found.append(solve(part.chain.placed, np.tile(home, (n, 1)), pos, rot, rest=home, config=config))
+        q = np.concatenate(found, axis=1)
+        return q, *self.robot.forward(q)
+
+    def _fingers_of(self, width: float) -> Array:
+        """(fingers,) positions of the joints of all grippers, each open by `width` [m]."""
+        return self.robot.fingers_of(np.full(len(self.robot.parts) if len(self.robot.parts) > 1 else (), width))
 
     def put(self, name: str, world: int, pose: Array) -> None:
         """Put the body `name` of a world at `pose` (7,): position and quaternion in the base frame."""
@@ -308,7 +317,7 @@ class Physics:
             self.qpos[world, a : a + 7] = pose
 
 
-def replace_arm(state: State, robot: RobotSpec, q: Array, finger: Array) -> State:
+def replace_arm(state: State, robot: AnyRobot, q: Array, finger: Array) -> State:
     """`state` with its arms at `q` (M, n) [rad] and the joints of their fingers at `finger` (M,)."""
-    tcp_pos, tcp_rot = robot.chain.forward(q)
-    return replace(state, q=q, width=robot.gripper.width_of(finger[:, None]), tcp_pos=tcp_pos, tcp_rot=tcp_rot)
+    tcp_pos, tcp_rot = robot.forward(q)
+    return replace(state, q=q, width=robot.width_of(finger[:, None]), tcp_pos=tcp_pos, tcp_rot=tcp_rot)

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 
 from robolearn.core.errors import BadInput
-from robots import ROBOTS, RobotSpec
+from robots import PAIRS, ROBOTS, AnyRobot, RobotSpec
 from robots.dynamics import NONE, DynamicsConfig
 from robots.stations import Camera, Contract
 from sim.embedded.dynamics import prepare
@@ -23,48 +23,50 @@ TOUCHED: dict[str, Any] = {"contype": 2, "conaffinity": 3, "condim": 4}
 GRASPED = {**TOUCHED, "solref": [0.01, 1.0], "solimp": [0.95, 0.99, 0.001, 0.5, 2.0]}
 
 
-def check_robot(robot: RobotSpec, task: str) -> None:
-    """Raise BadInput where `robot` cannot do `task`."""
-    if not fits(robot, task):
+def check_robot(robot: AnyRobot, task: str, arms: int = 1) -> None:
+    """Raise BadInput where `robot` cannot do `task`, which needs so many arms."""
+    if not fits(robot, task, arms):
         raise BadInput(
             f"robot of {task}",
             got=robot.name,
-            expected="an arm that can do it",
-            available=[name for name, other in ROBOTS.items() if fits(other, task)],
-            hint=layout_of(robot).why,
+            expected="an arm that can do it" if arms == 1 else f"{arms} arms that can do it",
+            available=[name for name, other in [*ROBOTS.items(), *PAIRS.items()] if fits(other, task, arms)],
+            hint=layout_of(robot).why if len(robot.parts) == arms else "",
         )
 
 
 def build_model(
-    robot: RobotSpec,
+    robot: AnyRobot,
     task: Task,
     *,
     patterns: bool = False,
     station: Contract | None = None,
     dynamics: DynamicsConfig = NONE,
 ) -> mujoco.MjModel:
-    """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0.
+    """Compile the model of `task` with `robot` at the origin of a table whose top is z = 0; two arms stand on it
+    where the pair says.
 
     Args:
       patterns: surfaces may get one, see `sim.embedded.visual_randomisation`.
       station: whose cameras are mounted as its contract says, see `mount`.
       dynamics: what the arm's parameters need, see `prepare`.
     """
-    spec = mujoco.MjSpec.from_file(str(robot.mjcf))
-    prepare(spec, robot, dynamics)
+    spec = robot.model_spec()
+    if isinstance(robot, RobotSpec):
+        prepare(spec, robot, dynamics)
     _collide(spec, robot)
     set_solver(spec, task.timestep)
     _furnish(spec, layout_of(robot))
     if patterns:
         add_patterns(spec)
-    if station is not None:
+    if station is not None and isinstance(robot, RobotSpec):
         mount(spec, robot, station.cameras)
     world = spec.worldbody
     world.add_geom(
         name="table",
         type=mujoco.mjtGeom.mjGEOM_BOX,
         pos=[0.35, 0.0, -0.02],
-        size=[0.55, 0.5, 0.02],
+        size=[*layout_of(robot).table, 0.02],
         contype=2,
         conaffinity=3,
         friction=[0.8, 0.01, 0.0001],
@@ -86,16 +88,23 @@ def set_solver(spec: mujoco.MjSpec, timestep: float) -> None:
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
 
 
-def _collide(spec: mujoco.MjSpec, robot: RobotSpec) -> None:
-    """Let the links of the arm meet table and objects. They do not meet each other: ``contype & conaffinity`` is 0.
+MEETS = (0, 4, 8)  # bit of the k-th arm of several
 
-    The base and the first link, which turns about the vertical, come near neither.
+
+def _collide(spec: mujoco.MjSpec, robot: AnyRobot) -> None:
+    """Let the links of an arm meet table, objects and the other arm. They do not meet each other: ``contype &
+    conaffinity`` is 0.
+
+    The base and the first link, which turns about the vertical, come near neither table nor objects.
     """
-    first = spec.joint(robot.joints[0]).parent
-    still = {first.name, first.parent.name}
-    for geom in spec.geoms:
-        if geom.parent.name not in still:
-            geom.contype, geom.conaffinity = 1, 2
+    several = len(robot.parts) > 1
+    for k, part in enumerate(robot.parts):
+        first = spec.joint(part.named(part.robot.joints[0])).parent
+        still = {first.name, first.parent.name}
+        own, other = (MEETS[1 + k], MEETS[2 - k]) if several else (0, 0)
+        for geom in (one for one in spec.geoms if one.parent.name.startswith(part.named(""))):
+            near = (1, 2) if geom.parent.name not in still else (geom.contype, geom.conaffinity)
+            geom.contype, geom.conaffinity = near[0] | own, near[1] | other
 
 
 def _furnish(spec: mujoco.MjSpec, layout: WorkspaceLayout) -> None:
@@ -134,7 +143,7 @@ def _furnish(spec: mujoco.MjSpec, layout: WorkspaceLayout) -> None:
 HALF_TURN = np.array([0.0, 1.0, 0.0, 0.0])  # Rx(π), wxyz
 
 
-def check_station(station: Contract, robot: RobotSpec) -> None:
+def check_station(station: Contract, robot: AnyRobot) -> None:
     """Raise `BadInput` for a station of another arm, or one that does not say where any camera is."""
     if station.robot.name != robot.name:
         raise BadInput("--station", got=f"one with {station.robot.name}", expected=f"one with {robot.name}")

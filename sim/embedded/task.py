@@ -10,11 +10,12 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robots import RobotSpec
+from robots import AnyRobot
 from robots.spec import GripperKind
 
 if TYPE_CHECKING:
     from sim.experts.operator import Patience
+    from sim.experts.pair import PairScript
     from sim.experts.waypoints import Script
 
 Array = NDArray[np.float64]
@@ -32,7 +33,8 @@ class BodyPose:
 
 @dataclass(frozen=True)
 class State:
-    """The simulator's truth about N worlds at one moment."""
+    """The simulator's truth about N worlds at one moment; of a pair of arms openings and tcps are (N, 2, …), the left
+    one first, in the frame of the station."""
 
     q: Array  # (N, n) arm joint positions [rad]
     qvel: Array  # (N, n) arm joint velocities [rad/s]
@@ -53,8 +55,8 @@ class State:
 class Start:
     """Start of one episode of one world."""
 
-    tcp_offset: Array  # (3,) from the home position of the tcp [m]
-    tcp_yaw: float = 0.0  # about the vertical [rad]
+    tcp_offset: Array  # (3,) from the home position of the tcp [m]; of a pair (2, 3)
+    tcp_yaw: float | Array = 0.0  # about the vertical [rad]; of a pair (2,)
     width: float = 0.08  # gripper opening [m]
     bodies: Mapping[str, Array] = field(default_factory=dict)  # body → (7,) position and quaternion in the base frame
     # body → (7,) position and quaternion in the tcp frame, for bodies that begin in the gripper
@@ -81,10 +83,11 @@ class Task:
     # components of the privileged feature `target`, of a goal that nothing in the world shows; or none
     target_names: tuple[str, ...] = ()
     timestep: float = 0.005  # of the physics [s]; the main lever of speed: as large as the task's contacts allow
+    arms: int = 1  # that it needs
     start_range: float = 1.0  # share of each range that starts are drawn from, about its centre
 
-    def script(self) -> Script:
-        """The scripted demonstrator."""
+    def script(self) -> Script | PairScript:
+        """The scripted demonstrator; of a task of two arms a `sim.experts.pair.PairScript`."""
         raise NotImplementedError
 
     def build(self, spec: mujoco.MjSpec) -> None:
@@ -132,6 +135,7 @@ class WorkspaceLayout:
     scale: float = 1.0  # s
     tasks: frozenset[str] | None = None  # those that the arm can do; None for all
     why: str = ""  # the reason that it cannot do the others
+    table: tuple[float, float] = (0.55, 0.5)  # half sizes along x and y [m]
 
     def home(self, own: Array) -> Array:
         """(3,) origin of the tcp's start offsets [m]; `own` (3,) for an arm of full size."""
@@ -153,20 +157,23 @@ LAYOUTS: dict[str, WorkspaceLayout] = {
         0.42,
         frozenset({"lift", "pick_place"}),
         why="A jaw that turns holds no peg upright, and the ways back are laid out for longer arms",
-    )
+    ),
+    "panda_pair": WorkspaceLayout(table=(0.55, 0.8)),
+    "so101_pair": WorkspaceLayout(0.42, frozenset(), why="The tasks of two arms are laid out for longer ones"),
 }
 
 
-def layout_of(robot: RobotSpec) -> WorkspaceLayout:
+def layout_of(robot: AnyRobot) -> WorkspaceLayout:
     """The layout of an arm."""
     return LAYOUTS.get(robot.name, FULL)
 
 
-def fits(robot: RobotSpec, task: str) -> bool:
-    """True where `robot` can do the embedded task called `task`."""
-    if robot.gripper.kind is GripperKind.NONE:
+def fits(robot: AnyRobot, task: str, arms: int = 1) -> bool:
+    """True where `robot` can do the embedded task called `task`, which needs so many arms."""
+    each = [part.robot for part in robot.parts]
+    if len(each) != arms or any(arm.gripper.kind is GripperKind.NONE for arm in each):
         return False
     layout = LAYOUTS.get(robot.name)
     if layout is None:
-        return robot.gripper.kind is GripperKind.PARALLEL and len(robot.joints) >= 6
+        return all(arm.gripper.kind is GripperKind.PARALLEL and len(arm.joints) >= 6 for arm in each)
     return layout.tasks is None or task in layout.tasks

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from robots import RobotSpec
 from robots.ik import solve
 from sim.embedded.task import Array, Start, State, Task
 from sim.embedded.world import MujocoWorlds
@@ -139,7 +140,9 @@ class TwoWayWorlds(MujocoWorlds):
         """The arms of the worlds `rows` (M,) open their grippers, rise, and go to where the task begins."""
         if not len(rows):
             return
-        robot, open_width = self.robot, np.full(len(rows), self.robot.gripper.max_width)
+        robot = self.robot
+        assert isinstance(robot, RobotSpec)  # no way back is of two arms
+        open_width = np.full(len(rows), robot.gripper.max_width)
         q = self._set_q[rows]
         pos, rot = robot.chain.forward(q)
         risen = solve(robot.chain, q, pos + np.array([0.0, 0.0, RISE_M]), rot, rest=np.array(robot.home))

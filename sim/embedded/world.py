@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, StepResult
 from robolearn.core.machine import available_cpus
 from robolearn.core.scene import Scene
-from robots import CONTROL_HZ, PANDA, RobotSpec, make_control
+from robots import CONTROL_HZ, PANDA, AnyRobot, make_control
 from robots.control import travel
 from robots.dynamics_file import load_dynamics
-from robots.spec import proprio, proprio_spec
+from robots.spec import proprio_spec
 from robots.stations import Contract
 from sim.embedded.camera import IMAGE_SIZE, Cameras, TaskView, usual_processes
 from sim.embedded.dynamics import Episode
@@ -71,7 +71,7 @@ class MujocoWorlds(VectorEnv):
     steps_together = False
 
     def __init__(
-        self, task: Task, num_envs: int, *, robot: RobotSpec = PANDA, action_kind: str = "",
+        self, task: Task, num_envs: int, *, robot: AnyRobot = PANDA, action_kind: str = "",
         cameras: tuple[str, ...] = (), image_size: int = IMAGE_SIZE, reward: str = "sparse",
         shaping_gamma: float = SHAPING_GAMMA, randomise: bool = True, looks: str = "none", dynamics: str = "none",
         station: Contract | None = None, threads: int = 0, render_processes: int | None = None,
@@ -298,7 +298,7 @@ class MujocoWorlds(VectorEnv):
     def _numbers(self, state: State, seen: State) -> dict[str, NDArray]:
         """feature → (M, …) of the M worlds that are in `state`, with the arms as `seen`: all but pictures."""
         numbers = {
-            "proprio": proprio(seen.q, seen.width, seen.tcp_pos, seen.tcp_rot),
+            "proprio": self.robot.proprio(seen.q, seen.width, seen.tcp_pos, seen.tcp_rot),
             "objects": self.world_task.observe(state).astype(np.float32),
         }
         if self.world_task.target_names:

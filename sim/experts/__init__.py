@@ -12,6 +12,7 @@ from robolearn.core import BadInput, Env, Interface, Observation
 from sim.embedded.task import Task
 from sim.experts.failures import FailingScript, FailingScriptFacts
 from sim.experts.operator import Patience, ScriptedOperator
+from sim.experts.pair import PairExpert, PairScript
 from sim.experts.waypoints import EACH, QUALITIES, Quality, ScriptedExpert
 
 EXPERT = "expert"  # the quality without faults
@@ -60,6 +61,11 @@ def make_expert(task: str, interface: Interface, num_envs: int, quality: Quality
     every = quality == EACH
     quality = named_quality(quality) if isinstance(quality, str) else quality
     script = _task(task, interface).script()
+    if isinstance(script, PairScript):
+        if quality.failures:
+            got = ", ".join(quality.failures)
+            raise BadInput("quality", got=got, expected="another one: scripts of two arms fail by chance alone")
+        return PairExpert(script, interface, num_envs, quality, seed)
     if quality.failures:
         if every and isinstance(script, FailingScriptFacts):
             quality = replace(quality, failures=script.failures.kinds)
@@ -72,7 +78,10 @@ def make_operator(
 ) -> ScriptedOperator:
     """The operator of an embedded task who watches a policy and intervenes; by default with the task's patience."""
     own = _task(task, interface)
-    return ScriptedOperator(own.script(), interface, num_envs, seed, own.patience if patience is None else patience)
+    script = own.script()
+    if isinstance(script, PairScript):
+        raise BadInput("scripted operator for task", got=task, expected="a task of one arm")
+    return ScriptedOperator(script, interface, num_envs, seed, own.patience if patience is None else patience)
 
 
 def _task(name: str, interface: Interface) -> Task:

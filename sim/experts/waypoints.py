@@ -15,15 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface, Observation
 from robolearn.core.se3 import matrix_to_rotvec
-from robots import ROBOTS, RobotSpec, make_control
+from robots import PAIRS, ROBOTS, AnyRobot, make_control, robot_named
 from robots.control import CONTROLS, DELTA_POS, DELTA_ROT
+from robots.spec import ArmPart, Base
+
+if TYPE_CHECKING:
+    from sim.experts.pair import PairScript
 
 Array = NDArray[np.float64]
 
@@ -73,7 +77,7 @@ class Waypoint:
 
 @dataclass(frozen=True)
 class View:
-    """The parts of an observation that scripts need, in the base frame."""
+    """The parts of an observation that scripts need of an arm, in the base frame; of a pair in the station's."""
 
     tcp_pos: Array  # (N, 3)
     tcp_rot: Array  # (N, 3, 3)
@@ -126,31 +130,50 @@ OPEN = 0.08  # a demonstrator opens no gripper wider than this: a jaw that is wi
 class JointMotion:
     """Actions of ``joint_position`` that do what actions of ``tcp_delta`` say."""
 
-    def __init__(self, robot: RobotSpec, control_hz: float) -> None:
+    def __init__(self, robot: AnyRobot, control_hz: float) -> None:
         self._tcp = make_control("tcp_delta", robot, control_hz)
         self._joints = make_control("joint_position", robot, control_hz)
-        self._opening = min(1.0, OPEN / robot.gripper.max_width)
+        openings = [min(1.0, OPEN / part.robot.gripper.max_width) for part in robot.parts]
+        self._opening = openings[0] if len(openings) == 1 else np.array(openings)
 
     def __call__(self, q: Array, motion: NDArray) -> NDArray[np.float32]:
-        """(N, n + 1) actions from joint positions (N, n) [rad] and motions (N, 7) of the tcp in [-1, 1]."""
+        """Actions from joint positions (N, n) [rad] and motions (N, 7) of each tcp in [-1, 1]."""
         goal, width = self._tcp.targets(q, None, motion)
         return self._joints.actions(q, goal, self._opening * width).astype(np.float32)
+
+
+def steer(view: View, goal: Waypoint) -> tuple[Array, Array]:
+    """(N, 7) action of ``tcp_delta`` towards a waypoint, and (N,) how far away it is [m]."""
+    n = len(view.tcp_pos)
+    error = goal.pos - view.tcp_pos
+    turn = matrix_to_rotvec(np.swapaxes(view.tcp_rot, -1, -2) @ goal.rot)
+    step = np.einsum("nji,nj->ni", view.tcp_rot, error) / DELTA_POS
+    speed = np.broadcast_to(np.asarray(goal.speed, dtype=np.float64), (n,))[:, None]
+    # The direction is kept when the step is too long; the rotation is clipped for itself.
+    length = np.linalg.norm(step, axis=-1, keepdims=True)
+    step *= np.minimum(1.0, speed / np.maximum(length, 1e-9))
+    full = np.concatenate([step, np.clip(turn / DELTA_ROT, -speed, speed), np.zeros((n, 1))], -1)
+    full[:, 6] = goal.opening
+    return full, np.linalg.norm(error, axis=-1)
 
 
 class ScriptedExpert:
     """A `Teleoperator` that follows a script, badly if so asked. `interface`: of a world with one of our arms; an
     action is ``tcp_delta`` or ``joint_position``. `seed`: world w's choices depend on (seed, w) only."""
 
-    def __init__(self, script: Script, interface: Interface, num_envs: int, quality: Quality, seed: int) -> None:
+    def __init__(
+        self, script: Script | PairScript, interface: Interface, num_envs: int, quality: Quality, seed: int
+    ) -> None:
         if interface.action_kind not in CONTROLS:
             raise BadInput("scripted expert: action kind", got=interface.action_kind, available=CONTROLS)
         if not 1 <= quality.strategies <= script.strategies:
             raise BadInput("strategies", got=quality.strategies, expected=f"1 to {script.strategies}")
-        self._script, self._quality, self._num_envs = script, quality, num_envs
+        self._script: Any = script  # of two arms in `PairExpert`
+        self._quality, self._num_envs = quality, num_envs
         self._proprio = {name: i for i, name in enumerate(interface.observation["proprio"].names)}
-        if interface.embodiment not in ROBOTS:
-            raise BadInput("scripted expert: embodiment", got=interface.embodiment, available=ROBOTS)
-        self._robot = ROBOTS[interface.embodiment]
+        if interface.embodiment not in ROBOTS and interface.embodiment not in PAIRS:
+            raise BadInput("scripted expert: embodiment", got=interface.embodiment, available=(*ROBOTS, *PAIRS))
+        self._robot = robot_named(interface.embodiment)
         joints = interface.action_kind == "joint_position"
         self._joints = JointMotion(self._robot, interface.control_hz) if joints else None
         # `target` of tasks with a goal that nothing shows, beside what is seen of the objects
@@ -164,19 +187,19 @@ class ScriptedExpert:
         self._strategy = np.zeros(num_envs, dtype=np.int64)
         self._bias = np.zeros(num_envs)
         self._hasty = np.zeros(num_envs, dtype=bool)
-        self._memory = np.full((num_envs, 3), np.nan)
+        self._memory = np.full((num_envs, len(self._robot.parts), 3), np.nan)
 
     def resume(self, observation: Observation, worlds: NDArray[np.bool_], strategy: int) -> None:
         """Go on in the middle of an episode, with `strategy`, in the worlds (N,) that are true."""
-        view = self._view(observation)
+        (view,) = self._views(observation)
         self._strategy[worlds] = strategy
         self._phase[worlds] = self._script.resume(view, self._strategy)[worlds]
         self._stay[worlds] = 0
-        self._memory[worlds] = view.tcp_pos[worlds]
+        self._memory[worlds, 0] = view.tcp_pos[worlds]
 
     def tcp(self, observation: Observation) -> tuple[Array, Array]:
         """(N, 3) position [m] and (N, 3, 3) orientation of the tcp in the base frame."""
-        view = self._view(observation)
+        view = self._views(observation)[0]
         return view.tcp_pos, view.tcp_rot
 
     @property
@@ -208,63 +231,73 @@ class ScriptedExpert:
         return self.in_world(observation, self.motion(observation))
 
     def in_world(self, observation: Observation, motion: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(N, Da) actions of the world for motions (N, 7) of the tcp."""
+        """(N, Da) actions of the world for motions (N, 7) of each tcp."""
         return motion if self._joints is None else self._joints(self._q(observation), motion)
 
     def motion(self, observation: Observation) -> NDArray[np.float32]:
-        """(N, 7) motion of the tcp and the opening, as actions of ``tcp_delta``, in [-1, 1]."""
-        view = self._view(observation)
-        fresh = np.isnan(self._memory[:, 0])
-        self._memory[fresh] = view.tcp_pos[fresh]
-        action = np.zeros((self._num_envs, 7))
+        """(N, 7) motion of the tcp and the opening, as actions of ``tcp_delta``, in [-1, 1]; of a pair (N, 14)."""
+        views = self._views(observation)
+        tcps = np.stack([view.tcp_pos for view in views], 1)
+        fresh = np.isnan(self._memory[:, 0, 0])
+        self._memory[fresh] = tcps[fresh]
+        action = np.zeros((self._num_envs, 7 * len(views)))
         reached = np.zeros(self._num_envs, dtype=bool)
         dwell = np.zeros(self._num_envs, dtype=np.int64)
         for phase in np.unique(self._phase):
             here = self._phase == phase
-            goal = self._script.plan(int(phase), view, self._strategy, self._bias, self._memory)
-            error = goal.pos - view.tcp_pos
-            turn = matrix_to_rotvec(np.swapaxes(view.tcp_rot, -1, -2) @ goal.rot)
-            step = np.einsum("nji,nj->ni", view.tcp_rot, error) / DELTA_POS
-            speed = np.broadcast_to(np.asarray(goal.speed, dtype=np.float64), (self._num_envs,))[:, None]
-            # The direction is kept when the step is too long; the rotation is clipped for itself.
-            length = np.linalg.norm(step, axis=-1, keepdims=True)
-            step *= np.minimum(1.0, speed / np.maximum(length, 1e-9))
-            full = np.concatenate([step, np.clip(turn / DELTA_ROT, -speed, speed), np.zeros((self._num_envs, 1))], -1)
-            full[:, 6] = goal.opening
-            action[here] = full[here]
-            reached |= here & (np.linalg.norm(error, axis=-1) < goal.tolerance)
-            dwell[here] = np.where(self._hasty[here], goal.dwell // 3, goal.dwell)
+            goals, there = self._plan(int(phase), views), here
+            for k, (view, goal) in enumerate(zip(views, goals, strict=True)):
+                full, away = steer(view, goal)
+                action[here, 7 * k : 7 * k + 7] = full[here]
+                there = there & (away < goal.tolerance)
+            reached |= there
+            longest = max(goal.dwell for goal in goals)
+            dwell[here] = np.where(self._hasty[here], longest // 3, longest)
         self._stay = np.where(reached, self._stay + 1, self._stay)
         onward = (self._stay > dwell) & (self._phase < self._script.phases - 1)
         self._phase[onward] += 1
         self._stay[onward] = 0
-        self._memory[onward] = view.tcp_pos[onward]
+        self._memory[onward] = tcps[onward]
         if self._quality.noise:
+            noised = np.tile(_NOISED, len(views))
             for w, rng in enumerate(self._rngs):
-                action[w] += self._quality.noise * rng.standard_normal(7) * _NOISED
+                action[w] += self._quality.noise * rng.standard_normal(len(noised)) * noised
         return np.clip(action, -1.0, 1.0).astype(np.float32)
 
-    def _view(self, observation: Observation) -> View:
+    def _plan(self, phase: int, views: tuple[View, ...]) -> tuple[Waypoint, ...]:
+        """The waypoint of each arm."""
+        return (self._script.plan(phase, views[0], self._strategy, self._bias, self._memory[:, 0]),)
+
+    def _views(self, observation: Observation) -> tuple[View, ...]:
+        """Views of the arms."""
         proprio = np.asarray(observation["proprio"], dtype=np.float64)
-        objects = np.concatenate([np.asarray(observation[key], np.float64) for key in self._known], 1)
+        seen = np.concatenate([np.asarray(observation[key], np.float64) for key in self._known], 1)
+        objects = {name: seen[:, i] for i, name in enumerate(self._names)}
+        return tuple(self._view(part, proprio, objects) for part in self._robot.parts)
 
+    def _view(self, part: ArmPart, proprio: Array, objects: Mapping[str, Array]) -> View:
         def column(name: str) -> Array:
-            return proprio[:, self._proprio[name]]
+            return proprio[:, self._proprio[part.named(name)]]
 
+        pos = np.stack([column(f"tcp_{c}") for c in "xyz"], -1)
         x = np.stack([column(f"tcp_rot{i}") for i in range(3)], -1)
         y = np.stack([column(f"tcp_rot{i}") for i in range(3, 6)], -1)
+        rot = np.stack([x, y, np.cross(x, y)], -1)
+        if part.base != Base():
+            pos, rot = np.array(part.base.position) + pos @ part.base.rotation.T, part.base.rotation @ rot
         return View(
-            tcp_pos=np.stack([column(f"tcp_{c}") for c in "xyz"], -1),
-            tcp_rot=np.stack([x, y, np.cross(x, y)], -1),
+            tcp_pos=pos,
+            tcp_rot=rot,
             width=column("gripper_width"),
-            objects={name: objects[:, i] for i, name in enumerate(self._names)},
-            grip=np.array(self._robot.gripper.grip),
-            ceiling=np.inf if len(self._robot.joints) >= 6 else CEILING,
+            objects=objects,
+            grip=np.array(part.robot.gripper.grip),
+            ceiling=np.inf if len(part.robot.joints) >= 6 else CEILING,
         )
 
     def _q(self, observation: Observation) -> Array:
         """(N, n) joint positions [rad]."""
-        return np.asarray(observation["proprio"], dtype=np.float64)[:, : len(self._robot.joints)]
+        columns = [self._proprio[name] for name in self._robot.joints]
+        return np.asarray(observation["proprio"], dtype=np.float64)[:, columns]
 
 
 # 1/g, 1/g², 1/g³ with g⁴ = g + 1: multiples of them, modulo 1, fill the unit cube evenly (a Kronecker sequence, R₃ of

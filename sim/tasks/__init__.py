@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 from robolearn.core.plugins import with_plugins
 from sim.embedded.task import Task
+from sim.tasks.handover import Handover
 from sim.tasks.lift import Lift
 from sim.tasks.lift_to import LiftTo
+from sim.tasks.lift_two import LiftTwo
 from sim.tasks.peg_insert import PegInsert, peg_insert_tight
 from sim.tasks.pick_place import PickPlace
 from sim.tasks.ways_back import lift_back, pick_place_back
@@ -18,6 +20,8 @@ _SHIPPED: dict[str, Callable[..., Task]] = {
     "pick_place": PickPlace,
     "peg_insert": PegInsert,
     "peg_insert_tight": peg_insert_tight,
+    "lift_two": LiftTwo,
+    "handover": Handover,
     "lift_back": lift_back,
     "pick_place_back": pick_place_back,
 }

@@ -134,7 +134,7 @@ def from_disc(rng: np.random.Generator, share: float, start: Start, solved: bool
     bodies = {**start.bodies, "target": np.array([x, y, 0.001, 1.0, 0.0, 0.0, 0.0])}
     if not solved:
         return replace(start, bodies=bodies)
-    bodies["cube"] = cube_pose(x + aside, y + along, start.tcp_yaw)
+    bodies["cube"] = cube_pose(x + aside, y + along, float(start.tcp_yaw))
     return Start(np.array([x + aside, y + along, height]) - HOME, start.tcp_yaw, OPENED, bodies)
 
 

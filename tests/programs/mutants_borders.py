@@ -129,7 +129,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-lone-advantage-is-no-number": Mutant("robolearn/rl/returns.py", "if advantage.numel() > 1 else torch.ones_like(advantage)", "if True else advantage", LEARNING),
     "a-time-limit-is-an-end": Mutant("robolearn/rl/returns.py", "gamma * (~terminated) * next_value", "gamma * (~ended) * next_value", LEARNING),
     "a-replayed-time-limit-is-an-end": Mutant(f"{DATA}/replay/buffer.py", "ends = episode.terminated & (start", "ends = (start", LEARNING),
-    "a-reset-keeps-the-goal": Mutant("hardware/safety/filter.py", "        self._goal = None\n        self._opening", "        self._opening", MOVING),
+    "a-reset-keeps-the-goal": Mutant("hardware/safety/filter.py", "        self._goal = None\n        self._arms.begin", "        self._arms.begin", MOVING),
 }  # fmt: skip
 
 

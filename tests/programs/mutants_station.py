@@ -68,7 +68,7 @@ MUTANTS: dict[str, Mutant] = {
     "late-a-step-behind": Mutant(LATE, "begin[:, None] + 1.0 +", "begin[:, None] +", LATE_TESTS),
     "late-anywhere-on-a-standstill": Mutant(LATE, "beside + _EPSILON", "beside - _EPSILON", LATE_TESTS),
     "late-grippers-are-displaced": Mutant(LATE, "~opening & displacements", "opening | displacements", LATE_TESTS),
-    "late-along-rotations": Mutant(LATE, "name in TRANSLATION for", "True for", LATE_TESTS),
+    "late-along-rotations": Mutant(LATE, "kind in TRANSLATION for", "True for", LATE_TESTS),
     "late-without-bounds": Mutant(LATE, "np.clip(goals[:, j] - place, -1.0, 1.0)", "goals[:, j] - place", LATE_TESTS),
     "late-never-held": Mutant(LATE, "self.executed.add(now, action)", "pass", LATE_TESTS),
     "late-played-by-time": Mutant(

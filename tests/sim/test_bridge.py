@@ -239,6 +239,7 @@ def test_a_hang_in_this_process_is_named_once(monkeypatch: pytest.MonkeyPatch, c
         return step(action)
 
     monkeypatch.setattr(worlds[1], "step", stuck)
+    before = set(threading.enumerate())
     env = AdapterVectorEnv(pools.LocalPool(worlds), 3)
     env.reset(seed=0)
     time.sleep(0.2)  # nobody is at work: no hang
@@ -248,7 +249,7 @@ def test_a_hang_in_this_process_is_named_once(monkeypatch: pytest.MonkeyPatch, c
     lines = [record.getMessage() for record in caplog.records if record.getMessage().startswith(said)]
     assert len(lines) == 1 and "--sim-threads 1" in lines[0]
     for _ in range(100):
-        if not (left := [thread for thread in threading.enumerate() if thread.name == "world-watch"]):
+        if not (left := [one for one in set(threading.enumerate()) - before if one.name == "world-watch"]):
             break
         time.sleep(0.05)
     assert not left  # the watch ends with its worlds

@@ -16,7 +16,16 @@ from sim.registry import WorldConfig, make_env, robot_names, task_names
 
 def test_embedded_tasks_by_name() -> None:
     ways_back = ("lift_back", "pick_place_back")
-    assert task_names() == ("lift", "lift_to", "pick_place", "peg_insert", "peg_insert_tight", *ways_back)
+    assert task_names() == (
+        "lift",
+        "lift_to",
+        "pick_place",
+        "peg_insert",
+        "peg_insert_tight",
+        "lift_two",
+        "handover",
+        *ways_back,
+    )
     for name in task_names():
         env = make_env(name, 2, threads=1)
         assert isinstance(env, MujocoWorlds)
@@ -36,19 +45,21 @@ def test_options_reach_the_world() -> None:
 def test_an_unknown_task_lists_the_known(task: str) -> None:
     with pytest.raises(
         BadInput,
-        match="lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back, robosuite:<Name>",
+        match="lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_two, handover, lift_back, pick_place_back, robosuite:<Name>",
     ):
         make_env(task, 1)
 
 
 def test_robots_by_name() -> None:
-    assert robot_names() == ("panda", "fr3", "ur5e", "so101")
+    assert robot_names() == ("panda", "fr3", "ur5e", "so101", "panda_pair")
     assert make_env("lift", 1, robot="so101", threads=1).interface.action_kind == "joint_position"
     assert make_env("lift", 1, threads=1).interface.embodiment == "panda"
     assert (
         make_env("lift", 1, robot="ur5e", threads=1).interface.observation["proprio"].names[0] == "shoulder_pan_joint"
     )
-    with pytest.raises(BadInput, match=r"robot: got fr33; available: panda, fr3, ur5e, so101 \(did you mean fr3"):
+    with pytest.raises(
+        BadInput, match=r"robot: got fr33; available: panda, fr3, ur5e, so101, panda_pair \(did you mean fr3"
+    ):
         make_env("lift", 1, robot="fr33")
 
 

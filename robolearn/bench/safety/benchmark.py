@@ -14,7 +14,7 @@ from robolearn.core.switches import available
 from robolearn.runs.command import Command, at_least, check_seed, print_table
 
 COSTED = 300  # postures
-_ROBOTS = available(lambda: import_module("robots").ROBOTS)
+_ROBOTS = available(lambda: (*import_module("robots").ROBOTS, *import_module("robots").PAIRS))
 BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
 
 
@@ -22,7 +22,8 @@ BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
 class BenchmarkSafety(Command):
     """Send fuzzed commands through the safety filter to an arm that follows; count what breaks a limit, and the cost.
 
-    Half of the commands meet the robot's own limits at 200 Hz, half tighter ones with a workspace box at 100 Hz.
+    Half of the commands meet the robot's own limits at 200 Hz, half tighter ones with a workspace box at 100 Hz. Two
+    arms are driven into each other instead, over a table, and MuJoCo measures how near they come.
     """
 
     commands: int = 100_000
@@ -30,7 +31,7 @@ class BenchmarkSafety(Command):
     seed: int = 0
     """Seed of everything random."""
     robot: Annotated[str, _ROBOTS] = "panda"
-    """Which arm."""
+    """Which arm, or two."""
     postures: int = 0
     """Random postures that the filter's geometry and MuJoCo judge; an armed filter is driven into the arm itself and a
     table, a thousandth as many times."""
@@ -39,13 +40,15 @@ class BenchmarkSafety(Command):
         from hardware.safety import Limits
         from robolearn.core import BadInput
         from robolearn.runs import Progress
-        from robots import ROBOTS
+        from robots import PAIRS, ROBOTS
 
         at_least(2, commands=self.commands)
         at_least(0, postures=self.postures)
         check_seed(self.seed)
+        if self.robot in PAIRS:
+            return self._two_arms(PAIRS[self.robot])
         if self.robot not in ROBOTS:
-            raise BadInput("--robot", got=self.robot, available=ROBOTS)
+            raise BadInput("--robot", got=self.robot, available=(*ROBOTS, *PAIRS))
         robot = ROBOTS[self.robot]
         own = Limits.of(robot)
         settings = [(own, 0.005, self.commands - self.commands // 2), (_tighter(robot, own), 0.01, self.commands // 2)]
@@ -59,6 +62,29 @@ class BenchmarkSafety(Command):
                 parts.append(_fuzz(robot, limits, period, seed, commands, lambda n, m, b=before: progress(b + n, m)))
         together = _together(parts, time.perf_counter() - began)
         return {**together, "geometry": self._geometry(robot)} if self.postures else together
+
+    def _two_arms(self, pair: Any) -> dict[str, Any]:
+        """Two arms, driven into each other; MuJoCo judges every command."""
+        import numpy as np
+
+        from hardware.safety import Limits
+        from robolearn.bench.safety.pair import PairAttack
+        from robolearn.runs import Progress
+        from robots.limits import Plane
+
+        began = time.perf_counter()
+        logging.getLogger("hardware.safety").setLevel(logging.CRITICAL)
+        table = Plane("table", np.array([0.0, 0.0, 1.0]))
+        limits = Limits.joined(pair, [Limits.of(part.robot).tightened(obstacles=(table,)) for part in pair.parts])
+        attack = PairAttack(pair, limits, 0.005, self.seed)
+        with Progress("driving two arms", total=self.commands, unit="commands", quiet=self.json) as progress:
+            while attack.ticks < self.commands:
+                attack.run(min(attack.ticks + BLOCK, self.commands))
+                progress(attack.ticks, {"contacts": attack.contacts})
+        return {"robot": pair.name, **attack.summary(), "wall_s": {"total": time.perf_counter() - began}}
+
+    def exit_code(self, result: Mapping[str, Any]) -> int:
+        return int(result.get("contacts", 0) + result.get("overlaps", 0) > 0)
 
     def _geometry(self, robot: Any) -> dict[str, Any]:
         """Postures and drives that MuJoCo judges."""
@@ -80,6 +106,15 @@ class BenchmarkSafety(Command):
         return {**found, "cost": cost, **drives}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
+        if "ticks" in result:
+            cost = result["filter_us"]
+            console.print(
+                f"{result['ticks']:,} commands that drive two arms into each other: {result['contacts']} contacts "
+                f"between them, {result['overlaps']} of one with itself or the table; never nearer than "
+                f"{result['nearest_mm']:.1f} mm; stopped {result['stopped']} times"
+            )
+            console.print(f"a command costs {cost['p50']:.0f} µs (99% below {cost['p99']:.0f} µs)", highlight=False)
+            return
         words = "no violation" if result["violations"] == 0 else f"[red]{result['violations']} violations[/red]"
         console.print(f"{result['commands']:,} fuzzed commands: {words}; latched {result['latched']:,} times")
         cost, wall = result["filter_us"], result["filter_wall_us"]

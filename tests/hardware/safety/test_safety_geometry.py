@@ -8,9 +8,10 @@ import pytest
 from hardware.safety import Limits
 from hardware.safety.checks import Refused
 from hardware.safety.collision import Collision
-from hardware.safety.geometry import WORST_CONDITION, Geometry
+from hardware.safety.geometry import Geometry
 from hardware.safety.gjk import distance
 from hardware.safety.motion import Motion
+from hardware.safety.tcp import WORST_CONDITION
 from robolearn.core.se3 import matrix_to_quat
 from robots import PANDA, ROBOTS
 from robots.chain import Chain
@@ -131,7 +132,7 @@ def test_every_robot_may_be_at_home(name: str) -> None:
     assert geometry.condition(home) < 0.5 * limits.singularity
     assert geometry.outside(home)[0] == 0.0
     geometry.begin(home)
-    assert not any(geometry.check(home[None]))
+    assert not any(np.hstack(geometry.check(home[None])))
 
 
 def test_worse_is_refused_and_better_is_not() -> None:

@@ -1,0 +1,210 @@
+"""Workspace and singularity of one tcp on the way to rest, by forward kinematics in the base frame of its arm.
+
+The distance to singularities is the condition number σ_max/σ_min of the tcp's Jacobian, from the eigenvalues of
+J Jᵀ. Lengths in J are measured in half arm lengths, or the number would depend more on the size of the arm than on
+its posture. MoveIt Servo watches the same number.
+
+The joints brake each by itself, so between two of the few postures that are looked at the tcp may swing out of its
+box and back. How far, with Δ between two postures, ρ_i the most that the tcp is away from joint i, and
+ρ_ij = ρ_max(i,j):
+
+    ‖p̈‖ ≤ Σ ρ_i a_i + Σ ρ_ij v_i v_j,      out of the chord by at most Δ² ‖p̈‖ / 8
+
+Where the border is that near, every set-point on the way is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hardware.safety.checks import Array
+from robots.chain import Chain, axis_rotation, forward_one, matmul3
+from robots.compiled import compiled
+from robots.limits import Limits
+
+WORST_CONDITION = 1e6  # what a Jacobian that has lost a direction counts as
+_AXES = "xyz"
+
+
+class Tcp:
+    """Judges the tcp of the arm whose joints are `at` among all, by workspace and singularity of its own `limits`;
+    `acceleration` (n,) [rad/s²] and `velocity` (n,) [rad/s] are what its joints may do."""
+
+    def __init__(self, chain: Chain, at: slice, limits: Limits, velocity: Array, acceleration: Array) -> None:
+        self._geometry = (chain.offset_pos, chain.offset_rot, chain.axis, chain.tcp_pos, chain.tcp_rot)
+        self._n, self._at, self._limits = chain.n, at, limits
+        points = np.zeros((chain.n + 2, 3))
+        _points(np.zeros(chain.n), *self._geometry[:4], points)
+        lengths = np.linalg.norm(np.diff(points, axis=0), axis=1)
+        self._unit = 0.5 * float(lengths.sum())
+        self._box = np.array([[-np.inf] * 3, [np.inf] * 3]) if limits.workspace is None else limits.workspace
+        from_end = lengths[::-1].cumsum()[::-1][1:]  # ρ
+        farther = np.minimum.outer(from_end, from_end)
+        self._swing = float(from_end @ acceleration + velocity @ farther @ velocity)  # largest ‖p̈‖ [m/s²]
+        self._points = points
+        self._pos = np.empty(3)  # of the tcp, where it is farthest outside
+        self._seen = np.empty(2)
+
+    def pose(self, q: Array) -> tuple[Array, Array]:
+        """Position [m] and wxyz quaternion at `q`, joints of all arms [rad]."""
+        pos, quat = np.empty(3), np.empty(4)
+        self.write_pose(q, pos, quat)
+        return pos, quat
+
+    def write_pose(self, q: Array, pos: Array, quat: Array) -> None:
+        """`pose` into `pos` (3,) and `quat` (4,)."""
+        _pose(self._own(q), *self._geometry, pos, quat)
+
+    def condition(self, q: Array) -> float:
+        """Condition number of the Jacobian, lengths in half arm lengths."""
+        self._look(self._own(q)[None])
+        return float(self._seen[0])
+
+    def measure(self, way: Array, seconds: float, set_points: Callable[[], Array] | None) -> tuple[float, float]:
+        """Distance that it comes outside the workspace on a way [m], and excess over the condition number that is
+        allowed, where it ends; both 0 inside."""
+        boxed = self._limits.workspace is not None
+        self._look(self._own(way if boxed else way[-1:]), self._limits.singularity)
+        if set_points is not None:
+            swing = self._swing * (seconds / max(len(way) - 1, 1)) ** 2 / 8.0
+            if boxed and self._seen[1] > -swing:
+                more = self._own(set_points())
+                _outermost(more, *self._geometry[:4], self._box, self._points, self._pos, self._seen)
+        condition, outside = self._seen.tolist()
+        return max(outside, 0.0), max(condition - self._limits.singularity, 0.0)
+
+    def outside_words(self) -> str:
+        """The place where the last way left the workspace."""
+        sides = np.maximum(self._box[0] - self._pos, self._pos - self._box[1])
+        i = int(np.argmax(sides))
+        low, high = self._box[:, i]
+        return f"{_AXES[i]} = {self._pos[i]:.4f} m, workspace {low:.3f} to {high:.3f} m"
+
+    def singular_words(self) -> str:
+        """The condition number at which the last way ended."""
+        return f"condition number {self._seen[0]:.1f}, allowed {self._limits.singularity:.1f}"
+
+    def _own(self, q: Array) -> Array:
+        """Its arm's columns; what is of this arm alone as it is."""
+        return q if q.shape[-1] == self._n else np.ascontiguousarray(q[..., self._at])
+
+    def _look(self, way: Array, enough: float = 0.0) -> None:
+        _inspect(way, *self._geometry, self._unit, self._box, enough, self._points, self._pos, self._seen)
+
+
+@compiled()
+def _inspect(way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, box, enough, points, pos, seen):
+    """Condition number at the end of the way, and how far the tcp is outside the box on it; the tcp there."""
+    seen[1] = -np.inf
+    pos[:] = 0.0
+    _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, seen)
+    seen[0] = _condition(way[way.shape[0] - 1], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough)
+
+
+@compiled()
+def _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, seen):
+    """Largest distance of the tcp outside the box on the way (negative: inside), if larger than what was seen."""
+    for k in range(way.shape[0]):
+        _points(way[k], offset_pos, offset_rot, axis, tcp_pos, points)
+        tcp = points[points.shape[0] - 1]
+        for r in range(3):
+            out = max(box[0, r] - tcp[r], tcp[r] - box[1, r])
+            if out > seen[1]:
+                seen[1] = out
+                pos[:] = tcp
+
+
+@compiled()
+def _condition(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough):
+    """Condition number, or an upper bound of it that is no more than `enough`."""
+    n = q.shape[0]
+    pos, rot, jac = np.empty(3), np.empty((3, 3)), np.empty((6, n))
+    forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac)
+    gram = np.empty((6, 6))
+    for r in range(6):
+        for c in range(r + 1):
+            s = 0.0
+            for i in range(n):
+                s += jac[r, i] * jac[c, i]
+            s /= (unit if r < 3 else 1.0) * (unit if c < 3 else 1.0)
+            gram[r, c] = s
+            gram[c, r] = s
+    bound = _bound(gram)
+    if bound <= enough:
+        return bound
+    values = np.linalg.eigvalsh(gram)
+    least = values[max(0, 6 - n)]  # an arm of fewer than six joints has only so many singular values
+    return min(np.sqrt(values[5] / least), WORST_CONDITION) if least > 0.0 else WORST_CONDITION
+
+
+@compiled()
+def _bound(gram):
+    """√(tr G · tr G⁻¹) ≥ σ_max/σ_min, by G = L Lᵀ and tr G⁻¹ = Σ (L⁻¹)²: a tenth of the time that eigenvalues take."""
+    n = gram.shape[0]
+    low, inverse = np.zeros((n, n)), np.zeros((n, n))
+    trace, trace_inverse = 0.0, 0.0
+    for i in range(n):
+        trace += gram[i, i]
+        for j in range(i + 1):
+            s = gram[i, j]
+            for k in range(j):
+                s -= low[i, k] * low[j, k]
+            if i > j:
+                low[i, j] = s / low[j, j]
+            elif s > 0.0:
+                low[i, i] = np.sqrt(s)
+            else:
+                return np.inf
+        inverse[i, i] = 1.0 / low[i, i]
+        for j in range(i):
+            s = 0.0
+            for k in range(j, i):
+                s -= low[i, k] * inverse[k, j]
+            inverse[i, j] = s * inverse[i, i]
+        for j in range(i + 1):
+            trace_inverse += inverse[i, j] ** 2
+    return np.sqrt(trace * trace_inverse)
+
+
+@compiled()
+def _points(q, offset_pos, offset_rot, axis, tcp_pos, points):
+    """Base, origins of the joints, tcp: (n + 2, 3) [m]."""
+    n = q.shape[0]
+    R, A, B = np.eye(3), np.empty((3, 3)), np.empty((3, 3))
+    points[0, :] = 0.0
+    for i in range(n + 1):
+        step = offset_pos[i] if i < n else tcp_pos
+        for r in range(3):
+            points[i + 1, r] = points[i, r] + R[r, 0] * step[0] + R[r, 1] * step[1] + R[r, 2] * step[2]
+        if i < n:
+            matmul3(R, offset_rot[i], A)
+            axis_rotation(axis[i], q[i], B)
+            matmul3(A, B, R)
+
+
+@compiled()
+def _pose(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, quat):
+    rot, jac = np.empty((3, 3)), np.empty((6, q.shape[0]))
+    forward_one(q, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, rot, jac)
+    # The largest component first, from the diagonal; the others by dividing by it.
+    t = rot[0, 0] + rot[1, 1] + rot[2, 2]
+    best, most = 3, t
+    for i in range(3):
+        if rot[i, i] > most:
+            best, most = i, rot[i, i]
+    if best == 3:
+        quat[0] = 1.0 + t
+        quat[1], quat[2], quat[3] = rot[2, 1] - rot[1, 2], rot[0, 2] - rot[2, 0], rot[1, 0] - rot[0, 1]
+    else:
+        i, j, k = best, (best + 1) % 3, (best + 2) % 3
+        quat[0] = rot[k, j] - rot[j, k]
+        quat[1 + i] = 1.0 + 2.0 * rot[i, i] - t
+        quat[1 + j] = rot[j, i] + rot[i, j]
+        quat[1 + k] = rot[k, i] + rot[i, k]
+    norm = np.sqrt(quat[0] ** 2 + quat[1] ** 2 + quat[2] ** 2 + quat[3] ** 2)
+    if quat[0] < 0.0:
+        norm = -norm
+    for r in range(4):
+        quat[r] /= norm

@@ -1,0 +1,68 @@
+"""Mutation check of two arms: one line of what makes two arms one robot is wrong, and a test fails."""
+
+from __future__ import annotations
+
+import sys
+
+from mutation import Mutant, kill_replacements
+
+PAIR, SPEC, LIMITS, CHAIN = "robots/pair.py", "robots/spec.py", "robots/limits.py", "robots/chain.py"
+CONTROL, CONTRACT = "robots/control.py", "robots/stations/pair_contract.py"
+ROBOT = ("tests/robots/test_pair.py",)
+COLLISION, NEARING, ARMS = "hardware/safety/collision.py", "hardware/safety/nearing.py", "hardware/safety/arms.py"
+GEOMETRY, SAFE = "hardware/safety/geometry.py", ("tests/hardware/safety/test_safety_pair.py",)
+SCENE, PHYSICS, WORLD = "sim/embedded/scene.py", "sim/embedded/physics.py", ("tests/sim/test_pair_worlds.py",)
+LIFT, HAND, EXPERT = "sim/tasks/lift_two.py", "sim/tasks/handover.py", "sim/experts/waypoints.py"
+
+MUTANTS: dict[str, Mutant] = {
+    "a-base-turned-the-other-way": Mutant(SPEC, "[[c, -s, 0.0], [s, c, 0.0]", "[[c, s, 0.0], [-s, c, 0.0]", ROBOT),
+    "a-base-turned-twice-as-far": Mutant(PAIR, "half = 0.5 * part.base.yaw", "half = part.base.yaw", ROBOT),
+    "a-base-at-the-origin": Mutant(CHAIN, "self.base_pos + self.base_rot @ pos[0]", "self.base_rot @ pos[0]", ROBOT),
+    "an-action-of-the-right-arm-first": Mutant(
+        CONTROL,
+        "zip(self._arms, self.robot.slices, apart, strict=True)",
+        "zip(self._arms, self.robot.slices, apart[::-1], strict=True)",
+        ROBOT,
+    ),
+    "openings-swapped": Mutant(
+        PAIR, "part.robot.fingers_of(width[..., k])", "part.robot.fingers_of(width[..., 1 - k])", ROBOT
+    ),
+    "an-obstacle-at-the-wrong-side-of-its-base": Mutant(
+        LIMITS, "self.offset + float(normal", "self.offset - float(normal", ROBOT
+    ),
+    "a-box-that-does-not-turn-with-its-base": Mutant(LIMITS, "self.yaw + base.yaw", "self.yaw", ROBOT),
+    "two-arms-on-one-topic": Mutant(CONTRACT, "if topic.topic in taken:", "if False:", ROBOT),
+    "two-arms-at-two-rates": Mutant(CONTRACT, "if getattr(one, name) != getattr(other, name):", "if False:", ROBOT),
+    "the-other-arm-is-left-out": Mutant(
+        COLLISION,
+        "    if a.arm != b.arm:\n        return False\n",
+        "    if a.arm != b.arm:\n        return True\n",
+        SAFE,
+    ),
+    "only-one-of-two-arms-moves": Mutant(
+        COLLISION, "np.where(across[:, None], reach[pairs[:, 0]], 0.0)", "np.zeros((len(pairs), n))", SAFE
+    ),
+    "the-second-arm-on-the-first": Mutant(COLLISION, "        below[starts[:-1]] = 0\n", "", SAFE),
+    "the-base-of-the-second-arm-at-the-firsts": Mutant(
+        PAIR, "points @ part.base.rotation.T + np.array(part.base.position)", "points", SAFE
+    ),
+    "arms-that-meet-at-home": Mutant(COLLISION, "if (meet := across & close).any():", "if False:", SAFE),
+    "half-a-target-counts": Mutant(ARMS, "if len(each) != len(self._arms):", "if False:", SAFE),
+    "one-arm-may-be-silent": Mutant(
+        ARMS, "[q for arm in self._arms for q in arm.measured.fresh(now)]", "self._arms[0].measured.fresh(now)", SAFE
+    ),
+    "the-worst-arm-excuses-the-other": Mutant(
+        GEOMETRY,
+        "zip(self._names, self._tcps, excess, self._excess.singularity, strict=True)",
+        "zip(self._names, self._tcps, excess, [max(self._excess.singularity)] * 2, strict=True)",
+        SAFE,
+    ),
+    "arms-pass-through-each-other": Mutant(SCENE, "MEETS[1 + k], MEETS[2 - k]", "MEETS[1 + k], MEETS[1 + k]", WORLD),
+    "starts-swapped": Mutant(PHYSICS, "home_pos + offsets[:, k]", "home_pos + offsets[:, ::-1][:, k]", WORLD),
+    "a-tilted-bar-is-lifted": Mutant(LIFT, "level & (bar", "(bar", WORLD),
+    "the-left-hand-may-hold-on": Mutant(HAND, "let_go & (_between", "(_between", WORLD),
+    "one-arm-does-not-wait-for-the-other": Mutant(EXPERT, "there = there & (away", "there = here & (away", WORLD),
+}
+
+if __name__ == "__main__":
+    sys.exit(kill_replacements("two arms", MUTANTS))
