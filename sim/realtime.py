@@ -59,11 +59,11 @@ class RealtimeWorld:
         self.control_hz, self.object_names = CONTROL_HZ, tuple(self.task.observation_names)
         self.episode = -1
         self._most = self.task.max_episode_steps if limit_s is None else round(limit_s * CONTROL_HZ)
-        self._physics = Physics(robot, self.task, 1, threads=1, randomise=randomise, dynamics=load_dynamics(dynamics),
+        self.physics = Physics(robot, self.task, 1, threads=1, randomise=randomise, dynamics=load_dynamics(dynamics),
                                 look_s=self.task.timestep)  # fmt: skip
-        self._cameras = Cameras(self._physics.model, cameras, image_size, later=True)
+        self._cameras = Cameras(self.physics.model, cameras, image_size, later=True)
         self._per_control = round(1.0 / CONTROL_HZ / self.task.timestep)
-        self._view = TaskView(self._physics.model, robot)
+        self._view = TaskView(self.physics.model, robot)
         self._lock = threading.Lock()  # the state, between physics and pictures
         self._shown: mujoco.MjData | None = None
         self.reset()
@@ -72,8 +72,8 @@ class RealtimeWorld:
         """Begin the next episode, the arm at its start and holding there; returns the seed of the sequence."""
         self.episode += 1
         with self._lock:
-            q = self._physics.begin(_ONE, [(self.seed, 0, self.episode)])
-            self._command = np.append(q[0], self._physics.qpos[0, self._physics.finger_q].mean())
+            q = self.physics.begin(_ONE, [(self.seed, 0, self.episode)])
+            self._command = np.append(q[0], self.physics.qpos[0, self.physics.finger_q].mean())
         self._noise = np.random.default_rng([5, self.seed, self.episode])
         self._ticks, self._due, self._begun, self._pushed = 0, 0.0, False, False
         self._outcome: dict[str, Any] | None = None
@@ -101,11 +101,11 @@ class RealtimeWorld:
         if not self._begun:
             self._begun, self._ticks = True, 0
         if goal is not None:
-            self._physics.command_arms(_ONE, goal[None])
+            self.physics.command_arms(_ONE, goal[None])
             self._command[:-1] = goal
             self._pushed = False
         if width is not None:
-            self._physics.command_grippers(_ONE, np.array([width]))
+            self.physics.command_grippers(_ONE, np.array([width]))
             self._command[-1] = self.robot.gripper.joint_of(np.array(width))
 
     def push(self, torque: ArrayLike) -> None:
@@ -114,7 +114,7 @@ class RealtimeWorld:
         n, tau = len(self.robot.joints), np.asarray(torque, dtype=np.float64)
         if tau.shape != (n,) or not np.isfinite(tau).all():
             raise BadInput("torque", got=tau.tolist(), expected=f"{n} finite torques")
-        self._physics.push_arms(_ONE, tau[None])
+        self.physics.push_arms(_ONE, tau[None])
         self._pushed = True
 
     def advance(self, seconds: float) -> None:
@@ -128,28 +128,28 @@ class RealtimeWorld:
     def _step(self) -> None:
         if self._broken:
             return
-        arms = self._physics.arms
+        arms = self.physics.arms
         if arms is not None and not self._pushed:
             elapsed = np.array([self._ticks // self._per_control])
             x = arms.reach(_ONE, self._command[None, None, :-1], self._command[-1:], elapsed)
-            self._physics.command_reached(x[:, 0])
+            self.physics.command_reached(x[:, 0])
         with self._lock:
-            failed = self._physics.step()
+            failed = self.physics.step()
         self._ticks += 1
-        self._physics.look(_ONE)
+        self.physics.look(_ONE)
         if failed is None and self._ticks % self._per_control:
             return
-        if failed is not None or self._physics.diverged().any():
+        if failed is not None or self.physics.diverged().any():
             log.warning("physics diverged in %s: the world stands still until it is reset", self.task.name)
             self._broken = True
             with self._lock:
-                self._physics.clear(_ONE)
+                self.physics.clear(_ONE)
             self._outcome = self._outcome or {"success": False, "truncated": True, "steps": self.steps}
         elif self._begun and self._outcome is None:
             self._judge()
 
     def _judge(self) -> None:
-        state = self._physics.state()
+        state = self.physics.state()
         success = bool(self.task.success(state)[0])
         terminated = success or bool(self.task.failure(state)[0])
         truncated = not terminated and self.steps >= self._most
@@ -171,7 +171,7 @@ class RealtimeWorld:
 
         With dynamics, positions have the offsets and the noise of the arm's sensors, and those of its joints are late.
         """
-        p = self._physics
+        p = self.physics
         names = (*self.robot.joints, *self.robot.gripper.joints)
         q = np.concatenate([p.qpos[0, p.arm_q], p.qpos[0, p.finger_q]])
         if p.arms is not None:
@@ -180,15 +180,15 @@ class RealtimeWorld:
 
     def objects(self) -> tuple[tuple[str, ...], Array]:
         """Names and values of the task's privileged vector."""
-        return self.object_names, self.task.observe(self._physics.state())[0].astype(np.float64)
+        return self.object_names, self.task.observe(self.physics.state())[0].astype(np.float64)
 
     def scene(self) -> Scene:
         """The things around the arm, at their present poses."""
-        return self._view.scene(*self._physics.positions(0))
+        return self._view.scene(*self.physics.positions(0))
 
     def external_torque(self) -> Array:
         """(n,) torque of contacts and joint stops on each joint of the arm [Nm]."""
-        return self._physics.external_torque()[0]
+        return self.physics.external_torque()[0]
 
     def image(self, camera: str) -> NDArray[np.uint8]:
         """(image_size, image_size, 3) picture of the world as it is now; always from one and the same thread. Raises
@@ -196,7 +196,7 @@ class RealtimeWorld:
         if f"images.{camera}" not in self._cameras.specs:
             raise BadInput("camera", got=camera, available=[s.removeprefix("images.") for s in self._cameras.specs])
         with self._lock:
-            self._shown = self._physics.batch.get_data(0, self._shown)
+            self._shown = self.physics.batch.get_data(0, self._shown)
         return self._cameras.image(self._shown, camera)
 
     def close(self) -> None:

@@ -77,9 +77,9 @@ class SafetyFilter:
         self._arms = Arms(robot, self.joints, limits, period)
         self._sending = Sending(period, clock, ahead=ahead)
         self._machine = StateMachine()
-        self._motion = Motion(limits, period)
+        self.motion = Motion(limits, period)
         chains, names = [part.chain for part in robot.parts], [part.name for part in robot.parts]
-        self._geometry = Geometry(chains, robot.pieces, limits, np.array(robot.home), names)
+        self.geometry = Geometry(chains, robot.pieces, limits, np.array(robot.home), names)
         self._output = Output(limits, period)
         self._box = inner_box(limits)
         self._refusals: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class SafetyFilter:
         self._border = ""  # why the arm waits at the border of the workspace
         self._step_s = 0.0
         self._stands = home = checks.clamped(list(robot.home), *self._box)  # the command before the newest
-        self._pose = warm_up(home, limits, self._motion, self._geometry, self._output, self._arms)
+        self._pose = warm_up(home, limits, self.motion, self.geometry, self._output, self._arms)
 
     @property
     def state(self) -> SafetyState:
@@ -112,7 +112,7 @@ class SafetyFilter:
         stands."""
         if self.state is not SafetyState.ARMED or self._goal is None:
             return None
-        return [*(self._motion.q if self._border else self._goal), *self._arms.openings]
+        return [*(self.motion.q if self._border else self._goal), *self._arms.openings]
 
     def arm(self, *openings: float | None) -> None:
         """DISARMED → ARMED: hold still until the first target comes: the arm where it is measured, each gripper at its
@@ -127,7 +127,7 @@ class SafetyFilter:
             raise SafetyRefused(f"not armed: {refused.reason}") from None
         self._machine.arm()
         self._start_from(start)
-        self._geometry.begin(np.array(start))
+        self.geometry.begin(np.array(start))
         self._goal = None
         self._arms.begin(openings)
         self._border = ""
@@ -191,7 +191,7 @@ class SafetyFilter:
         if self.state is not SafetyState.ARMED:
             return
         try:
-            goal, openings = self._arms.goal(target, self._motion.q)
+            goal, openings = self._arms.goal(target, self.motion.q)
             measured = self._arms.positions
             assert measured is not None  # or it would not be armed
             self._arms.near("jump", "target", goal, measured)
@@ -226,19 +226,19 @@ class SafetyFilter:
         self._start_from(self._stands)
         if not self._ran(gap):
             return None
-        self._geometry.at(q := np.array(self._stands))
-        return self._arms.command(q, np.zeros_like(q), self._geometry.pose(q))
+        self.geometry.at(q := np.array(self._stands))
+        return self._arms.command(q, np.zeros_like(q), self.geometry.pose(q))
 
     def knots_to_rest(self) -> Knots:
         """The way on which the arm comes to rest from the newest command if it is braked."""
-        return self._motion.knots_to_rest()
+        return self.motion.knots_to_rest()
 
     def left_to_rest(self, q: ArrayLike, seconds: float) -> None:
         """Commands come so late that the controller brakes by itself, to `q` (n,) [rad] within `seconds` [s]: the next
         motion begins there, and then."""
         self._sending.stalls += 1
         self._start_from(np.asarray(q, dtype=np.float64).tolist())
-        self._geometry.at(np.asarray(q, dtype=np.float64))
+        self.geometry.at(np.asarray(q, dtype=np.float64))
         self._until = self._clock() + seconds + self.period
 
     def sent(self) -> None:
@@ -287,16 +287,16 @@ class SafetyFilter:
                 raise
             self._refusals[refused.stage] += 1
             self._machine.latch(refused.reason)
-            self._motion.place(self._motion.q)
+            self.motion.place(self.motion.q)
             return False
-        if self._sending.stalled(gap) and not self._motion.at_rest:
+        if self._sending.stalled(gap) and not self.motion.at_rest:
             self._sending.stalls += 1
-            self._start_from(self._motion.q)
+            self._start_from(self.motion.q)
         return True
 
     def _start_from(self, q: list[float]) -> None:
         """The next command is `q` (n,) [rad], and a motion from rest begins there."""
-        self._motion.place(q)
+        self.motion.place(q)
         self._output.begin(np.array(q))
         self._begins = True
 
@@ -305,26 +305,26 @@ class SafetyFilter:
         checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
         if self._goal is not None:
             checks.fresh("freshness", "the target", now - self._target_at, self.limits.command_timeout_s)
-        self._arms.near("following", "set-point", self._motion.q, measured)
+        self._arms.near("following", "set-point", self.motion.q, measured)
 
     def _follow(self, now: float) -> ArmCommand:
         """One period towards the goal, if the arm could stop from there."""
-        motion = self._motion
+        motion = self.motion
         if self._waits(now) or self._goal is None or (self._border and self._at_boundary()):
             state = motion.braked()
             self._output.check(np.array(state[0]))
         else:
             if self._border:
                 self._border = ""
-                self._geometry.leave()
+                self.geometry.leave()
             state = motion.toward(self._goal)
             way = motion.way_to_rest(state)
             checks.stops_inside(self.joints, way.least, way.greatest, self.limits.lower, self.limits.upper)
             try:
-                excess = self._geometry.check(
+                excess = self.geometry.check(
                     way.postures, way.seconds, lambda: motion.set_points_to_rest(state, way.seconds)
                 )
-                self._geometry.keep(excess)
+                self.geometry.keep(excess)
             except Refused as refused:
                 if refused.stage not in checks.BORDERS:
                     raise
@@ -343,33 +343,33 @@ class SafetyFilter:
     def _at_boundary(self) -> bool:
         """True while the filter waits: until the arm is at rest, and then for a goal inside the workspace."""
         assert self._goal is not None
-        return not self._motion.at_rest or self._geometry.outside(np.array(self._goal))[0] > 0.0
+        return not self.motion.at_rest or self.geometry.outside(np.array(self._goal))[0] > 0.0
 
     def _brake(self) -> ArmCommand | None:
         """One period of braking, whatever happens."""
         waits = False
         try:
             waits = self._waits(self._clock())
-            state = self._motion.braked() if waits or self._back is None else self._motion.toward(self._back)
+            state = self.motion.braked() if waits or self._back is None else self.motion.toward(self._back)
             self._output.check(np.array(state[0]))
         except Exception as error:
             self._refuse(error)
-            state = self._motion.braked_by_formula()
+            state = self.motion.braked_by_formula()
             if not all(math.isfinite(q) for q in state[0]):
                 self._machine.latch(f"no way to brake: {error}")
                 return None
         command = self._take(state)
-        if self._motion.at_rest and not waits:
+        if self.motion.at_rest and not waits:
             self._machine.stopped()
         return command
 
     def _take(self, state: State) -> ArmCommand:
-        self._stands = self._motion.q
-        self._motion.take(state)
+        self._stands = self.motion.q
+        self.motion.take(state)
         self._output.keep(positions := np.array(state[0]))
-        self._geometry.at(positions)
+        self.geometry.at(positions)
         try:
-            self._pose = self._geometry.pose(positions)
+            self._pose = self.geometry.pose(positions)
         except Exception as error:  # joint commands do without it
             self._refuse(error)
         return self._arms.command(positions, np.array(state[1]), self._pose)
@@ -383,7 +383,7 @@ class SafetyFilter:
         checks.fresh("dead-man", "the dead-man's heartbeat", now - self._deadman_at, self.limits.deadman_timeout_s)
         measured = self._arms.at_rest(now)
         lower, upper = self.limits.lower.tolist(), self.limits.upper.tolist()
-        return first_set_point(self.joints, measured, lower, upper, self._geometry)
+        return first_set_point(self.joints, measured, lower, upper, self.geometry)
 
     def _refuse(self, error: Exception) -> None:
         refused = error if isinstance(error, Refused) else checks.unexpected(error)

@@ -81,7 +81,7 @@ class TwoWayWorlds(MujocoWorlds):
         self.prompts = there.prompt, back_again.prompt
         self.helped, self._judged = 0, False
         self._called = np.zeros(num_envs, np.bool_)  # the present episode is called solved from outside
-        self._home_q = self._physics.posture([Start(TCP.mean(1))])[0][0]
+        self._home_q = self.physics.posture([Start(TCP.mean(1))])[0][0]
         self._placed = np.full(num_envs, -1)  # number of the episode in which a person put everything in its place
         self._unsolved = np.zeros(num_envs, np.int64)  # episodes in a row
 
@@ -120,8 +120,8 @@ class TwoWayWorlds(MujocoWorlds):
 
     def _begin_again(self, ids: NDArray[np.int64], observation: dict[str, NDArray]) -> dict[str, NDArray]:
         """The next episodes in the worlds `ids` (M,), where nothing but the clock begins anew."""
-        solved = (self._called if self._judged else self.world_task.success(self._truth))[ids]
-        lost = self.world_task.failure(self._truth)[ids]
+        solved = (self._called if self._judged else self.world_task.success(self.truth))[ids]
+        lost = self.world_task.failure(self.truth)[ids]
         self._called[ids] = False
         self._unsolved[ids] = np.where(solved, 0, self._unsolved[ids] + 1)
         lost |= self._unsolved[ids] >= PATIENCE
@@ -149,7 +149,7 @@ class TwoWayWorlds(MujocoWorlds):
         for goal, steps in ((q, OPENING), (risen, RISING), (np.tile(self._home_q, (len(rows), 1)), RETURNING)):
             for _ in range(steps):
                 self._move(rows, goal, open_width)
-        self._physics.look(rows)
+        self.physics.look(rows)
 
     def _report_broken(self, broken: NDArray[np.bool_]) -> None:
         super()._report_broken(broken)
@@ -160,7 +160,7 @@ class TwoWayWorlds(MujocoWorlds):
         task = self.world_task.back_again
         for w in ids:
             rng = np.random.default_rng([self._seed, int(self._ids[w]), int(self._episode[w]), 1])
-            self._physics.put(PLACE, int(w), draw_place(rng, task.start_range, task.starts))
+            self.physics.put(PLACE, int(w), draw_place(rng, task.start_range, task.starts))
 
     @property
     def _drawn(self) -> NDArray[np.int64]:

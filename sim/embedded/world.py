@@ -94,24 +94,19 @@ class MujocoWorlds(VectorEnv):
         self._view: TaskView | None = None  # made for the first scene
         threads = threads or available_cpus()
         randomisation = randomisation_named(looks)
-        self._physics = Physics(
+        self.physics = Physics(
             robot, task, num_envs, threads, randomise=randomise, patterns=bool(randomisation.textures),
             station=station, dynamics=load_dynamics(dynamics),
         )  # fmt: skip
-        self.model, self.batch = self._physics.model, self._physics.batch
+        self.model, self.batch = self.physics.model, self.physics.batch
         self._substeps = round(1.0 / CONTROL_HZ / task.timestep)
         self._randomiser = VisualRandomiser(self.model, randomisation, num_envs, task.bodies)
         if render_processes is None:
             render_processes = usual_processes(num_envs, threads)
         self._cameras = Cameras(
-            self.model,
-            cameras,
-            image_size,
-            num_envs=num_envs,
-            bodies=task.bodies,
-            randomisation=randomisation,
+            self.model, cameras, image_size, num_envs=num_envs, bodies=task.bodies, randomisation=randomisation,
             processes=min(render_processes, num_envs),
-        )
+        )  # fmt: skip
 
         n_joints = len(robot.joints)
         observation = {
@@ -157,7 +152,7 @@ class MujocoWorlds(VectorEnv):
             self._episode[:] = -1
         self._begin(self._worlds)
         self._observation = self._look(self._numbers(self._state(), self._seen), self._worlds)
-        self._potential = self._phi(self._truth)
+        self._potential = self._phi(self.truth)
         return self._observation, {"success": np.zeros(self.num_envs, dtype=bool)}
 
     def step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
@@ -215,13 +210,13 @@ class MujocoWorlds(VectorEnv):
         tcp = seen.tcp_pos[rows], seen.tcp_rot[rows]
         goal, width = self._control.targets(seen.q[rows], tcp, actions[rows])
         broken = self._move(rows, goal, width)
-        broken |= self._physics.diverged()
+        broken |= self.physics.diverged()
         moved = np.ones(n, dtype=bool) if active is None else active
         self._elapsed += moved
 
         if broken.any():
             self._report_broken(broken)
-        self._physics.look(rows)
+        self.physics.look(rows)
         state = self._state()
         observation = self._numbers(state, self._seen)
         if broken.any():
@@ -247,7 +242,7 @@ class MujocoWorlds(VectorEnv):
             self._potential = potential
         if ended.any():
             observation = self._begin_again(np.flatnonzero(ended), observation)
-            self._potential = self._phi(self._truth)
+            self._potential = self._phi(self.truth)
         self._observation = observation
         return observation, reward.astype(np.float32), terminated, truncated, infos
 
@@ -263,13 +258,13 @@ class MujocoWorlds(VectorEnv):
           goal: (M, n) joint set-points [rad].
           width: (M,) openings of the grippers [m].
         """
-        delay = self._physics.delay[rows]
+        delay = self.physics.delay[rows]
         arms = np.empty((len(rows), self._substeps, goal.shape[1]))
         travel(
             self._set_q, self._set_v, self._goal, goal, delay, self._max_velocity, self._max_acceleration,
             self.world_task.timestep, rows, arms,
         )  # fmt: skip
-        return self._physics.follow(rows, arms, width, self._elapsed[rows])
+        return self.physics.follow(rows, arms, width, self._elapsed[rows])
 
     def _checked(
         self, actions: NDArray[np.float32], expected: tuple[int, ...], active: NDArray[np.bool_] | None
@@ -291,9 +286,9 @@ class MujocoWorlds(VectorEnv):
         return self._potential if self._shaping_gamma is None else SCALE * self.world_task.progress(state)
 
     def _state(self) -> State:
-        self._truth = self._physics.state()
-        self._seen = self._physics.measured(self._truth, self._elapsed, self._worlds)
-        return self._truth
+        self.truth = self.physics.state()
+        self._seen = self.physics.measured(self.truth, self._elapsed, self._worlds)
+        return self.truth
 
     def _numbers(self, state: State, seen: State) -> dict[str, NDArray]:
         """feature → (M, …) of the M worlds that are in `state`, with the arms as `seen`: all but pictures."""
@@ -312,7 +307,7 @@ class MujocoWorlds(VectorEnv):
             shape = (self.num_envs, *spec.shape)
             observation[key] = np.zeros(shape, np.uint8) if before is None else before.copy()
         if self._cameras.specs and len(worlds):
-            states, episodes = self._physics.drawn_state(worlds), self._numbered(worlds)
+            states, episodes = self.physics.drawn_state(worlds), self._numbered(worlds)
             for key, pictures in self._cameras.render(worlds, states, episodes).items():
                 observation[key][worlds] = pictures
         return observation
@@ -320,7 +315,7 @@ class MujocoWorlds(VectorEnv):
     def _begin(self, ids: NDArray[np.int64]) -> None:
         """Put the worlds `ids` at the start of a new episode."""
         self._episode[ids] += 1
-        self._goal[ids] = self._set_q[ids] = self._physics.begin(ids, self._keys(ids))
+        self._goal[ids] = self._set_q[ids] = self.physics.begin(ids, self._keys(ids))
         self._set_v[ids] = 0.0
         self._elapsed[ids] = 0
 
@@ -331,10 +326,10 @@ class MujocoWorlds(VectorEnv):
 
     def _seen_anew(self, ids: NDArray[np.int64], observation: dict[str, NDArray]) -> dict[str, NDArray]:
         """`observation` of all worlds, with what is seen now in the worlds `ids` (M,)."""
-        state = self._physics.state(ids)
-        self._truth.put(ids, state)
-        seen = self._physics.measured(state, self._elapsed[ids], ids)
-        if self._seen is not self._truth:
+        state = self.physics.state(ids)
+        self.truth.put(ids, state)
+        seen = self.physics.measured(state, self._elapsed[ids], ids)
+        if self._seen is not self.truth:
             self._seen.put(ids, seen)
         observation = {key: value.copy() for key, value in observation.items()}
         for key, value in self._numbers(state, seen).items():
@@ -356,14 +351,14 @@ class MujocoWorlds(VectorEnv):
     def _report_broken(self, broken: NDArray[np.bool_]) -> None:
         worlds = np.flatnonzero(broken)
         log.warning("physics diverged in world(s) %s of %s: reset", ", ".join(map(str, worlds)), self.task)
-        self._physics.clear(worlds)
+        self.physics.clear(worlds)
 
     # --- exact resume --------------------------------------------------------------------------------------
 
     def scene(self, world: int = 0) -> Scene:
         """The things around the arm of a world, for display alone."""
-        self._view = TaskView(self._physics.model, self.robot) if self._view is None else self._view
-        return self._view.scene(*self._physics.positions(world))
+        self._view = TaskView(self.physics.model, self.robot) if self._view is None else self._view
+        return self._view.scene(*self.physics.positions(world))
 
     def snapshot(self) -> dict[str, NDArray]:
         """Everything that the future of these worlds depends on."""
@@ -374,7 +369,7 @@ class MujocoWorlds(VectorEnv):
             "state": self.batch.state.copy(),
             "elapsed": self._elapsed.copy(),
             "motion": np.stack([self._goal, self._set_q, self._set_v]),
-            **({} if self._physics.arms is None else {k: v.copy() for k, v in self._physics.arms.state().items()}),
+            **({} if self.physics.arms is None else {k: v.copy() for k, v in self.physics.arms.state().items()}),
         }
 
     def restore(self, snapshot: dict[str, NDArray]) -> dict[str, NDArray]:
@@ -384,14 +379,14 @@ class MujocoWorlds(VectorEnv):
         self._seed = int(snapshot["seed"][0])
         self._ids, self._episode = snapshot["start_ids"].copy(), snapshot["episode"].copy()
         # The dynamics are no part of the state.
-        self._physics.draw_physics(self._worlds, self._keys(self._worlds))
-        if self._physics.arms is not None:
-            self._physics.arms.load_state(snapshot)
+        self.physics.draw_physics(self._worlds, self._keys(self._worlds))
+        if self.physics.arms is not None:
+            self.physics.arms.load_state(snapshot)
         self.batch.state[:] = snapshot["state"]
         self._elapsed[:] = snapshot["elapsed"]
         self._goal[:], self._set_q[:], self._set_v[:] = snapshot["motion"]
         self._observation = self._look(self._numbers(self._state(), self._seen), self._worlds)
-        self._potential = self._phi(self._truth)
+        self._potential = self._phi(self.truth)
         return self._observation
 
     def physics_step(self) -> None:

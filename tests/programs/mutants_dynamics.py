@@ -38,10 +38,10 @@ MUTANTS: dict[str, Mutant] = {
         WORLD,
     ),
     "actions-from-the-true-arm": Mutant(
-        "sim/embedded/world.py", "        seen = self._seen\n        tcp", "        seen = self._truth\n        tcp", WORLD
+        "sim/embedded/world.py", "        seen = self._seen\n        tcp", "        seen = self.truth\n        tcp", WORLD
     ),
     "not-drawn-again-on-resume": Mutant(
-        "sim/embedded/world.py", "self._physics.draw_physics(self._worlds, self._keys(self._worlds))", "pass", WORLD
+        "sim/embedded/world.py", "self.physics.draw_physics(self._worlds, self._keys(self._worlds))", "pass", WORLD
     ),
     "dynamics-move-the-starts": Mutant(
         "sim/embedded/physics.py", "            whole = rng.integers(most + 1)\n",

@@ -173,7 +173,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/hardware/test_servos_node.py::test_the_jaw_begins_where_it_is_measured_and_goes_no_faster_than_it_may",),
     ),
     "stale-pose": Mutant(
-        "hardware/safety/filter.py", "self._pose = self._geometry.pose(positions)", "pass",
+        "hardware/safety/filter.py", "self._pose = self.geometry.pose(positions)", "pass",
         ("tests/bench/test_impedance.py::test_a_pose_is_that_of_the_set_point_that_the_filter_allows",),
     ),
     "deploy-forgets-who-was-stopped": Mutant(

@@ -49,7 +49,7 @@ def test_no_camera_and_no_object_shows_the_goal() -> None:
     before = {key: value.copy() for key, value in observation.items()}
     snapshot = env.snapshot()
     assert snapshot is not None
-    env._physics._mocap_pos[:] += 0.05  # type: ignore[attr-defined]
+    env.physics._mocap_pos[:] += 0.05  # type: ignore[attr-defined]
     moved = env.restore({**snapshot, "state": env.batch.state.copy()})  # type: ignore[attr-defined]
     np.testing.assert_allclose(moved["target"], before["target"] + 0.05, atol=1e-6)
     for key in ("objects", "proprio", "images.front"):

@@ -50,7 +50,7 @@ def test_what_is_lifted_is_pressed_between_both_fingers_and_nothing_else_carries
     while going.any() and len(lifted) < n:
         observation, _, terminated, truncated, _ = env.step(expert.command(observation), going)
         going &= ~(terminated | truncated)
-        for w in np.flatnonzero(going & (env._truth.bodies["cube"].pos[:, 2] > 0.05)):
+        for w in np.flatnonzero(going & (env.truth.bodies["cube"].pos[:, 2] > 0.05)):
             lifted.setdefault(int(w), touching(env, int(w)))
     assert len(lifted) >= 15
     for pairs in lifted.values():
@@ -107,7 +107,7 @@ def test_the_last_number_of_an_action_is_the_gap_between_the_fingers(robot: str,
     most, gaps = ROBOTS[robot].gripper.max_width, []
     for share in (0.0, 0.35, 0.6):
         for _ in range(25):
-            q = env._truth.q
+            q = env.truth.q
             action = env._control.actions(q, q, np.array([share * most]))
             observation = env.step(action.astype(np.float32))[0]
         model, data = env.batch.get_model(0), env.batch.get_data(0)

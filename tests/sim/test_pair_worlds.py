@@ -44,9 +44,7 @@ def test_the_script_does_it(task: str, quality: str) -> None:
     expert.reset(going)
     ends: dict[int, tuple[set[frozenset[str]], np.ndarray]] = {}
     while going.any():
-        before = {
-            int(w): (touching(env, int(w)), env._truth.bodies["bar"].pos[w].copy()) for w in np.flatnonzero(going)
-        }
+        before = {int(w): (touching(env, int(w)), env.truth.bodies["bar"].pos[w].copy()) for w in np.flatnonzero(going)}
         observation, _, terminated, truncated, infos = env.step(expert.command(observation), going)
         ended = going & (terminated | truncated)
         solved |= ended & infos["success"]
@@ -68,7 +66,7 @@ def test_tcps_are_in_the_station_and_proprioception_is_of_each_arm() -> None:
         mujoco.mj_kinematics(model, data)
         for k, (arm, y) in enumerate((("left", 0.35), ("right", -0.35))):
             site = data.site(f"{arm}_tcp").xpos
-            np.testing.assert_allclose(env._truth.tcp_pos[w, k], site, atol=1e-9)
+            np.testing.assert_allclose(env.truth.tcp_pos[w, k], site, atol=1e-9)
             seen = [observation["proprio"][w, names.index(f"{arm}_tcp_{axis}")] for axis in "xyz"]
             np.testing.assert_allclose(seen, site - [0.0, y, 0.0], atol=1e-6)
             assert 0.2 < abs(site[1]) < 0.55 and np.sign(site[1]) == np.sign(y)
@@ -81,17 +79,17 @@ def test_an_action_moves_the_arm_that_it_is_of() -> None:
     names = env.interface.action.names
     for arm, other in (("left", 1), ("right", 0)):
         env.reset(seed=0)
-        before = env._truth.tcp_pos[0].copy()
-        width = env._truth.width[0].copy()
+        before = env.truth.tcp_pos[0].copy()
+        width = env.truth.width[0].copy()
         action = np.zeros((1, 14), np.float32)
         action[0, [names.index("left_gripper"), names.index("right_gripper")]] = 1.0
         action[0, names.index(f"{arm}_dz")] = -1.0  # z of the tcp points down
         action[0, names.index(f"{arm}_gripper")] = -1.0
         for _ in range(6):
             env.step(action)
-        moved = env._truth.tcp_pos[0] - before
+        moved = env.truth.tcp_pos[0] - before
         assert moved[1 - other, 2] > 0.05 and np.abs(moved[other]).max() < 0.005
-        assert env._truth.width[0, 1 - other] < 0.03 and env._truth.width[0, other] == pytest.approx(
+        assert env.truth.width[0, 1 - other] < 0.03 and env.truth.width[0, other] == pytest.approx(
             width[other], abs=2e-3
         )
 
@@ -104,7 +102,7 @@ def test_the_arms_meet_each_other_and_not_themselves() -> None:
     names, action = env.interface.action.names, np.zeros((1, 14), np.float32)
     met: set[frozenset[str]] = set()
     for _ in range(40):
-        rot = env._truth.tcp_rot[0]
+        rot = env.truth.tcp_rot[0]
         for k, (arm, way) in enumerate((("left", -1.0), ("right", 1.0))):
             at = names.index(f"{arm}_dx")
             action[0, at : at + 3] = rot[k].T @ np.array([0.0, way, 0.0])

@@ -26,7 +26,7 @@ class Recorded(MujocoWorlds):
     def __init__(self, task: str, robot: RobotSpec, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(TASKS[task](), 1, robot=robot, randomise=False, threads=1)
         self.rows: list[tuple[NDArray, float]] = []
-        physics = self._physics
+        physics = self.physics
         follow = physics.follow
 
         def recorded(rows: NDArray, arms: NDArray, width: NDArray, elapsed: NDArray) -> NDArray:
@@ -152,7 +152,7 @@ def test_the_clock_of_an_episode_starts_with_its_first_command() -> None:
 
 def test_a_world_that_diverges_says_so_and_stands_still_until_reset() -> None:
     world = RealtimeWorld("lift", 0)
-    world._physics.qvel[0, :] = 1e9
+    world.physics.qvel[0, :] = 1e9
     world.advance(0.05)
     assert world.outcome is not None and world.outcome["truncated"]
     assert np.isfinite(world.joint_state()[1]).all()
@@ -192,7 +192,7 @@ def test_pictures_show_the_arm_where_it_is() -> None:
 @pytest.mark.parametrize("task", ALONE)
 def test_the_scene_is_where_mujoco_has_its_geoms(task: str) -> None:
     world = RealtimeWorld(task, 4)
-    physics = world._physics
+    physics = world.physics
     arm = {name for name in _names(mujoco.MjModel.from_xml_path(str(PANDA.mjcf))) if name != "world"}
     geoms = [g for g in range(physics.model.ngeom) if physics.model.body(physics.model.geom_bodyid[g]).name not in arm]
     seen = []

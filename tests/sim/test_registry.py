@@ -45,7 +45,8 @@ def test_options_reach_the_world() -> None:
 def test_an_unknown_task_lists_the_known(task: str) -> None:
     with pytest.raises(
         BadInput,
-        match="lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_two, handover, lift_back, pick_place_back, robosuite:<Name>",
+        match="lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_two, handover, lift_back, pick_place_back"
+        ", robosuite:<Name>",
     ):
         make_env(task, 1)
 

@@ -51,7 +51,7 @@ def episodes(task: str, gamma: float) -> tuple[MujocoWorlds, NDArray, NDArray, N
     env = MujocoWorlds(TASKS[task](), 8, reward="dense", shaping_gamma=gamma, threads=1)
     expert = make_expert(task, env.interface, 8, "expert", 0)
     observation, _ = env.reset(seed=0)
-    first = SCALE * env.world_task.progress(env._truth)
+    first = SCALE * env.world_task.progress(env.truth)
     expert.reset(np.ones(8, bool))
     active, rewards = np.ones(8, bool), []
     success = np.zeros(8, bool)

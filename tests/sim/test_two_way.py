@@ -97,7 +97,7 @@ def test_after_a_failure_the_arm_goes_home_and_things_stay() -> None:
     cube = env.batch.bind("qpos")[:, at : at + 7].copy()
     for _ in range(11):
         env.step(down)
-    low = env._truth.tcp_pos.copy()
+    low = env.truth.tcp_pos.copy()
     observation, _, _, truncated, infos = env.step(down)
     assert truncated.all() and (infos["final_obs"]["proprio"][:, 7] < 0.03).all() and env.back.all()
     names = env.interface.observation["proprio"].names
@@ -160,11 +160,11 @@ def test_looks_and_dynamics_stay_until_a_person_comes() -> None:
     env = worlds(n=2, dynamics="wild")
     env.max_episode_steps = 2
     env.reset(seed=0)
-    assert env._physics.arms is not None
-    drawn = [env._physics.arms.gain.copy()]
+    assert env.physics.arms is not None
+    drawn = [env.physics.arms.gain.copy()]
     for _ in range(2 * PATIENCE):
         env.step(still(env))
-        drawn.append(env._physics.arms.gain.copy())
+        drawn.append(env.physics.arms.gain.copy())
     for gain in drawn[1:-1]:
         np.testing.assert_array_equal(gain, drawn[0])
     assert (drawn[-1] != drawn[0]).any() and env.helped == 2

@@ -147,7 +147,7 @@ def test_the_wrist_camera_sees_the_fingers_and_what_is_between_them(robot: str) 
     env = MujocoWorlds(TASKS["lift"](), 1, robot=ROBOTS[robot], cameras=("wrist",), image_size=84, threads=1)
     env.reset(seed=0)
     q = env.model.joint("cube").qposadr[0]
-    env.batch.bind("qpos")[0, q : q + 3] = env._truth.tcp_pos[0] + np.array([0, 0, -0.03])
+    env.batch.bind("qpos")[0, q : q + 3] = env.truth.tcp_pos[0] + np.array([0, 0, -0.03])
     picture = env._look(env._numbers(env._state(), env._state()), np.arange(1))["images.wrist"][0]
     rows, columns = np.nonzero(red(picture))
     assert len(rows) > 100 and abs(columns.mean() - 41.5) < 3

@@ -31,7 +31,7 @@ def world(folder: Path, n: int = 1, task: str = "lift", **parameters: object) ->
 def rest(env: MujocoWorlds, seconds: float = 3.0) -> NDArray[np.float64]:
     """(N, n) set-points minus joints when the arms have held still."""
     env.reset(seed=0)
-    physics = env._physics
+    physics = env.physics
     commanded = env._set_q.copy()
     steps = round(seconds / env.world_task.timestep)
     elapsed = np.zeros(env.num_envs, np.int64)
@@ -46,7 +46,7 @@ KP = np.array([2000.0] * 4 + [300.0] * 3)
 def test_a_payload_sags_the_arm_by_its_torque_over_the_gain(tmp_path: Path) -> None:
     env = world(tmp_path, payload=0.8, gain=0.5)
     sag = rest(env)[0]
-    q = env._physics.qpos[:, env._physics.arm_q]
+    q = env.physics.qpos[:, env.physics.arm_q]
     torque = PANDA.chain.jacobian(q)[0][:3].T @ [0.0, 0.0, 0.8 * G]  # J' m g
     np.testing.assert_allclose(sag, torque / (0.5 * KP), atol=2e-5)
     assert np.abs(sag).max() > 3e-3
@@ -60,7 +60,7 @@ def test_links_that_weigh_more_than_modelled_are_not_carried(tmp_path: Path) -> 
     ):
         env = world(tmp_path, 1, "lift", **parameters)
         sag = rest(env)[0]
-        q = env._physics.qpos[0, env._physics.arm_q]
+        q = env.physics.qpos[0, env.physics.arm_q]
         torques = []
         for changed in (False, True):
             model = mujoco.MjModel.from_xml_path(str(PANDA.mjcf))
@@ -80,7 +80,7 @@ def test_links_that_weigh_more_than_modelled_are_not_carried(tmp_path: Path) -> 
 def test_dry_friction_holds_what_is_less_and_gives_way_to_more(tmp_path: Path) -> None:
     env = world(tmp_path, joint_friction=0.02)  # 1.74 Nm of 87
     env.reset(seed=0)
-    physics, start = env._physics, env._physics.qpos[0, env._physics.arm_q].copy()
+    physics, start = env.physics, env.physics.qpos[0, env.physics.arm_q].copy()
     for torque, moves in ((0.8 * 0.02 * 87.0, False), (3.0 * 0.02 * 87.0, True)):
         arms = np.tile(start, (1, 200, 1))
         arms[..., 0] += torque / KP[0]
@@ -95,7 +95,7 @@ def test_gain_damping_and_armature_are_those_of_a_second_order_system(tmp_path: 
 
     env = world(tmp_path, gain=0.8, damping=0.3, armature=2.0)
     env.reset(seed=0)
-    physics, m, dt = env._physics, env.model, env.world_task.timestep
+    physics, m, dt = env.physics, env.model, env.world_task.timestep
     data = env.batch.get_data(0)
     mujoco.mj_forward(env.batch.get_model(0), data)
     full = np.zeros((m.nv, m.nv))
@@ -128,7 +128,7 @@ def test_the_gripper_presses_with_its_share_of_the_force(tmp_path: Path) -> None
     for share in (1.0, 0.5):
         env = world(tmp_path, gripper_force=share)
         env.reset(seed=0)
-        force = env.batch.expand("actuator_forcerange")[0][env._physics._finger_u]
+        force = env.batch.expand("actuator_forcerange")[0][env.physics._finger_u]
         pressed.append(force)
     np.testing.assert_allclose(pressed[1], 0.5 * pressed[0])
 
@@ -136,19 +136,19 @@ def test_the_gripper_presses_with_its_share_of_the_force(tmp_path: Path) -> None
 def test_sensors_are_off_late_and_noisy_and_success_is_of_the_truth(tmp_path: Path) -> None:
     env = world(tmp_path, 4, joint_offset=0.02, observation_delay=0.125, joint_noise=0.001)
     observation, _ = env.reset(seed=0)
-    true = [env._truth.q.copy()]
+    true = [env.truth.q.copy()]
     noise = []
     for _ in range(30):
         action = np.random.default_rng(len(true)).uniform(-1, 1, (4, 8)).astype(np.float32)
         observation, *_ = env.step(action)
-        true.append(env._truth.q.copy())
+        true.append(env.truth.q.copy())
         if len(true) > 4:  # 2.5 control steps ago
             noise.append(observation["proprio"][:, :7] - 0.02 - 0.5 * (true[-3] + true[-4]))
     errors = np.concatenate(noise)
     assert abs(errors.mean()) < 2e-4 and errors.std() == pytest.approx(1e-3, rel=0.15)
     tcp = env.robot.chain.forward(observation["proprio"][:, :7].astype(np.float64))[0]
     np.testing.assert_allclose(observation["proprio"][:, 8:11], tcp, atol=1e-5)  # what a real arm would report
-    position = env._physics.qpos[:, env.model.joint("cube").qposadr[0]]
+    position = env.physics.qpos[:, env.model.joint("cube").qposadr[0]]
     assert np.abs(observation["objects"][:, 0] - position).max() < 1e-5
 
 
@@ -156,7 +156,7 @@ def test_a_measurement_is_at_most_as_late_as_there_is_room(tmp_path: Path) -> No
     """A normal distribution has no longest delay; a draw beyond four deviations must not end the world."""
     env = world(tmp_path, observation_delay={"mean": 0.02, "sd": 0.01})
     env.reset(seed=0)
-    env._physics.arms.write(0, {"observation_delay": np.array([5.0])})
+    env.physics.arms.write(0, {"observation_delay": np.array([5.0])})
     assert np.isfinite(env.step(np.zeros((1, 8), np.float32))[0]["proprio"]).all()
 
 
@@ -205,25 +205,25 @@ def test_the_real_time_arm_is_world_0_of_the_vectorised_ones(tmp_path: Path) -> 
                 observation_delay=0.035)  # fmt: skip
     here = RealtimeWorld("lift", 2, dynamics=str(tmp_path / "arm.json"))
     env.reset(seed=2)
-    follow, rows = env._physics.follow, []
+    follow, rows = env.physics.follow, []
 
     def recorded(worlds: NDArray, arms: NDArray, width: NDArray, elapsed: NDArray) -> NDArray:
         rows.extend((q.copy(), float(width[0])) for q in arms[0])
         return follow(worlds, arms, width, elapsed)
 
-    env._physics.follow = recorded  # type: ignore[method-assign]
+    env.physics.follow = recorded  # type: ignore[method-assign]
     for t in range(12):
         rows.clear()
         env.step(np.random.default_rng(t).uniform(-1, 1, (1, 8)).astype(np.float32))
         for q, width in rows:
             here.command(q, width)
             here.advance(here.task.timestep)
-        np.testing.assert_array_equal(here._physics.qpos, env._physics.qpos)
-    measured, past = here.joint_state()[1][:7], env._physics.qpos[0, env._physics.arm_q]
+        np.testing.assert_array_equal(here.physics.qpos, env.physics.qpos)
+    measured, past = here.joint_state()[1][:7], env.physics.qpos[0, env.physics.arm_q]
     assert np.abs(measured - 0.01 - past).max() > 1e-3  # late, while it moves
     for _ in range(100):
         here.advance(0.05)
-    still = here._physics.qpos[0, here._physics.arm_q]
+    still = here.physics.qpos[0, here.physics.arm_q]
     np.testing.assert_allclose(here.joint_state()[1][:7], still + 0.01, atol=1e-6)
 
 
@@ -240,14 +240,14 @@ def test_the_things_and_delays_of_worlds_without_dynamics_are_those_of_their_gen
         geom = int(cube.geomadr[0])
         found = env.batch.expand("geom_friction")[w, geom, 0]
         assert found == env.model.geom_friction[geom, 0] * (0.7 + (1.3 - 0.7) * friction)
-        assert env._physics.delay[w] == rng.integers(5)
+        assert env.physics.delay[w] == rng.integers(5)
 
 
 def test_masses_and_friction_of_things_stay_within_their_bounds(tmp_path: Path) -> None:
     """Normal distributions of which a quarter or more is negative."""
     wide = {"mean": 0.5, "sd": 1.0}
     env = world(tmp_path, 64, object_mass=wide, contact_friction=wide)
-    physics = env._physics
+    physics = env.physics
     env.reset(seed=0)
     (body,) = physics._randomised
     for values, modelled in (

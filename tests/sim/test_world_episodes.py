@@ -290,11 +290,11 @@ def test_a_tcp_action_moves_the_tcp_in_its_own_frame(shared: MujocoWorlds) -> No
     shared.reset(seed=0)
     shared.step_chunk(still(4, 5))
     for axis in range(3):
-        before = shared._truth
+        before = shared.truth
         action = still(4, 5)
         action[..., axis] = 0.5
         shared.step_chunk(action)
-        moved = np.einsum("nji,nj->ni", before.tcp_rot, shared._truth.tcp_pos - before.tcp_pos)
+        moved = np.einsum("nji,nj->ni", before.tcp_rot, shared.truth.tcp_pos - before.tcp_pos)
         assert np.all(moved[:, axis] > 0.015)  # five times 1 cm, less the time to gain speed
         assert np.all(np.abs(np.delete(moved, axis, 1)) < 0.02)
         shared.step_chunk(-action * [1, 1, 1, 1, 1, 1, -1])
@@ -307,11 +307,11 @@ def test_set_points_keep_to_the_velocity_limits_and_actions_to_one(shared: Mujoc
     rng = np.random.default_rng(0)
     for _ in range(20):
         action = np.sign(rng.uniform(-1, 1, (4, control.spec.size))).astype(np.float32)
-        q, width = control.targets(shared._truth.q, None, action)
-        assert np.all(np.abs(q - shared._truth.q) <= np.array(shared.robot.velocity) / 20 + 1e-12)
+        q, width = control.targets(shared.truth.q, None, action)
+        assert np.all(np.abs(q - shared.truth.q) <= np.array(shared.robot.velocity) / 20 + 1e-12)
         assert np.all((q >= shared.robot.lower) & (q <= shared.robot.upper))
         np.testing.assert_allclose(width, np.where(action[:, -1] > 0, 0.08, 0.0))
-        for got, expected in zip(control.targets(shared._truth.q, None, 1.5 * action), (q, width), strict=True):
+        for got, expected in zip(control.targets(shared.truth.q, None, 1.5 * action), (q, width), strict=True):
             np.testing.assert_array_equal(got, expected)
 
 

@@ -35,9 +35,9 @@ def hold(n: int, steps: int, gripper: float) -> NDArray[np.float32]:
 def test_a_cube_at_rest_stays_at_rest() -> None:
     env = make("lift", 16)
     env.reset(seed=0)
-    before = env._truth.bodies["cube"]
+    before = env.truth.bodies["cube"]
     env.step_chunk(hold(16, 60, 1.0))
-    after = env._truth.bodies["cube"]
+    after = env.truth.bodies["cube"]
     assert np.abs(after.pos - before.pos).max() < 5e-4
     assert np.abs(after.rot - before.rot).max() < 5e-3
     assert np.abs(after.linear).max() < 1e-3 and np.abs(after.angular).max() < 1e-2
@@ -46,18 +46,18 @@ def test_a_cube_at_rest_stays_at_rest() -> None:
 def test_the_arm_holds_its_place() -> None:
     env = make("lift", 8)
     env.reset(seed=0)
-    before = env._truth
+    before = env.truth
     env.step_chunk(hold(8, 60, 1.0))
-    assert np.abs(env._truth.tcp_pos - before.tcp_pos).max() < 2e-3
+    assert np.abs(env.truth.tcp_pos - before.tcp_pos).max() < 2e-3
 
 
 def test_a_held_peg_is_kept_while_closed_and_lost_when_opened() -> None:
     env = make("peg_insert", 16)
     env.reset(seed=0)
-    before = env._truth
+    before = env.truth
     _, _, terminated, truncated, infos = env.step_chunk(hold(16, 40, -1.0))
     assert not terminated.any() and not truncated.any()
-    grip = [np.einsum("nji,nj->ni", s.tcp_rot, s.bodies["peg"].pos - s.tcp_pos) for s in (before, env._truth)]
+    grip = [np.einsum("nji,nj->ni", s.tcp_rot, s.bodies["peg"].pos - s.tcp_pos) for s in (before, env.truth)]
     assert np.abs(grip[1] - grip[0]).max() < 2e-3  # it does not creep
     _, reward, terminated, truncated, infos = env.step_chunk(hold(16, 40, 1.0))
     assert terminated.all() and not truncated.any() and not infos["success"].any() and not reward.any()
@@ -88,7 +88,7 @@ def test_friction_mass_and_delay_differ_by_world_by_episode_and_by_seed() -> Non
         assert np.ptp(one[:, column]) > spread and len(np.unique(one[:, column])) == 32
     assert np.all(one != two) and np.all(one != next_episode)
     np.testing.assert_array_equal(draws(1), one)  # not scaled on top of the last draw
-    assert set(env._physics.delay) == {0, 1, 2, 3, 4}  # up to 20 ms, in time steps of 5 ms
+    assert set(env.physics.delay) == {0, 1, 2, 3, 4}  # up to 20 ms, in time steps of 5 ms
 
 
 def test_an_episode_that_ends_draws_its_worlds_physics_anew_and_no_others() -> None:
@@ -187,7 +187,7 @@ def test_friction_matters() -> None:
     env.batch.bind("qpos")[:, q : q + 7] = [0.3, 0.3, 0.02, 1, 0, 0, 0]
     env.batch.bind("qvel")[:, v : v + 3] = [0.0, -0.3, 0.0]  # too slow to tip over
     env.step_chunk(hold(24, 20, 1.0))
-    slid = 0.3 - env._truth.bodies["cube"].pos[:, 1]
+    slid = 0.3 - env.truth.bodies["cube"].pos[:, 1]
     assert np.all(slid > 0.001)
     assert np.corrcoef(slid, friction)[0, 1] < -0.5
 

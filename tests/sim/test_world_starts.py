@@ -17,7 +17,7 @@ def drawn(env: MujocoWorlds) -> NDArray:
     """(N, …) everything that is drawn for an episode: the state, friction, mass and delay."""
     friction, mass = (np.array(env.batch.expand(name)) for name in ("geom_friction", "body_mass"))
     n = env.num_envs
-    return np.concatenate([env.batch.state, friction.reshape(n, -1), mass, env._physics.delay[:, None]], -1)
+    return np.concatenate([env.batch.state, friction.reshape(n, -1), mass, env.physics.delay[:, None]], -1)
 
 
 def noise(n: int, steps: int, seed: int = 0) -> NDArray[np.float32]:

@@ -84,7 +84,7 @@ class Walled:
             else:
                 self.core.contact(PANDA.joints, felt, now, "driver")
         if speed is not None:
-            goal = np.array(self.core.filter._motion.q)
+            goal = np.array(self.core.filter.motion.q)
             goal[0] += speed * 0.1
             self.core.target(PANDA.joints, np.clip(goal, -2.8, 2.8), round(1e9 * now))
         command = self.core.step()

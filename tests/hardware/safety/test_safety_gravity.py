@@ -130,7 +130,7 @@ class Driven:
         )  # on the same topic, and none of our business
         self.core.deadman(True)
         if self.core.state is SafetyState.ARMED:
-            goal = np.array(self.core.filter._motion.q)
+            goal = np.array(self.core.filter.motion.q)
             goal[0] += 0.1 * speed
             self.core.target(self.joints, goal, round(1e9 * now))
         command = self.core.step()

@@ -169,7 +169,7 @@ def test_two_arms_cannot_be_driven_into_each_other(name: str) -> None:
 
 def test_a_judge_sees_a_filter_that_does_not_know_the_other_arm() -> None:
     attack = PairAttack(PANDAS, Limits.of(PANDAS), 0.01, seed=0)
-    found = attack.filter._geometry._collision
+    found = attack.filter.geometry._collision
     found.arm.allowed[across(found, PANDAS)] = -10.0
     attack.run(400)
     assert attack.contacts > 20
@@ -260,9 +260,7 @@ def test_the_workspace_of_each_arm_is_in_its_own_base_frame() -> None:
 def test_an_arm_outside_its_limits_excuses_no_other() -> None:
     """The left arm starts beyond the singularity that its limits allow; the right one may still not go there."""
     left = Limits.of(PANDA).tightened(singularity=8.0)
-    geometry = Pair(
-        PANDAS, Limits.joined(PANDAS, [left, Limits.of(PANDA).tightened(singularity=20.0)])
-    ).filter._geometry
+    geometry = Pair(PANDAS, Limits.joined(PANDAS, [left, Limits.of(PANDA).tightened(singularity=20.0)])).filter.geometry
     stretched = np.array([0.0, 0.6, 0.0, -0.5, 0.0, 1.2, 0.785])
     home = np.array(PANDA.home)
     assert geometry._tcps[0].condition(np.concatenate([stretched, home])) > 20.0
@@ -291,10 +289,10 @@ def test_the_filter_of_a_station_with_two_arms() -> None:
     """Its contract: the table of both, joint names of both; the arms move and stay above the table."""
     contract = load_pair("so101_pair")
     guard = SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz, lambda: 0.0)
-    planes = guard._geometry._collision.arm.planes
+    planes = guard.geometry._collision.arm.planes
     assert planes.tolist() == [[0.0, 0.0, 1.0, 0.0]]
     pieces = [piece for piece in contract.robot.pieces if piece.link > 0]
-    assert int((guard._geometry._collision.arm.pairs[:, 2] == 2).sum()) == len(pieces) > 2 * len(SO101.joints)
+    assert int((guard.geometry._collision.arm.pairs[:, 2] == 2).sum()) == len(pieces) > 2 * len(SO101.joints)
 
 
 @pytest.mark.long

@@ -151,7 +151,7 @@ def test_targets_over_the_joint_limits_are_clamped(rig) -> None:
 
 def test_a_planner_gone_wrong_stops_short_of_the_joint_limits(rig) -> None:
     rig.arm(at=one(0, 2.0))
-    motion = rig.filter._motion
+    motion = rig.filter.motion
     toward = motion.toward
     motion.toward = lambda goal: toward([9.0, *goal[1:]])
     for _ in range(200):
@@ -175,7 +175,7 @@ def test_the_output_is_checked_whatever_made_it(rig, state, words: str) -> None:
     """Motion limits broken by the planner itself never leave the filter."""
     rig.arm()
     rig.run(rig.goal(HOME), 3)
-    rig.filter._motion.toward = lambda goal: state(HOME.tolist())
+    rig.filter.motion.toward = lambda goal: state(HOME.tolist())
     rig.tick(rig.goal(HOME))
     assert rig.filter.state is SafetyState.LATCHED and words in rig.filter.reason
     assert np.array_equal(rig.sent[-1], HOME)
@@ -185,7 +185,7 @@ def test_jerk_of_the_output_is_checked(make_rig) -> None:
     rig = make_rig(Limits.of(PANDA).tightened(jerk=100.0))
     rig.arm()
     rig.tick()
-    rig.filter._motion.toward = lambda goal: ([HOME[0] + 2e-5, *HOME[1:]], [0.0] * 7, [0.0] * 7)
+    rig.filter.motion.toward = lambda goal: ([HOME[0] + 2e-5, *HOME[1:]], [0.0] * 7, [0.0] * 7)
     rig.tick(rig.goal(HOME))
     assert "output: jerk of joint 1 would be 160.0000 rad/s³, allowed 100.0000" in rig.filter.reason
 
@@ -230,7 +230,7 @@ def test_singularity_brakes_and_latches(make_rig) -> None:
         if rig.filter.state is not SafetyState.ARMED:
             break
     latched(rig, "singularity", "near a singularity: condition number 3")
-    assert rig.filter._geometry.condition(rig.sent[-1]) <= 30.0
+    assert rig.filter.geometry.condition(rig.sent[-1]) <= 30.0
     rig.filter.reset()
     rig.arm()
     rig.run(rig.goal(rig.measured + np.clip(HOME - rig.measured, -0.2, 0.2)), 20)
@@ -271,7 +271,7 @@ def test_any_exception_brakes_and_latches(rig, broken: str) -> None:
         raise ZeroDivisionError("division by zero")
 
     rig.moving()
-    setattr(rig.filter._motion, broken, fails)
+    setattr(rig.filter.motion, broken, fails)
     assert rig.tick(rig.goal(rig.measured)) is not None
     latched(rig, "exception", "exception: ZeroDivisionError: division by zero")
 
@@ -283,7 +283,7 @@ def test_braking_without_ruckig(rig) -> None:
         raise RuntimeError("ruckig")
 
     rig.moving()
-    rig.filter._motion.toward = rig.filter._motion.braked = fails
+    rig.filter.motion.toward = rig.filter.motion.braked = fails
     rig.tick(rig.goal(rig.measured))
     rig.settle()
     assert rig.filter.state is SafetyState.LATCHED and "RuntimeError: ruckig" in rig.filter.reason

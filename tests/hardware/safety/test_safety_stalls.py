@@ -52,7 +52,7 @@ def test_two_late_ticks_stretch_time(rig) -> None:
 def test_a_stall_in_the_midst_of_a_step(rig, stall_s: float) -> None:
     """The plan is made, and then the process does not run: it is not sent."""
     rig.moving()
-    begun, motion = len(rig.sent) - 1, rig.filter._motion
+    begun, motion = len(rig.sent) - 1, rig.filter.motion
     toward = motion.toward
 
     def held_up(goal: list[float]):

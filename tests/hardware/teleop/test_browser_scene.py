@@ -62,7 +62,7 @@ def shown(task: str) -> Iterator[tuple[SimArmNode, Browser]]:
 
 def truth(arm: SimArmNode) -> dict[str, tuple[str, np.ndarray]]:
     """Geom → its colour as the page has it, and (3,) where MuJoCo's own forward kinematics has it [m]."""
-    physics = arm.world._physics  # type: ignore[attr-defined]
+    physics = arm.world.physics  # type: ignore[attr-defined]
     model, data = physics.model, physics.batch.get_data(0)
     mujoco.mj_forward(model, data)
     robot = mujoco.MjModel.from_xml_path(str(PANDA.mjcf))
@@ -107,7 +107,7 @@ def test_every_body_stands_where_mujoco_has_it(chromium: Chromium, task: str) ->
         before = truth(arm)
 
         # Something moves them: an episode, or a hand.
-        physics: Any = arm.world._physics  # type: ignore[attr-defined]
+        physics: Any = arm.world.physics  # type: ignore[attr-defined]
         body = next(iter(physics._free))
         q, _ = physics._free[body]
         with arm.world._lock:  # type: ignore[attr-defined]
