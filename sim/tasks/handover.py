@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.embedded.task import Array, Start, State, Task, draw
-from sim.experts.operator import PATIENT, Patience
+from sim.embedded.task import Array, State
 from sim.experts.pair import Waypoints
 from sim.experts.waypoints import View, Waypoint, downward, yaw_of
-from sim.tasks.lift_two import BAR_NAMES, HALF, HOVER, YAW, add_bar, along, bar_pose, grasp, observe_bar, take
+from sim.tasks.lift_two import HALF, HOVER, YAW, BarTask, add_bar, along, grasp, take
 
 LENGTH = 0.30  # of the stick [m]
 GRASPS = 0.12  # from its middle to where each arm takes it [m]
@@ -27,31 +27,20 @@ STARTS = np.array([(0.42, 0.56), (0.20, 0.32), YAW, *LEFT, *RIGHT])  # stick, th
 
 
 @dataclass(frozen=True)
-class Handover(Task):
+class Handover(BarTask):
     """Reward 1 and the end of the episode when the right arm alone holds the stick, off the table, on its side."""
 
     name: str = "handover"
     prompt: str = "hand the stick over to the right arm"
     max_episode_steps: int = 200
-    bodies: tuple[str, ...] = ("bar",)
-    randomised: tuple[str, ...] = ("bar",)
-    observation_names: tuple[str, ...] = BAR_NAMES
-    patience: Patience = PATIENT
-    arms: int = 2
+    starts: ClassVar[Array] = STARTS
+    grasps: ClassVar[float] = GRASPS
 
     def script(self) -> HandoverScript:
         return HandoverScript()
 
     def build(self, spec: mujoco.MjSpec) -> None:
         add_bar(spec, LENGTH, 0.06, (0.20, 0.42, 0.80, 1.0))
-
-    def start(self, rng: np.random.Generator) -> Start:
-        x, y, yaw, *tcps = draw(rng, STARTS, self.start_range)
-        each = np.array(tcps).reshape(2, 4)
-        return Start(each[:, :3], each[:, 3], bodies={"bar": bar_pose(x, y, yaw)})
-
-    def observe(self, state: State) -> Array:
-        return observe_bar(state, GRASPS)
 
     def success(self, state: State) -> NDArray[np.bool_]:
         bar = state.bodies["bar"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import mujoco
 import numpy as np
@@ -57,43 +58,51 @@ BAR_NAMES = (  # the bar in the station: its middle, and the direction of its en
 )
 
 
-def observe_bar(state: State, grasps: float) -> Array:
-    """(N, len(BAR_NAMES)); each arm takes the bar so far from its middle [m]."""
-    bar = state.bodies["bar"]
-    axis = bar.rot[:, :, 1]
-    parts = [bar.pos, axis]
-    for k, side in enumerate(SIDES):
-        rot, away = state.tcp_rot[:, k], bar.pos + side * grasps * axis - state.tcp_pos[:, k]
-        parts += [rotate_inverse(rot, away), rotate_inverse(rot, axis)]
-    return np.concatenate(parts, -1)
-
-
 @dataclass(frozen=True)
-class LiftTwo(Task):
-    """Reward 1 and the end of the episode when the bar is 10 cm above where it lay, and level."""
+class BarTask(Task):
+    """A task of two arms and one bar: `starts` (11, 2) are the ranges of bar and tcps, and `grasps` is how far from its
+    middle each arm takes it [m]."""
 
-    name: str = "lift_two"
-    prompt: str = "lift the bar with both arms"
-    max_episode_steps: int = 80
+    starts: ClassVar[Array]
+    grasps: ClassVar[float]
+
     bodies: tuple[str, ...] = ("bar",)
     randomised: tuple[str, ...] = ("bar",)
     observation_names: tuple[str, ...] = BAR_NAMES
     patience: Patience = PATIENT
     arms: int = 2
 
+    def start(self, rng: np.random.Generator) -> Start:
+        x, y, yaw, *tcps = draw(rng, self.starts, self.start_range)
+        each = np.array(tcps).reshape(2, 4)
+        return Start(each[:, :3], each[:, 3], bodies={"bar": bar_pose(x, y, yaw)})
+
+    def observe(self, state: State) -> Array:
+        """(N, len(BAR_NAMES))."""
+        bar = state.bodies["bar"]
+        axis = bar.rot[:, :, 1]
+        parts = [bar.pos, axis]
+        for k, side in enumerate(SIDES):
+            rot, away = state.tcp_rot[:, k], bar.pos + side * self.grasps * axis - state.tcp_pos[:, k]
+            parts += [rotate_inverse(rot, away), rotate_inverse(rot, axis)]
+        return np.concatenate(parts, -1)
+
+
+@dataclass(frozen=True)
+class LiftTwo(BarTask):
+    """Reward 1 and the end of the episode when the bar is 10 cm above where it lay, and level."""
+
+    name: str = "lift_two"
+    prompt: str = "lift the bar with both arms"
+    max_episode_steps: int = 80
+    starts: ClassVar[Array] = STARTS
+    grasps: ClassVar[float] = GRASPS
+
     def script(self) -> LiftTwoScript:
         return LiftTwoScript()
 
     def build(self, spec: mujoco.MjSpec) -> None:
         add_bar(spec, LENGTH, 0.3, (0.85, 0.22, 0.18, 1.0))
-
-    def start(self, rng: np.random.Generator) -> Start:
-        x, y, yaw, *tcps = draw(rng, STARTS, self.start_range)
-        each = np.array(tcps).reshape(2, 4)
-        return Start(each[:, :3], each[:, 3], bodies={"bar": bar_pose(x, y, yaw)})
-
-    def observe(self, state: State) -> Array:
-        return observe_bar(state, GRASPS)
 
     def success(self, state: State) -> NDArray[np.bool_]:
         bar = state.bodies["bar"]
