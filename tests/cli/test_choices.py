@@ -58,10 +58,8 @@ def test_help_lists_the_qualities_of_demonstrations_that_are_there(capsys, monke
 @pytest.mark.parametrize("command", ["collect", "deploy", "record"])
 def test_help_lists_the_tasks_that_are_there(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setitem(sim.tasks.TASKS, "stack", sim.tasks.TASKS["lift"])
-    assert (
-        "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_two, handover, lift_back, pick_place_back"
-        ", stack" in words(capsys, command)
-    )
+    ours = "lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_two, handover, lift_back, pick_place_back"
+    assert f"available: {ours}, stack" in words(capsys, command)
 
 
 def test_a_task_is_a_file_and_a_line(capsys, monkeypatch, tmp_path) -> None:
