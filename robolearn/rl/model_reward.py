@@ -1,7 +1,7 @@
 """Rewards of a rollout by a reward model, in the place of the world's: after it was collected, before the update.
 
     r_t = [done first at t] + γ Φ(o_{t+1}) − Φ(o_t)        Φ: the model's progress, of decisions; 0 after an end
-    r_t = [done first at t] + Φ(o_{t+1}) − Φ(o_t)          with `shaping` "delta"; without "none" of the differences
+    r_t = [done first at t] + Φ(o_{t+1}) − Φ(o_t)          with `shaping` "delta"; others: `rewards.shaping`
 
 The world's own reward and its success are not learned from, only counted beside the model's verdict; that the world
 ends a solved episode is. An episode that goes on from one rollout to the next is scored against its first frame, which

@@ -152,8 +152,9 @@ class OnPolicyConfig(AlgorithmConfig):
     lr_end: float = 0.5
     """Share of the learning rates that a cosine ends with."""
     reward_shaping: Shaping = "shaped"
-    """Rewards of a reward model beside 1 for what it calls done: shaped by the potential of its progress, raw
-    differences of it (delta), which may make another policy the best, or none."""
+    """Rewards of a reward model beside 1 for what it calls done: shaped by the potential of its progress; raw
+    differences of it (delta) or shares of what was left (share, VLAC's), which may make another policy the best; or
+    none."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     threads: int = 2
     """Shares of a batch that are learned from side by side; the same number gives the same weights, bit for bit, on any

@@ -183,6 +183,9 @@ def test_the_contracts_are_loaded_from_the_wheel(python: Path) -> None:
     code = "from robots.stations import contract_names as n, load_contract as l; print(*(l(name).name for name in n()))"
     shipped = sorted(path.stem for path in (ROOT / "robots" / "stations").glob("*.yaml"))
     assert call([str(python), "-c", code], python.parent).split() == shipped
+    code = "import robots, robots.stations as s; print(*(s.load_pair(name).robot.name for name in robots.PAIRS))"
+    pairs = (ROOT / "robots" / "stations" / "pairs").glob("*.yaml")
+    assert sorted(call([str(python), "-c", code], python.parent).split()) == sorted(path.stem for path in pairs)
 
 
 def test_a_node_runs_with_the_python_beside_which_it_is_installed(python: Path, tmp_path: Path) -> None:
