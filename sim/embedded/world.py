@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, StepResult
 from robolearn.core.machine import available_cpus
 from robolearn.core.scene import Scene
-from robots import CONTROL_HZ, PANDA, AnyRobot, make_control
+from robots import CONTROL_HZ, PAIRS, PANDA, AnyRobot, make_control
 from robots.control import travel
 from robots.dynamics_file import load_dynamics
 from robots.spec import proprio_spec
@@ -45,6 +45,7 @@ class MujocoWorlds(VectorEnv):
     """A `robolearn.core.ChunkEnv` on MuJoCo's batched engine.
 
     Args:
+      robot: by default a Panda, or two.
       action_kind: ``"tcp_delta"`` or ``"joint_position"``; empty: the arm's own.
       cameras: names of cameras to observe (``"front"``, ``"side"``, ``"wrist"``); each adds ``images.<name>``.
       image_size: edge of the square camera observations [px].
@@ -71,11 +72,12 @@ class MujocoWorlds(VectorEnv):
     steps_together = False
 
     def __init__(
-        self, task: Task, num_envs: int, *, robot: AnyRobot = PANDA, action_kind: str = "",
+        self, task: Task, num_envs: int, *, robot: AnyRobot | None = None, action_kind: str = "",
         cameras: tuple[str, ...] = (), image_size: int = IMAGE_SIZE, reward: str = "sparse",
         shaping_gamma: float = SHAPING_GAMMA, randomise: bool = True, looks: str = "none", dynamics: str = "none",
         station: Contract | None = None, threads: int = 0, render_processes: int | None = None,
     ) -> None:  # fmt: skip
+        robot = robot or (PANDA if task.arms == 1 else PAIRS["panda_pair"])
         if station is not None:
             check_station(station, robot)
         if num_envs < 1:
@@ -84,8 +86,7 @@ class MujocoWorlds(VectorEnv):
             raise BadInput("reward", got=reward, available=REWARDS)
         if not 0.0 < shaping_gamma <= 1.0:
             raise BadInput("shaping_gamma", got=shaping_gamma, expected="above 0, at most 1")
-        self.num_envs = num_envs
-        self.robot = robot
+        self.num_envs, self.robot = num_envs, robot
         self.world_task = task
         self.task, self.prompt, self.max_episode_steps = task.name, task.prompt, task.max_episode_steps
         self._shaping_gamma = shaping_gamma if reward == "dense" else None

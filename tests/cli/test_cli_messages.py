@@ -30,7 +30,9 @@ OTHERS = (
     "robosuite:<Name>, gym:<module>:<Id-v0>, metaworld:<task>, ogbench:<task>, pusht:state, aloha:<task>, "
     "libero:<suite>/<number>"
 )
-TASKS = f"lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back, {OTHERS}"
+TASKS = (
+    f"lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_two, handover, lift_back, pick_place_back, {OTHERS}"
+)
 OTHER_TASK = (
     "observation 'objects': got 18 numbers (target_x, target_y, target_z and 3 more unknown to it), expected the 12 that it "
     "was trained on. It was trained on another task, or by another robot"
@@ -93,7 +95,7 @@ SAYS: dict[str, str] = {
     "evaluate --policy runs/bc --task gym:nomodule:X-v0":
         "task gym:nomodule:X-v0: no module nomodule is installed, and no nomodule.py is here",
     "collect --out n --task gym:gymnasium:Pendulum-v1": "scripted expert for task: got gym:gymnasium:Pendulum-v1; "
-        "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_back, pick_place_back. Other demonstrations are recorded from Python "
+        "available: lift, lift_to, pick_place, peg_insert, peg_insert_tight, lift_two, handover, lift_back, pick_place_back. Other demonstrations are recorded from Python "
         "by EpisodeWriter: robolearn/examples/catch.py",
     "collect --out n --task peg_insert --robot so101": "robot of peg_insert: got so101, expected an arm that can do it; "
         "available: panda, fr3, ur5e. A jaw that turns holds no peg upright, and the ways back are laid out for longer arms",
@@ -154,7 +156,7 @@ SAYS: dict[str, str] = {
     "dataset quality demos --out x.pdf": "--out x.pdf: got no HTML file, expected a path that ends in .html",
     # --- files of flags, sweeps
     "train --config nope --data demos --out n": "--config nope: there is no such file, and no such preset; available: "
-        "reinflow-paper, diffusion, dppo, rlpd-paper, groups",
+        "reinflow-paper, reinflow-short, diffusion, dppo, rlpd-paper, groups",
     "train --config dppo --data demos --out n": "--config dppo: got robolearn train, expected robolearn finetune",
     "sweep --out n -- evaluate": "training behind --: got evaluate; available: train, finetune, distill",
     "sweep --out n --vary lr -- train": "--vary: got lr, expected a flag and its values, as in lr=0.001,0.0003",

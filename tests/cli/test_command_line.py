@@ -33,6 +33,8 @@ FIXED = {
     "start",
     "policy",
     "policy_settings",
+    "preferences",
+    "kind",
     "against",
 }  # they choose which other flags there are
 NEEDED: dict[Any, Any] = {

@@ -24,7 +24,7 @@ def solve(
     quality: Quality | str,
     n: int = 64,
     seed: int = 0,
-    robot: str = "panda",
+    robot: str = "",
     start_range: float = 1.0,
     kind: str = "",
 ) -> tuple[NDArray, NDArray, NDArray]:

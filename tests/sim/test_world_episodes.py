@@ -245,11 +245,11 @@ def test_a_chunk_with_resting_worlds_and_ends_is_its_steps(task: str, reward: st
     twin.reset(seed=0)
     expert.reset(np.ones(8, bool))
     rng, ends = np.random.default_rng(0), np.zeros(2, int)
-    for _ in range(70):
+    for _ in range(80):
         # Half of the worlds follow the expert, some do something, some do nothing.
         chunks = np.repeat(expert.command(observation)[:, None], 3, 1)
-        chunks[4:6] = rng.uniform(-1, 1, (2, 3, 7))
-        chunks[6:] = [0, 0, 0, 0, 0, 0, -1]
+        chunks[4:6] = rng.uniform(-1, 1, chunks[4:6].shape)
+        chunks[6:] = [0, 0, 0, 0, 0, 0, -1] * TASKS[task]().arms
         active = rng.random(8) < 0.9
         result = env.step_chunk(chunks, active)
         assert_same_results(result, steps_of(twin, chunks, active))

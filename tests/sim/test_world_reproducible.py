@@ -13,12 +13,13 @@ from sim.registry import make_env
 from sim.tasks import TASKS
 
 # Long enough that every world of every task ends at least one episode by time-out or loss.
-CHUNKS, LENGTH = 45, 4
+CHUNKS, LENGTH = 52, 4
 
 
-def actions(n: int, seed: int = 0) -> NDArray[np.float32]:
-    """(CHUNKS, n, LENGTH, 7) random actions; world w's do not depend on n."""
-    draws = [np.random.default_rng([seed, w]).uniform(-1, 1, (CHUNKS, LENGTH, 7)) for w in range(n)]
+def actions(n: int, seed: int = 0, task: str = "lift") -> NDArray[np.float32]:
+    """(CHUNKS, n, LENGTH, 7 of each arm) random actions; world w's do not depend on n."""
+    size = 7 * TASKS[task]().arms
+    draws = [np.random.default_rng([seed, w]).uniform(-1, 1, (CHUNKS, LENGTH, size)) for w in range(n)]
     return np.stack(draws, 1).astype(np.float32)
 
 
@@ -51,7 +52,7 @@ def test_threads_and_the_number_of_worlds_change_nothing(task: str) -> None:
     for n, threads in ((3, 1), (3, 2), (8, 1)):
         env = make_env(task, n, threads=threads)
         first = env.reset(seed=7)[0]
-        runs.append((first, play(env, actions(n))))
+        runs.append((first, play(env, actions(n, task=task))))
     ended = runs[0][1]["terminated"] | runs[0][1]["truncated"]
     assert ended.any(0).all()  # resets are compared as well
     for first, said in runs[1:]:
@@ -108,7 +109,7 @@ def test_without_a_seed_the_sequence_goes_on_and_the_first_is_random() -> None:
 def test_a_snapshot_continues_bit_for_bit_through_ends_of_episodes(task: str) -> None:
     env = make_env(task, 3, threads=1)
     env.reset(seed=5)
-    chunks = actions(3, seed=1)
+    chunks = actions(3, seed=1, task=task)
     play(env, chunks[:20])
     kept = env.snapshot()
     future = play(env, chunks[20:])

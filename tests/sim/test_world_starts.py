@@ -20,8 +20,8 @@ def drawn(env: MujocoWorlds) -> NDArray:
     return np.concatenate([env.batch.state, friction.reshape(n, -1), mass, env.physics.delay[:, None]], -1)
 
 
-def noise(n: int, steps: int, seed: int = 0) -> NDArray[np.float32]:
-    return np.random.default_rng(seed).uniform(-1, 1, (n, steps, 7)).astype(np.float32)
+def noise(n: int, steps: int, seed: int = 0, size: int = 7) -> NDArray[np.float32]:
+    return np.random.default_rng(seed).uniform(-1, 1, (n, steps, size)).astype(np.float32)
 
 
 @pytest.mark.long
@@ -37,7 +37,7 @@ def test_equal_ids_meet_equal_episodes_whatever_the_worlds_and_their_lengths(tas
     assert np.any(first[0] != first[1]) and np.any(first[0] != first[5])
     # Episodes end at different times, in the course of stepping; the second of equal ids is equal again.
     second: dict[int, NDArray] = {}
-    actions = noise(6, 2 * env.max_episode_steps)
+    actions = noise(6, 2 * env.max_episode_steps, size=env.interface.action.size)
     for t in range(actions.shape[1]):
         delay = np.arange(6) * 3
         _, _, terminated, truncated, _ = env.step(actions[:, t], t >= delay)
@@ -99,7 +99,14 @@ def test_a_narrow_range_lies_in_the_middle_of_the_whole(task: str) -> None:
             made = TASKS[task](start_range=share)
             starts = [s for k in range(600) if kind_of(s := made.start(np.random.default_rng(k))) == kind]
             rows[share] = np.array(
-                [[*s.tcp_offset, s.tcp_yaw, *(x for pose in s.bodies.values() for x in pose[:2])] for s in starts]
+                [
+                    [
+                        *np.ravel(s.tcp_offset),
+                        *np.ravel(s.tcp_yaw),
+                        *(x for pose in s.bodies.values() for x in pose[:2]),
+                    ]
+                    for s in starts
+                ]
             )
         assert len(rows[1.0]) == len(rows[0.5])
         if not len(rows[1.0]):
