@@ -77,7 +77,8 @@ REINFLOW_PAPER = {
     "gamma": 0.999, "lam": 0.95, "time-limit": "infinite", "average": 0,
 }  # fmt: skip
 REINFLOW_SHORT = {
-    "algo": "reinflow", "env-steps": 100_000, "worlds": 64, "decisions": 10, "initial-noise": 0, "sigma-max": 0.25,
+    "algo": "reinflow", "env-steps": 100_000, "worlds": 64, "chunks-per-rollout": 10, "initial-noise": 0,
+    "sigma-max": 0.25,
 }  # fmt: skip
 RLPD_PAPER = {
     "algo": "rlpd", "utd": 20, "actor-every": 20, "temperature": 1, "critics": 10, "width": 256, "depth": 3,

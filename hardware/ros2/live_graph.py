@@ -39,7 +39,7 @@ def read_graph(seconds: float, domain: int | None = None) -> LiveGraph:
 
 
 class _Reader:
-    """What was found until now."""
+    """Topics and controllers found until now."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

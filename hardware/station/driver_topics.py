@@ -104,7 +104,7 @@ def find_driver(graph: LiveGraph, joints: Sequence[str], gripper: Sequence[str],
 
 
 def _prefixes(names: Sequence[str], joints: Sequence[str]) -> set[str]:
-    """What stands before all of `joints` among `names`."""
+    """Prefixes of all of `joints` among `names`."""
     ends = {name.removesuffix(joints[0]) for name in names if name.endswith(joints[0])}
     return {one for one in ends if {one + joint for joint in joints} <= set(names)}
 
