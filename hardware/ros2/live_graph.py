@@ -16,6 +16,7 @@ from sensor_msgs.msg import JointState
 
 from hardware.ros2 import qos
 from hardware.ros2.process import Background
+from hardware.ros2.station_watch import node_name
 from hardware.station.driver_topics import LiveController, LiveGraph, LiveJoints
 from robolearn.core import BadInput
 from robots.stations.values import FLOATS, JOINT_STATE, TRAJECTORY, TYPES
@@ -61,7 +62,7 @@ class _Reader:
                     self._cameras.add(topic)
                 elif topic.endswith(f"/{INPUTS.get(kind, '?')}"):
                     for info in self._node.get_subscriptions_info_by_topic(topic):
-                        self._listeners.add((topic, kind, f"{info.node_namespace.rstrip('/')}/{info.node_name}"))
+                        self._listeners.add((topic, kind, node_name(info)))
         for *_, who in self._listeners:
             if who not in self._clients:
                 self._clients[who] = AsyncParameterClient(self._node, who)

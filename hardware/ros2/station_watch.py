@@ -86,11 +86,11 @@ class StationWatch:
         listeners: list[Any] = self._node.get_subscriptions_info_by_topic(topic.topic)
         own = self._node.get_fully_qualified_name()
         # Commands are heard by the controller with the QoS that the safety node offers, present or not.
-        offered = [(_name(one), one.qos_profile) for one in publishers]
+        offered = [(node_name(one), one.qos_profile) for one in publishers]
         if role in self._commands:
             offered = [(f"{self._node.get_namespace()}/safety", _offered())]
         mismatches = [
-            f"{_name(listener)} cannot receive from {who}: {why.strip(' ;')}"
+            f"{node_name(listener)} cannot receive from {who}: {why.strip(' ;')}"
             for (who, profile), listener in product(offered, listeners)
             for match, why in [qos_check_compatible(profile, listener.qos_profile)]
             if match == QoSCompatibility.ERROR
@@ -99,7 +99,7 @@ class StationWatch:
         elsewhere = [name for name, types in names if topic.type in types and name != topic.topic]
         return SeenTopic(
             publishers=tuple(_endpoint(one) for one in publishers),
-            listeners=tuple(_endpoint(one) for one in listeners if _name(one) != own),
+            listeners=tuple(_endpoint(one) for one in listeners if node_name(one) != own),
             samples=list(self._samples[role]),
             mismatches=tuple(dict.fromkeys(mismatches)),
             elsewhere=tuple(name for name in elsewhere if role in self._commands or self._node.count_publishers(name)),
@@ -127,10 +127,11 @@ def _offered() -> QoSProfile:
 
 
 def _endpoint(info: Any) -> Endpoint:
-    return Endpoint(_name(info), str(info.topic_type), bytes(info.endpoint_gid))
+    return Endpoint(node_name(info), str(info.topic_type), bytes(info.endpoint_gid))
 
 
-def _name(info: Any) -> str:
+def node_name(info: Any) -> str:
+    """The full name of the node behind an endpoint."""
     return f"{info.node_namespace.rstrip('/')}/{info.node_name}"
 
 

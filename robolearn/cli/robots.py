@@ -211,8 +211,6 @@ class RobotTopics(Command):
     def run(self) -> dict[str, Any]:
         """``{"robot", "contract", "joints", "joint_states", "command", "gripper", "cameras", "missing", "written"}``;
         the topics are null where none was found."""
-        from dataclasses import asdict
-
         from hardware.ros2.environment import prepare
         from hardware.station.driver_topics import find_driver
         from robots.own import STATION, own_folders, read_robot
@@ -226,9 +224,8 @@ class RobotTopics(Command):
         from hardware.ros2.live_graph import read_graph
 
         robot, path = read_robot(own[self.name])[0], own[self.name] / STATION
-        contract = load_contract(path)
-        driven = contract.gripper_joints
-        found = find_driver(read_graph(self.seconds), robot.joints, driven, self.prefix)
+        fingers = load_contract(path).gripper_joints
+        found = find_driver(read_graph(self.seconds), robot.joints, fingers, self.prefix)
         if self.write:
             write_into(path, found.values())
         return {"robot": self.name, "contract": str(path), "written": self.write, **asdict(found)}
