@@ -183,6 +183,7 @@ def test_a_safety_node_that_is_halted_in_mid_episode(recorded: Path, record: Cal
     assert not running.left and len(Dataset.open(recorded).success) == count(recorded) == before
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_ctrl_c_in_mid_episode_keeps_every_finished_one(recorded: Path, record: Callable[..., Running]) -> None:
     before = count(recorded)

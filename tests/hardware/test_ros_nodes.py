@@ -258,6 +258,7 @@ def test_the_dead_man_released(station: Station) -> None:
     assert not done and "dead-man" in message
 
 
+@pytest.mark.long
 def test_a_terminal_beside_it_and_a_second_operator(station: Station) -> None:
     with SafetyClient(name="onlooker") as other:  # a context of its own, as another program has
         other.wait_ready(20, policy=False)

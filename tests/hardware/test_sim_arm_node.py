@@ -239,6 +239,7 @@ def test_faults_of_joint_states_are_switched_on_and_off_at_run_time(sim: Station
     assert abs(time.time() - messages.seconds(sim.joints[-1].header.stamp)) < 5
 
 
+@pytest.mark.long
 def test_a_camera_on_its_side_sends_pictures_that_lie() -> None:
     seen = {}
     for degrees in (0, 90):

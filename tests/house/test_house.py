@@ -217,7 +217,10 @@ def test_tests_reach_for_fewer_private_members_and_never_for_more() -> None:
     """Where a test needs one, a reader would, too: it is public then, or the test looks at what the object does."""
     found = {}
     for path in sorted((ROOT / "tests").rglob("*.py")):
-        members = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)]
+        source = path.read_text()
+        if not re.search(r"\._[a-z]", source):
+            continue
+        members = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
         private = [one for one in members if re.match(r"_(?!_)", one.attr) and ast.unparse(one.value) != "self"]
         if uses := [text for one in private if not (text := ast.unparse(one)).endswith(DOCUMENTED)]:
             found[str(path.relative_to(ROOT))] = uses
@@ -229,7 +232,6 @@ def test_a_class_name_stands_for_one_class() -> None:
     places: dict[str, list[str]] = {}
     for room in PACKAGES:
         for path in sorted((ROOT / room).rglob("*.py")):
-            for node in ast.parse(path.read_text()).body:
-                if isinstance(node, ast.ClassDef):
-                    places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+            for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
+                places.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}

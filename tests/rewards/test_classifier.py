@@ -54,6 +54,11 @@ def through(trainer: ClassifierTrainer, to: int | None = None) -> ClassifierTrai
 
 
 @pytest.fixture(scope="module")
+def begun(dataset: Dataset) -> ClassifierTrainer:
+    return ClassifierTrainer(SMALL, [dataset])
+
+
+@pytest.fixture(scope="module")
 def trained(dataset: Dataset) -> ClassifierTrainer:
     return through(ClassifierTrainer(SMALL, [dataset]))
 
@@ -87,11 +92,11 @@ def test_a_resumed_run_goes_on_bit_for_bit(dataset: Dataset, trained: Classifier
         assert torch.equal(a, b)
 
 
-def test_half_of_a_batch_is_done_and_nothing_kept_apart_is_drawn(trained: ClassifierTrainer) -> None:
-    rows = trained.draw(np.random.default_rng(0))
-    label, solved = trained.label[rows], trained.success[trained.episode[rows]]
+def test_half_of_a_batch_is_done_and_nothing_kept_apart_is_drawn(begun: ClassifierTrainer) -> None:
+    rows = begun.draw(np.random.default_rng(0))
+    label, solved = begun.label[rows], begun.success[begun.episode[rows]]
     assert (label == 1.0).sum() == 32 and (solved & (label == 0.0)).sum() == 16 and (~solved).sum() == 16
-    assert trained.kept.sum() == 4 and not trained.kept[trained.episode[rows]].any()
+    assert begun.kept.sum() == 4 and not begun.kept[begun.episode[rows]].any()
     success = np.arange(20) < 8
     kept = kept_apart(success, ClassifierConfig(holdout=0.25))
     assert kept[success].sum() == 2 and kept[~success].sum() == 3
@@ -129,8 +134,8 @@ def test_a_person_s_label_counts_for_more_than_the_outcome(tmp_path: Path) -> No
     assert Dataset.open(tmp_path / "data").episodes == 4, "readers of the format pass it over"
 
 
-def test_files_that_are_none(trained: ClassifierTrainer, tmp_path: Path) -> None:
-    folder = save_critic(trained.critic, tmp_path / "c")
+def test_files_that_are_none(begun: ClassifierTrainer, tmp_path: Path) -> None:
+    folder = save_critic(begun.critic, tmp_path / "c")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"format": "something"}))
     with pytest.raises(BadInput, match=r"got something, version 1, expected robolearn\.critic or robolearn\.s"):

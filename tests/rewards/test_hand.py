@@ -69,6 +69,12 @@ def trained(config: CriticConfig, data: Path) -> CriticTrainer:
 
 
 @pytest.fixture(scope="module")
+def begun(data: Path) -> ProgressCritic:
+    """It reads the hand, and has learned little."""
+    return trained(replace(SMALL, steps=SMALL.steps_per_iteration), data).critic
+
+
+@pytest.fixture(scope="module")
 def critic(data: Path) -> ProgressCritic:
     return trained(SMALL, data).critic
 
@@ -88,49 +94,49 @@ def test_ends_that_look_alike_are_told_apart(data: Path, critic: ProgressCritic)
     assert same[0] == same[1], "the pictures are the same"
 
 
-def test_both_have_to_say_done(critic: ProgressCritic) -> None:
+def test_both_have_to_say_done(begun: ProgressCritic) -> None:
     window = window_of(ended(RAISED, True, 7000))
-    before = critic.score([window], [TASK])[0]
-    bias = [member.hand.done[-1].bias for member in critic.members]
+    before = begun.score([window], [TASK])[0]
+    bias = [member.hand.done[-1].bias for member in begun.members]
     kept = [value.detach().clone() for value in bias]
     try:
         with torch.no_grad():
             bias[1].fill_(-1000.0)
-        assert not critic.score([window], [TASK])[0].done.any(), "one member's hand is enough to deny it"
+        assert not begun.score([window], [TASK])[0].done.any(), "one member's hand is enough to deny it"
         with torch.no_grad():
             for value in bias:
                 value.fill_(1000.0)
-        seen = critic.score([window], [TASK])[0]
+        seen = begun.score([window], [TASK])[0]
     finally:
         with torch.no_grad():
             for value, old in zip(bias, kept, strict=True):
                 value.copy_(old)
     np.testing.assert_array_equal(seen.progress, before.progress)
-    maps = critic.encoder.encode(critic.seen(window))
-    _, by_pictures = critic.judged(maps, critic.words([TASK]))
+    maps = begun.encoder.encode(begun.seen(window))
+    _, by_pictures = begun.judged(maps, begun.words([TASK]))
     np.testing.assert_array_equal(seen.done, by_pictures >= 0.5)
 
 
-def test_the_columns_are_found_by_their_names(critic: ProgressCritic) -> None:
+def test_the_columns_are_found_by_their_names(begun: ProgressCritic) -> None:
     state = np.arange(10, dtype=np.float32).reshape(2, 5)
-    hand = critic.hand({"proprio": state})
+    hand = begun.hand({"proprio": state})
     assert hand is not None
     np.testing.assert_array_equal(hand.numpy(), state[:, [1, 2, 3, 4]])
-    for member in critic.members:
+    for member in begun.members:
         assert float(member.hand.centre[0]) == pytest.approx(0.04) and float(member.hand.scale[0]) == pytest.approx(
             1e-3
         )
 
 
-def test_a_checkpoint_keeps_the_hand_and_an_older_one_has_none(critic: ProgressCritic, tmp_path: Path) -> None:
-    folder = save_critic(critic, tmp_path / "critic")
+def test_a_checkpoint_keeps_the_hand_and_an_older_one_has_none(begun: ProgressCritic, tmp_path: Path) -> None:
+    folder = save_critic(begun, tmp_path / "critic")
     window = window_of(ended(RAISED, True, 7000))
     again = load_critic(folder)
     np.testing.assert_array_equal(
-        again.score([window], [TASK])[0].confidence, critic.score([window], [TASK])[0].confidence
+        again.score([window], [TASK])[0].confidence, begun.score([window], [TASK])[0].confidence
     )
     assert json.loads((folder / "config.json").read_text())["state"] == list(NAMES)
-    without = ProgressCritic(replace(SMALL, hand=False), critic.pictures, critic.sentences, critic.vectors)
+    without = ProgressCritic(replace(SMALL, hand=False), begun.pictures, begun.sentences, begun.vectors)
     older = save_critic(without, tmp_path / "older")
     config = json.loads((older / "config.json").read_text())
     del config["state"], config["settings"]["hand"]
@@ -138,21 +144,21 @@ def test_a_checkpoint_keeps_the_hand_and_an_older_one_has_none(critic: ProgressC
     assert load_critic(older).state == ()
 
 
-def test_another_state_is_refused_before_anything_is_scored(critic: ProgressCritic) -> None:
-    critic.check(SEEN)
+def test_another_state_is_refused_before_anything_is_scored(begun: ProgressCritic) -> None:
+    begun.check(SEEN)
     turned = ArraySpec((5,), names=(*NAMES[:3], "tcp_z", "tcp_y"))
     for spec, got in ((turned, "tcp_z, tcp_y"), (ArraySpec((5,)), "no names")):
         with pytest.raises(BadInput, match=f"proprio: got .*{got}, expected joint, gripper_width"):
-            critic.check(replace(SEEN, observation=SEEN.observation | {"proprio": spec}))
+            begun.check(replace(SEEN, observation=SEEN.observation | {"proprio": spec}))
     with pytest.raises(BadInput, match="proprio"):
-        critic.check(PICTURES)
+        begun.check(PICTURES)
     window = window_of(ended(RAISED, True, 7000))
     for state in ({}, {"proprio": np.zeros((len(window), 4), np.float32)}):
         pictures = {"images.front": window.observation["images.front"]}
         with pytest.raises(BadInput, match="critic: proprio: got"):
-            critic.score([Window(pictures | state, window.action)], [TASK])
+            begun.score([Window(pictures | state, window.action)], [TASK])
     with pytest.raises(BadInput, match="a policy that does not see proprio, expected what the model reads"):
-        check_seen(critic, ["images.front"])
+        check_seen(begun, ["images.front"])
 
 
 @pytest.mark.long

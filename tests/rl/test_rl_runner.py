@@ -299,21 +299,16 @@ def test_a_gradient_that_is_none_stops_the_run(point: Make, kit: Any):
 # --- learning ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("algo", "policy", "noise", "env_steps"),
     [
         # A policy that knows nothing yet wants more noise than one that would lose its skill by it.
         ("reinflow", {"kind": "rectified"}, WIDE, 48_000),
-        pytest.param("reinflow", {"kind": "shortcut"}, WIDE, 48_000, marks=pytest.mark.long),
-        pytest.param("reinflow", {"kind": "rectified"}, replace(WIDE, steps="all"), 30_000, marks=pytest.mark.long),
-        pytest.param(
-            "dppo",
-            {"family": "diffusion", "prediction": "sample"},
-            replace(WIDE, steps="all"),
-            40_000,
-            marks=pytest.mark.long,
-        ),
-        pytest.param("grpo", {"kind": "rectified"}, WIDE, 40_000, marks=pytest.mark.long),
+        ("reinflow", {"kind": "shortcut"}, WIDE, 48_000),
+        ("reinflow", {"kind": "rectified"}, replace(WIDE, steps="all"), 30_000),
+        ("dppo", {"family": "diffusion", "prediction": "sample"}, replace(WIDE, steps="all"), 40_000),
+        ("grpo", {"kind": "rectified"}, WIDE, 40_000),
     ],
     ids=["reinflow-last", "reinflow-shortcut", "reinflow-all", "dppo", "grpo"],
 )

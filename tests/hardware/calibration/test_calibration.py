@@ -219,6 +219,7 @@ def test_bad_input(words: list[str], message: str, tmp_path: Path, monkeypatch, 
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 def test_a_list_of_shots_that_is_damaged(tmp_path: Path, on_flange: list[Shot]) -> None:
     write_shots(tmp_path, FR3.joints, on_flange[:2])
     read = read_shots(tmp_path, FR3.joints[::-1])
