@@ -154,8 +154,9 @@ class _ClientWidgets:
         self._slider = client.gui.add_slider(
             "Gripper %", min=0, max=100, step=1, initial_value=100, order=20.0, visible=False
         )
+        # Seen through, and without the squares of its planes: they cover what is being grasped.
         self._gizmo = client.scene.add_transform_controls(
-            "/target", scale=scale, line_width=4.0, depth_test=False, visible=False
+            "/target", scale=scale, line_width=4.0, disable_sliders=True, depth_test=False, opacity=0.6, visible=False
         )
         move(self._gizmo, np.concatenate([home[0], matrix_to_quat(home[1])]))
 

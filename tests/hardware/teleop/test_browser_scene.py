@@ -9,17 +9,19 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import mujoco
 import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from browser_driver import Chromium, Tab
+from browser_driver import Chromium, Tab, project
 from browser_rig import Rig
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
@@ -28,7 +30,9 @@ from hardware.ros2.sim_arm_node import SimArmNode
 from hardware.ros2.teleop_node import TeleopNode
 from hardware.teleop.browser import BrowserConfig
 from hardware.teleop.browser.device import Browser
+from hardware.teleop.browser.scene import Viewpoint
 from robolearn.bench.emulators.node import make_world
+from robolearn.core.scene import Scene, Shape
 from robots import PANDA
 from robots.stations import load_contract
 
@@ -92,6 +96,13 @@ def missing(tab: Tab, wanted: dict[str, tuple[str, np.ndarray]]) -> str:
     return "; ".join(lost)
 
 
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+
+
 def wait_drawn(tab: Tab, arm: SimArmNode, timeout_s: float = 30.0) -> None:
     deadline = time.monotonic() + timeout_s
     while lost := missing(tab, truth(arm)):
@@ -120,6 +131,30 @@ def test_every_body_stands_where_mujoco_has_it(chromium: Chromium, task: str) ->
         (moved,) = (name for name in before if name.startswith(f"{body}/"))
         assert np.linalg.norm(truth(arm)[moved][1] - before[moved][1]) > 0.1
         tab.close()
+
+
+def red_pixels(tab: Tab, path: Path, around: tuple[float, float]) -> int:
+    tab.picture(path)
+    x, y = map(int, around)
+    blue, green, red = np.moveaxis(cv2.imread(str(path))[y - 40 : y + 40, x - 40 : x + 40].astype(int), 2, 0)
+    return int(((red > 130) & (green < 60) & (blue < 60)).sum())
+
+
+def test_the_arrows_do_not_hide_what_is_between_the_fingers(chromium: Chromium, tmp_path: Path) -> None:
+    with Rig(heartbeat_s=3.0) as rig:
+        cube = Shape("cube/0", "box", (0.03, 0.03, 0.03), (0.8, 0.1, 0.1, 1.0))
+        scene = Scene((cube,), np.array([[*rig.tcp, 1.0, 0.0, 0.0, 0.0]]))
+        show = rig.device.show
+        rig.device.show = lambda status: show(replace(status, scene=scene))  # type: ignore[method-assign]
+        seen = []
+        for role in ("control", "watch"):  # who only watches has no arrows
+            tab = chromium.open(rig.device.url, WINDOW)
+            tab.wait(f"document.querySelector('#robolearn')?.dataset.role === '{role}'", 60.0)
+            wait_until(lambda tab=tab: any(np.linalg.norm(at - rig.tcp) < 1e-3 for _, at in tab.meshes()))
+            seen.append(
+                red_pixels(tab, tmp_path / f"{role}.png", project(Viewpoint.of(rig.robot, 4 / 3), rig.tcp, WINDOW))
+            )
+        assert seen[1] > 300 and seen[0] > 0.7 * seen[1], seen
 
 
 def click_open(tab: Any, small: str) -> None:
