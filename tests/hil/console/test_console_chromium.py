@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.realtime, pytest.mark.long]
 WINDOW = (1000, 1400)
 BANNER = "document.querySelector('[data-robolearn-hil]')"
 PLACES = "[...document.querySelectorAll('button')].filter((e) => e.textContent).map((e) => e.getBoundingClientRect().y)"
+NOTICE = ".mantine-Notification-root"
 CUBE = Shape("cube/0", "box", (0.02, 0.02, 0.02), (0.85, 0.22, 0.18, 1.0))
 IMAGE = np.full((240, 320, 3), 90, np.uint8)
 
@@ -242,6 +243,20 @@ def test_a_phone_in_the_dark_shows_the_cube_below_the_gripper(
 
     until(seen, "the red cube above the panel, on a dark page")
     tab.close()
+
+
+@pytest.mark.parametrize("window", [WINDOW, PHONE])
+def test_a_notice_lies_on_no_button(chromium: Chromium, console: WebConsole, window: tuple[int, int]) -> None:
+    console.show(status())
+    tab = chromium.open(console.url, window, sharpness=0.25)
+    for part in ("#robolearn-stop", NOTICE):  # viser's own says that the browser draws without a GPU
+        tab.wait(f"!!document.querySelector('{part}')", 60.0)
+    settled(tab)
+    box = "(e => (r => [r.left, r.top, r.right, r.bottom])(e.getBoundingClientRect()))"
+    left, top, right, bottom = tab.js(f"{box}(document.querySelector('{NOTICE}'))")
+    others = tab.js(f"[...document.querySelectorAll('button')].filter((e) => !e.closest('{NOTICE}')).map({box})")
+    assert len(others) > 5 and right > left and bottom > top
+    assert [b for b in others if b[0] < right and left < b[2] and b[1] < bottom and top < b[3]] == []
 
 
 def test_a_wrong_token_gets_nothing(chromium: Chromium, console: WebConsole) -> None:
