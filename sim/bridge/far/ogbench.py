@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from ogbench.manipspace.oracles.markov.cube_markov import CubeMarkovOracle
 
 from .errors import BadInput
-from .facts import AdapterEnv, Facts, Features, Spec
-from .model_cameras import ModelCameras
+from .facts import Facts, Features, Spec
+from .model_cameras import FilmedEnv, ModelCameras
 
 CUBES = {"cube-single": 1, "cube-double": 2, "cube-triple": 3, "cube-quadruple": 4, "cube-octuple": 8}
 ARM = 19  # its first numbers: joints and their rates (6 each), hand, yaw (cos, sin), opening, contact
@@ -52,12 +52,12 @@ def build(task: str, cameras: Sequence[str] = (), image_size: int = 84) -> Ogben
     return OgbenchSingle(name, task, tuple(cameras), image_size)
 
 
-class OgbenchSingle(AdapterEnv):
+class OgbenchSingle(FilmedEnv):
     """A scene of cubes as an `AdapterEnv`; cameras by the names of its model."""
 
     def __init__(self, name: str, task: str, cameras: tuple[str, ...], image_size: int) -> None:
         made = gymnasium.make(f"{name}-v0", mode="data_collection", visualize_info=True, disable_env_checker=True)
-        self._env: Any = made.unwrapped
+        self._env = made.unwrapped
         self._count, self._steps = CUBES[name], 0
         self._oracle = CubeMarkovOracle(env=self._env, min_norm=0.4)
         self._env.reset(seed=0)
@@ -128,12 +128,3 @@ class OgbenchSingle(AdapterEnv):
             "objects": np.concatenate([self._raw[ARM:], goal]).astype(np.float32),
         }
         return {**features, **self._cameras.pictures()}
-
-    def render(self) -> NDArray[np.uint8]:
-        """A picture for videos."""
-        return self._cameras.film()
-
-    def close(self) -> None:
-        """Close the env and its cameras."""
-        self._cameras.close()
-        self._env.close()
