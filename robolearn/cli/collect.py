@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from robolearn.cli.choices import DemoQuality
 from robolearn.cli.suite import run_suite, show_suite
 from robolearn.cli.view import WorkView
-from robolearn.runs.command import Command, at_least, check_seed
+from robolearn.runs.command import Command, at_least, check_seed, peek
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -40,6 +40,11 @@ class Collect(Command):
     view: WorkView = "none"
     resume: bool = False
     """Go on until an existing data set has this many episodes."""
+
+    @classmethod
+    def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
+        task = peek(args, "--task", WorldConfig.task)
+        return {"quality": "expert"} if ":" in task else {}  # who comes with a world of another maker has no other
 
     def run(self) -> dict[str, Any]:
         from robolearn.cli.view import check_watched, watched

@@ -89,3 +89,9 @@ def test_a_task_without_such_a_failure_refuses_it(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="got missed; available: dropped, wrong_place, nearly, frozen"):
         Collect(world=WorldConfig("peg_insert"), quality="missed", episodes=1, out=tmp_path / "none").run()
     assert not (tmp_path / "none").exists()
+
+
+def test_a_world_s_own_expert_has_one_quality_which_need_not_be_said() -> None:
+    assert Collect.defaults(["--task", "metaworld:reach-v3"]) == {"quality": "expert"}
+    assert Collect.defaults(["--task=libero:libero_goal/3", "--episodes", "2"]) == {"quality": "expert"}
+    assert Collect.defaults(["--task", "lift"]) == Collect.defaults([]) == {}
