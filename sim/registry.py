@@ -230,14 +230,17 @@ class Family:
         return resolve_name(self.made_by)(config, num_envs)
 
 
-def _elsewhere(form: str, packages: tuple[str, ...], megabytes: int, **facts: Any) -> Family:
+def _elsewhere(
+    form: str, packages: tuple[str, ...], megabytes: int, pythons: tuple[str, ...] = ("3.11", "3.12"), **facts: Any
+) -> Family:
     """A family with an environment of its own, whose name begins its `form`."""
     name = form.partition(":")[0]
-    environment = WorldEnvironment(name, packages, megabytes)
+    environment = WorldEnvironment(name, packages, megabytes, pythons)
     made_by = "sim.adapters.other_makers:make"
     return Family(form, made_by, environment=environment, far=f".{name}", runs_elsewhere=True, **facts)
 
 
+METAWORLD = ("metaworld==3.1.1", "packaging")  # gymnasium's MuJoCo envs import packaging and do not ask for it
 MT10 = (
     "reach-v3", "push-v3", "pick-place-v3", "door-open-v3", "drawer-open-v3", "drawer-close-v3",
     "button-press-topdown-v3", "peg-insert-side-v3", "window-open-v3", "window-close-v3",
@@ -265,11 +268,20 @@ _SHIPPED: dict[str, Family] = {
     "gym": Family("gym:<module>:<Id-v0>", "sim.adapters:make", cameras="render", runs_elsewhere=True),
     "metaworld": _elsewhere(
         "metaworld:<task>",
-        ("metaworld==3.1.1", "packaging"),  # gymnasium's MuJoCo envs import packaging and do not ask for it
+        METAWORLD,
         360,
         count=50,
         demonstrator="its own scripts",
         cameras="its own",
+        suites={"MT10": MT10},
+    ),
+    "envpool": _elsewhere(
+        "envpool:<task of metaworld>",
+        ("envpool==1.2.7", *METAWORLD),
+        1500,
+        ("3.12", "3.13"),
+        count=50,
+        demonstrator="metaworld's scripts",
         suites={"MT10": MT10},
     ),
     "ogbench": _elsewhere(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -31,7 +32,7 @@ class WorldEnvironment:
     name: str
     packages: tuple[str, ...]  # pinned requirements
     megabytes: int  # on disk
-    pythons: tuple[str, ...] = ("3.11", "3.12")  # the first that is there
+    pythons: tuple[str, ...] = ("3.11", "3.12")  # this one, or the first that is there
 
     @property
     def folder(self) -> Path:
@@ -89,8 +90,11 @@ class WorldEnvironment:
         if own in self.pythons:
             return getattr(sys, "_base_executable", sys.executable)
         for version in self.pythons:
-            if found := shutil.which(f"python{version}"):
-                return found
+            pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+            for found in (shutil.which(f"python{version}"), *pyenv.glob(f"{version}*/bin/python")):
+                # pyenv puts programs on the path that say which version would have to be chosen.
+                if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
+                    return str(found)
         expected = f"Python {' or '.join(self.pythons)} as python{self.pythons[0]} on the path"
         raise BadInput(f"world {self.name}", got=f"Python {own}", expected=expected)
 

@@ -19,6 +19,7 @@ TASKS = {
     "metaworld:reach-v3": (50, 3000, 0.8),
     "metaworld:drawer-open-v3": (25, 2000, 0.9),
     "metaworld:peg-insert-side-v3": (100, 4000, 0.1),
+    "envpool:peg-insert-side-v3": (100, 4000, 0.1),
     "ogbench:cube-single": (100, 4000, 0.3),
 }
 STEPPED = ("pusht:state", "aloha:transfer_cube", "aloha:insertion", "libero:libero_goal/0")  # nobody demonstrates them
@@ -49,7 +50,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             data, run = Path(folder) / "data", Path(folder) / "run"
             world = ("--task", task, "--worlds", args.worlds, "--seed", args.seed)
-            made = robolearn("collect", *world, "--quality", "expert", "--episodes", demonstrations, "--out", data)
+            made = robolearn("collect", *world, "--episodes", demonstrations, "--out", data)
             trained = robolearn("train", "--data", data, "--steps", steps, "--seed", args.seed, "--out", run)
             world = ("--task", task, "--worlds", args.worlds, "--seed", 1000 + args.seed)
             success = robolearn("evaluate", "--policy", run, *world, "--episodes", args.episodes)["success"]

