@@ -63,7 +63,7 @@ def facts(name: str, task: str, control_hz: float, limit: int, pictures: dict[st
 
 
 def features(raw: NDArray[np.float64]) -> Features:
-    """What is observed, of MetaWorld's own numbers (…, 39)."""
+    """The observation that MetaWorld's own numbers (…, 39) make."""
     return {
         "proprio": np.concatenate([raw[..., :4], raw[..., 18:22]], axis=-1).astype(np.float32),
         "objects": np.concatenate([raw[..., 4:18], raw[..., 22:39]], axis=-1).astype(np.float32),
