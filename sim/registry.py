@@ -77,6 +77,12 @@ def _needs(default: Any, capability: str) -> Any:
     return field(default=default, metadata={"needs": capability})
 
 
+def _cousins() -> Iterable[str]:
+    from sim.embedded.cousins import cousin_names
+
+    return cousin_names()
+
+
 @dataclass(frozen=True)
 class WorldConfig:
     """The worlds that a command runs."""
@@ -107,6 +113,9 @@ class WorldConfig:
     dynamics: Annotated[str, available(_dynamics)] = _needs("none", "simulates_arm")
     """Dynamics that differ from world to world, in our tasks: masses, friction, gains, delays, backlash, noise and the
     like; a level, or a file such as robolearn identify writes."""
+    cousins: Annotated[str, available(_cousins)] = _needs("none", "has_cousins")
+    """Cousins of the scene in each episode, in lift, lift_to and pick_place: another thing, the table's height and what
+    stands about; a named range, or a file. Policies observe the same; collect records the feature cousin, too."""
     station: Annotated[str, available(_stations)] = _needs("", "has_stations")
     """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     threads: Annotated[int, tyro.conf.arg(name="sim-threads")] = 0
@@ -186,8 +195,9 @@ class WorldConfig:
 
     def drawn(self) -> dict[str, Any]:
         """Option → value, for the configuration of a run: what no interface holds, where not the default. Of a
-        file of dynamics, or a station's folder, the content counts, too: another one of that name is another world."""
-        names = ("reward", "start_range", "looks", "dynamics", "station")
+        file of dynamics or cousins, or a station's folder, the content counts, too: another one of that name is
+        another world."""
+        names = ("reward", "start_range", "looks", "dynamics", "cousins", "station")
         values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
         found = {name: values[name][0] for name in names if values[name][0] != values[name][1]}
         if "dynamics" in found:
@@ -195,6 +205,8 @@ class WorldConfig:
 
             if (file := in_station(Path(self.dynamics), DYNAMICS)).is_file():
                 found["dynamics_sha256"] = sha256_file(file)
+        if "cousins" in found and Path(self.cousins).is_file():
+            found["cousins_sha256"] = sha256_file(Path(self.cousins))
         return found
 
     def words(self) -> list[str]:
@@ -219,6 +231,7 @@ class Family:
     has_progress: bool = False  # a measure of progress, which shapes the dense reward
     has_start_range: bool = False  # the range of starts can be narrowed
     has_looks: bool = False  # visual randomisation
+    has_cousins: bool = False  # scenes that differ
     has_stations: bool = False  # cameras of a robot contract
     has_ways_back: bool = False  # tasks that bring back what others have moved
     runs_elsewhere: bool = False  # in an interpreter that the user names
@@ -260,6 +273,7 @@ _SHIPPED: dict[str, Family] = {
         has_progress=True,
         has_start_range=True,
         has_looks=True,
+        has_cousins=True,
         has_stations=True,
         has_ways_back=True,
         has_scene=True,

@@ -13,6 +13,8 @@ from robolearn.core.errors import BadInput
 
 OBJECTS = "objects"
 """The task's vector of a simulated world, privileged by its name."""
+COUSIN = "cousin"
+"""The shape of the thing and the height of the table in a simulated world whose scenes differ."""
 PROMPT = "prompt"
 """The task in words, as the vector of a sentence."""
 GOAL = "goal."
@@ -89,13 +91,14 @@ class Interface:
         """This interface with some of its observation features only; ``images`` stands for all cameras.
 
         Args:
-          features: names; none for the usual: all features, but where there are pictures nothing privileged.
+          features: names; none for the usual: all features but `COUSIN`, and where there are pictures nothing
+            privileged.
 
         Raises:
           BadInput: a feature that there is not, or none left.
         """
         pictures = [key for key, spec in self.observation.items() if is_image(spec)]
-        hidden = self.privileged if pictures else ()
+        hidden = self.privileged if pictures else (COUSIN,)
         chosen = [key for key in self.observation if key not in hidden]
         if features:
             chosen = [key for name in features for key in (pictures if name == "images" and pictures else (name,))]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from robolearn.core.errors import BadInput
 from robots import PAIRS, ROBOTS, robot_named
 from robots.stations import load_contract
+from sim.embedded.cousins import load_cousins
 from sim.embedded.scene import check_robot
 from sim.embedded.world import MujocoWorlds
 from sim.registry import WorldConfig, robot_names
@@ -23,6 +25,14 @@ def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
     if not 0.0 < share <= 1.0:
         raise BadInput("start range", got=share, expected="above 0, at most 1")
     robot, task = robot_named(config.arm), TASKS[config.task](start_range=share)
+    if (cousins := load_cousins(config.cousins)) is not None:
+        if not task.has_cousins:
+            able = [name for name, kind in TASKS.items() if kind().has_cousins]
+            raise BadInput("task with cousins", got=config.task, available=able)
+        if config.two_way:
+            raise BadInput("--cousins", got="them with --back-policy", expected="one of them")
+        cousins.check(robot)
+        task = replace(task, cousins=cousins)
     worlds: Callable[..., MujocoWorlds] = MujocoWorlds
     if config.two_way:
         from sim.embedded.two_way import TwoWayWorlds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from robolearn.core import ArraySpec, BadInput
 from robolearn.core.scene import Scene
 from robots import AnyRobot, RobotSpec
 from robots.shapes import shape_of, visible_geoms
+from sim.embedded.cousin_scenes import GEOMETRY
 from sim.embedded.painter import Canvas, CanvasSpec, Painter, PainterProcesses, RenderContext
 from sim.embedded.scene import build_model
 from sim.embedded.task import Array, Task
@@ -151,17 +153,28 @@ class TaskView:
     def __init__(self, model: mujoco.MjModel, robot: AnyRobot) -> None:
         own = robot.model_spec().compile()
         arm = {own.body(i).name for i in range(1, own.nbody)}
-        self._model, self._data = model, mujoco.MjData(model)
+        self._model, self._data = (
+            copy.copy(model),
+            mujoco.MjData(model),
+        )  # its shapes may differ from episode to episode
         self._geoms = visible_geoms(model, (i for i in range(model.nbody) if model.body(i).name not in arm))
         self._shapes = tuple(shape_of(model, geom) for geom in self._geoms)
+        self._appearance: Appearance | None = None
 
     @property
     def geoms(self) -> dict[str, int]:
         """Name of a shape → its geom in the model."""
         return {shape.name: int(geom) for shape, geom in zip(self._shapes, self._geoms, strict=True)}
 
-    def scene(self, qpos: NDArray, mocap_pos: NDArray, mocap_quat: NDArray) -> Scene:
-        """The scene in this state: (nq,), (nmocap, 3) [m], (nmocap, 4) wxyz."""
+    def scene(
+        self, qpos: NDArray, mocap_pos: NDArray, mocap_quat: NDArray, appearance: Appearance | None = None
+    ) -> Scene:
+        """The scene in this state: (nq,), (nmocap, 3) [m], (nmocap, 4) wxyz; with the shapes of `appearance`."""
+        if appearance is not None and appearance is not self._appearance:
+            for name in GEOMETRY:
+                getattr(self._model, name)[:] = getattr(appearance, name)
+            self._appearance = appearance
+            self._shapes = tuple(shape_of(self._model, geom) for geom in self._geoms)
         self._data.qpos, self._data.mocap_pos, self._data.mocap_quat = qpos, mocap_pos, mocap_quat
         mujoco.mj_kinematics(self._model, self._data)
         poses = np.empty((len(self._geoms), 7))

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput, RobolearnError
 from sim.child import Child, own_paths, own_python
+from sim.embedded.cousins import CousinRange
 from sim.embedded.visual_randomisation import Appearance, VisualRandomisation, VisualRandomiser
 
 COARSE = {"offsamples": 0, "numslices": 10, "numstacks": 6, "numquads": 2}  # of `mujoco.MjModel.vis.quality`
@@ -315,7 +316,10 @@ def _begin(work: dict[str, Any]) -> tuple[Painter, Canvas]:
     lists: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in work["spec"].items()
     }
-    spec = CanvasSpec(**{**lists, "randomisation": VisualRandomisation(**lists["randomisation"])})
+    looks = lists["randomisation"]
+    if looks["cousins"]:
+        looks["cousins"] = CousinRange(**looks["cousins"])
+    spec = CanvasSpec(**{**lists, "randomisation": VisualRandomisation(**looks)})
     return Painter(model, spec), Canvas(spec, block)
 
 

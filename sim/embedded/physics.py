@@ -18,9 +18,10 @@ from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rotvec_to_matrix
 from robots import CONTROL_HZ, AnyRobot, RobotSpec, solve
 from robots.dynamics import NONE, PARAMETERS, DynamicsConfig
 from robots.stations import Contract
+from sim.embedded.cousin_scenes import CousinScenes, about_names, half_of
 from sim.embedded.dynamics import ArmDynamics, Episode
 from sim.embedded.scene import build_model, check_robot
-from sim.embedded.task import Array, BodyPose, Start, State, Task, layout_of
+from sim.embedded.task import Array, BodyPose, Extent, Start, State, Task, layout_of
 from sim.vector import episode_rng
 
 THINGS = ("contact_friction", "object_mass")  # parameters of a task's things
@@ -87,7 +88,8 @@ class Physics:
         self._finger_u = np.array([m.actuator(j).id for j in robot.fingers])
         self._free: dict[str, tuple[int, int]] = {}
         self._mocap: dict[str, int] = {}
-        for name in task.bodies:
+        self._about = about_names(task.cousins) if randomise else ()
+        for name in (*task.bodies, *self._about):
             body = m.body(name)
             if body.mocapid[0] >= 0:
                 self._mocap[name] = int(body.mocapid[0])
@@ -102,6 +104,10 @@ class Physics:
                 self.batch.expand(name) for name in ("geom_friction", "body_mass", "body_inertia")
             )
         self._randomised = [_Nominal.of(m, name) for name in task.randomised]
+        self.cousins: CousinScenes | None = None
+        if randomise and task.cousins is not None:
+            self.cousins = CousinScenes(task.cousins, m, self.batch, task.thing, self._layout.scale)
+        self._extent = self.cousins.extent if self.cousins else self._own_extent()
         self.arms: ArmDynamics | None = None
         if differs and not isinstance(robot, RobotSpec):
             raise BadInput("--dynamics", got="drawn dynamics", expected="none: two arms move as they are modelled")
@@ -203,7 +209,14 @@ class Physics:
             quat = self._mocap_quat[rows, i]
             bodies[name] = BodyPose(self._mocap_pos[rows, i].copy(), quat_to_matrix(quat), zero, zero.copy())
         width = self.robot.width_of(qpos[:, self.finger_q])
-        return State(q, qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies)
+        extent = self._extent and Extent(self._extent.half[rows].copy(), self._extent.table[rows].copy())
+        return State(q, qvel[:, self.arm_v], width, tcp_pos, tcp_rot, bodies, extent)
+
+    def _own_extent(self) -> Extent | None:
+        """Of the twin, in all worlds."""
+        if not self.task.thing:
+            return None
+        return Extent(np.tile(half_of(self.model, self.task.thing), (self.num_worlds, 1)), np.zeros(self.num_worlds))
 
     def look(self, rows: NDArray[np.int64]) -> None:
         """Take the present positions of the worlds `rows` (M,) as their newest measurement."""
@@ -243,6 +256,8 @@ class Physics:
         as measured [rad]."""
         rngs = self.draw_physics(worlds, episodes)
         starts = [self._layout.place(self.task.start(rng)) for rng in rngs]
+        if self.cousins is not None:
+            starts = [self.cousins.place(int(w), start) for w, start in zip(worlds, starts, strict=True)]
         self.clear(worlds)
         q, pos, rot = self.posture(starts)
         self.qpos[np.ix_(worlds, self.arm_q)] = q
@@ -278,13 +293,18 @@ class Physics:
             self.delay[worlds[k]] = whole if self.arms is None else 0
         if self.arms is not None:
             self.arms.draw(worlds, episodes)
+        if self.cousins is not None:
+            self.cousins.draw(worlds, episodes)
         bounds = [(PARAMETERS[name].low, PARAMETERS[name].high) for name in THINGS]
         scales = [spread.at(draws[..., i], *bounds[i]) for i, spread in enumerate(self._things)]
         for b, body in enumerate(self._randomised):
             friction, mass = (scale[:, b, None] for scale in scales)
             self._friction[worlds, body.geoms, 0] = body.friction * friction
-            self._mass[worlds, body.id] = body.mass * mass[:, 0]
-            self._inertia[worlds, body.id] = body.inertia * mass
+            own, turns = body.mass, body.inertia
+            if self.cousins is not None and body.id == self.cousins.body:
+                own, turns = self.cousins.mass[worlds], self.cousins.inertia[worlds]
+            self._mass[worlds, body.id] = own * mass[:, 0]
+            self._inertia[worlds, body.id] = turns * mass
         self.batch.set_const(worlds)
         return rngs
 

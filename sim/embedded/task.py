@@ -10,10 +10,13 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from robolearn.core import ArraySpec
+from robolearn.core.specs import COUSIN
 from robots import AnyRobot
 from robots.spec import GripperKind
 
 if TYPE_CHECKING:
+    from sim.embedded.cousins import CousinRange
     from sim.experts.operator import Patience
     from sim.experts.pair import PairScript
     from sim.experts.waypoints import Script
@@ -32,6 +35,27 @@ class BodyPose:
 
 
 @dataclass(frozen=True)
+class Extent:
+    """Where the thing of a task lies in N worlds, whose shapes and tables may differ."""
+
+    half: Array  # (N, 3) half sizes of the box around it as it lies [m]
+    table: Array  # (N,) height of the table's top [m]
+
+    @property
+    def rest(self) -> Array:
+        """(N,) height of its middle where it lies on the table [m]."""
+        return self.table + self.half[:, 2]
+
+    @property
+    def width(self) -> Array:
+        """(N,) the wider of its sides that a gripper may hold [m]."""
+        return 2.0 * np.maximum(np.minimum(self.half[:, 0], HELD), self.half[:, 1])
+
+
+HELD = 0.03  # half the width of what grippers hold, at most [m]
+
+
+@dataclass(frozen=True)
 class State:
     """The simulator's truth about N worlds at one moment; of a pair of arms openings and tcps are (N, 2, …), the left
     one first, in the frame of the station."""
@@ -42,12 +66,22 @@ class State:
     tcp_pos: Array  # (N, 3) [m]
     tcp_rot: Array  # (N, 3, 3)
     bodies: Mapping[str, BodyPose]
+    extent: Extent | None = None  # of tasks with a thing that may have another shape
+
+    @property
+    def lying(self) -> Extent:
+        """`extent` of a task that has it."""
+        assert self.extent is not None
+        return self.extent
 
     def put(self, rows: NDArray[np.int64], part: State) -> None:
         """Write `part`, the state of M worlds, over the worlds `rows` (M,)."""
-        for old, new in ((self, part), *((pose, part.bodies[name]) for name, pose in self.bodies.items())):
+        pairs: list[tuple[object, object]] = [(self, part)]
+        pairs += [(pose, part.bodies[name]) for name, pose in self.bodies.items()]
+        pairs += [(self.extent, part.extent)] if self.extent is not None else []
+        for old, new in pairs:
             for name, value in vars(new).items():
-                if name != "bodies":
+                if name not in ("bodies", "extent"):
                     getattr(old, name)[rows] = value
 
 
@@ -69,6 +103,9 @@ def draw(rng: np.random.Generator, ranges: Array, share: float) -> Array:
     return 0.5 * (low + high) + share * (high - low) * (rng.random(len(ranges)) - 0.5)
 
 
+COUSIN_NAMES = ("half_x", "half_y", "half_z", "table_z")  # of the feature `COUSIN` [m]
+
+
 @dataclass(frozen=True)
 class Task:
     """One task; a subclass is a file in `sim/tasks`."""
@@ -85,6 +122,22 @@ class Task:
     timestep: float = 0.005  # of the physics [s]; the main lever of speed: as large as the task's contacts allow
     arms: int = 1  # that it needs
     start_range: float = 1.0  # share of each range that starts are drawn from, about its centre
+    thing: str = ""  # the body, of one box, that is handled
+    has_cousins: bool = False  # success, failure, progress and script go by the `extent` of the thing
+    cousins: CousinRange | None = None  # its scenes, where they differ
+
+    @property
+    def privileged(self) -> dict[str, ArraySpec]:
+        """Feature → spec, of what worlds show beside `objects`."""
+        names = {"target": self.target_names, COUSIN: COUSIN_NAMES if self.cousins else ()}
+        return {key: ArraySpec((len(own),), names=own, privileged=True) for key, own in names.items() if own}
+
+    def truth(self, state: State) -> dict[str, Array]:
+        """Feature of `privileged` → (N, …)."""
+        found = {"target": self.target(state)} if self.target_names else {}
+        if self.cousins:
+            found[COUSIN] = np.column_stack([state.lying.half, state.lying.table])
+        return found
 
     def script(self) -> Script | PairScript:
         """The scripted demonstrator; of a task of two arms a `sim.experts.pair.PairScript`."""

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
+from sim.embedded.cousin_scenes import GEOMETRY, SceneIds
+from sim.embedded.cousins import CousinRange
 
 Grey = NDArray[Any]
 """(EDGE, EDGE) in [0, 1]."""
@@ -94,7 +96,7 @@ def patterns_of(model: mujoco.MjModel) -> list[int]:
 
 
 Array = NDArray[np.float64]
-_ARRAYS = ("geom_rgba", "geom_matid", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy")  # of a model
+_ARRAYS = (*GEOMETRY, "geom_rgba", "geom_matid", "light_pos", "light_diffuse", "cam_pos", "cam_quat", "cam_fovy")
 SURFACES = ("table", "floor")  # what may have a pattern
 RANDOMISATION_STREAM = 0x100C  # apart from the numbers that starts and physics are drawn from
 
@@ -116,6 +118,8 @@ class VisualRandomisation:
     blur_px: float = 0.0  # standard deviation of a Gaussian blur in a picture of 84 px, at most
     distractors: int = 0  # things that lie about, at most; they are seen and not felt
     textures: float = 0.0  # probability that table, and floor, have a pattern
+    cousins: CousinRange | None = None  # shapes that the physics has
+    thing: str = ""  # the body of theirs
 
 
 RANDOMISATIONS: dict[str, VisualRandomisation] = {
@@ -146,6 +150,10 @@ class Distractor:
 class Appearance:
     """Appearance of a model; the arrays are those of `mujoco.MjModel` with the same names."""
 
+    geom_type: NDArray[np.int32]
+    geom_size: Array
+    geom_pos: Array
+    geom_quat: Array
     geom_rgba: NDArray[np.float32]
     geom_matid: NDArray[np.int32]
     light_pos: Array
@@ -276,15 +284,24 @@ class VisualRandomiser:
     ) -> None:
         self._model, self._config, self._own = model, config, Appearance.of(model)
         self._things = {int(model.body(name).id) for name in bodies}
+        self._scene = SceneIds.of(model, config.cousins, config.thing) if config.cousins else None
         self._drawn: list[tuple[tuple[int, ...], Appearance] | None] = [None] * num_envs
 
     def appearance(self, world: int, episode: Iterable[int]) -> Appearance | None:
         """Of a world in the episode (seed, start id, number); None for the model's own."""
-        if self._config == VisualRandomisation():
+        if replace(self._config, thing="") == VisualRandomisation():
             return None
         key, drawn = tuple(int(part) for part in episode), self._drawn[world]
         if drawn is None or drawn[0] != key:
             rng = np.random.default_rng([*key, RANDOMISATION_STREAM])
-            drawn = (key, draw_appearance(self._config, self._own, self._model, self._things, rng))
+            drawn = (key, self._shaped(draw_appearance(self._config, self._own, self._model, self._things, rng), key))
             self._drawn[world] = drawn
         return drawn[1]
+
+    def _shaped(self, appearance: Appearance, key: tuple[int, ...]) -> Appearance:
+        """`appearance` with the shapes of the episode `key`."""
+        if self._scene is None or self._config.cousins is None:
+            return appearance
+        fields = {name: getattr(appearance, name).copy() for name in GEOMETRY}
+        self._scene.write(fields, self._own.geom_pos, self._config.cousins.draw((key[0], key[1], key[2])))
+        return replace(appearance, **fields)

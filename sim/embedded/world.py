@@ -13,6 +13,7 @@ Policies and the meaning of an action see the arm as measured; success, `objects
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,7 @@ class MujocoWorlds(VectorEnv):
         self._control = make_control(action_kind, robot)
         self._view: TaskView | None = None  # made for the first scene
         threads = threads or available_cpus()
-        randomisation = randomisation_named(looks)
+        randomisation = replace(randomisation_named(looks), cousins=task.cousins, thing=task.thing)
         self.physics = Physics(
             robot, task, num_envs, threads, randomise=randomise, patterns=bool(randomisation.textures),
             station=station, dynamics=load_dynamics(dynamics),
@@ -115,9 +116,9 @@ class MujocoWorlds(VectorEnv):
             "objects": ArraySpec((len(task.observation_names),), names=task.observation_names),
             **self._cameras.specs,
         }
-        if names := task.target_names:
-            observation["target"] = ArraySpec((len(names),), names=names, privileged=True)
-        self.interface = Interface(observation, self._control.spec, CONTROL_HZ, robot.name, action_kind)
+        observation |= task.privileged
+        noted = {"cousins": task.cousins.described()} if task.cousins else {}
+        self.interface = Interface(observation, self._control.spec, CONTROL_HZ, robot.name, action_kind, noted)
         declare(self, self.interface)
 
         self._seed = 0
@@ -293,13 +294,9 @@ class MujocoWorlds(VectorEnv):
 
     def _numbers(self, state: State, seen: State) -> dict[str, NDArray]:
         """feature → (M, …) of the M worlds that are in `state`, with the arms as `seen`: all but pictures."""
-        numbers = {
-            "proprio": self.robot.proprio(seen.q, seen.width, seen.tcp_pos, seen.tcp_rot),
-            "objects": self.world_task.observe(state).astype(np.float32),
-        }
-        if self.world_task.target_names:
-            numbers["target"] = self.world_task.target(state).astype(np.float32)
-        return numbers
+        hidden = {"objects": self.world_task.observe(state), **self.world_task.truth(state)}
+        numbers = {key: value.astype(np.float32) for key, value in hidden.items()}
+        return {"proprio": self.robot.proprio(seen.q, seen.width, seen.tcp_pos, seen.tcp_rot), **numbers}
 
     def _look(self, observation: dict[str, NDArray], worlds: NDArray[np.int64]) -> dict[str, NDArray]:
         """Add pictures to `observation`: new ones of `worlds` (M,), of the others those that it has, or the last."""
@@ -359,7 +356,8 @@ class MujocoWorlds(VectorEnv):
     def scene(self, world: int = 0) -> Scene:
         """The things around the arm of a world, for display alone."""
         self._view = TaskView(self.physics.model, self.robot) if self._view is None else self._view
-        return self._view.scene(*self.physics.positions(world))
+        appearance = self._randomiser.appearance(world, self._numbered(np.array([world]))[0])
+        return self._view.scene(*self.physics.positions(world), appearance)
 
     def snapshot(self) -> dict[str, NDArray]:
         """Everything that the future of these worlds depends on."""

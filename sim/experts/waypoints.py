@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface, Observation
 from robolearn.core.se3 import matrix_to_rotvec
+from robolearn.core.specs import COUSIN
 from robots import PAIRS, ROBOTS, AnyRobot, make_control, robot_named
 from robots.control import CONTROLS, DELTA_POS, DELTA_ROT
 from robots.spec import ArmPart, Base
@@ -176,8 +177,8 @@ class ScriptedExpert:
         self._robot = robot_named(interface.embodiment)
         joints = interface.action_kind == "joint_position"
         self._joints = JointMotion(self._robot, interface.control_hz) if joints else None
-        # `target` of tasks with a goal that nothing shows, beside what is seen of the objects
-        self._known = [key for key in ("objects", "target") if key in interface.observation]
+        # Beside what is seen of the objects a goal that nothing shows, and how the scene differs.
+        self._known = [key for key in ("objects", "target", COUSIN) if key in interface.observation]
         self._names = [name for key in self._known for name in interface.observation[key].names]
         self._rngs = [np.random.default_rng([seed, w, 1]) for w in range(num_envs)]
         self._offset = np.random.default_rng([seed, 2]).random(3)
@@ -324,7 +325,6 @@ def yaw_of(rot: Array) -> Array:
     return np.arctan2(rot[:, 1, 0], rot[:, 0, 0])
 
 
-def nearest_quarter(yaw: Array, reference: Array) -> Array:
-    """`yaw` turned by multiples of 90° to lie nearest to `reference`: a cube looks the same four times."""
-    quarter = np.pi / 2
-    return reference + (yaw - reference + quarter / 2) % quarter - quarter / 2
+def nearest(yaw: Array, reference: Array, turn: float) -> Array:
+    """`yaw` turned by multiples of `turn` to lie nearest to `reference`: a cube looks the same each quarter of one."""
+    return reference + (yaw - reference + turn / 2) % turn - turn / 2

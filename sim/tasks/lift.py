@@ -13,7 +13,7 @@ from sim.embedded.scene import GRASPED
 from sim.embedded.task import Array, Start, State, Task, draw
 from sim.experts.failures import KINDS, FailureFacts
 from sim.experts.operator import PATIENT, Patience
-from sim.experts.waypoints import Script, View, Waypoint, downward, nearest_quarter, yaw_of
+from sim.experts.waypoints import Script, View, Waypoint, downward, nearest, yaw_of
 
 HALF = 0.02  # half the cube's edge [m]
 RAISED = 0.06  # height above the table that counts as lifted [m]
@@ -61,6 +61,8 @@ class Lift(Task):
     bodies: tuple[str, ...] = ("cube",)
     randomised: tuple[str, ...] = ("cube",)
     observation_names: tuple[str, ...] = CUBE_NAMES
+    thing: str = "cube"
+    has_cousins: bool = True
     patience: Patience = PATIENT
 
     def script(self) -> Script:
@@ -80,10 +82,11 @@ class Lift(Task):
         return np.concatenate([cube.pos, relative, rot6d(rot)], -1)
 
     def success(self, state: State) -> NDArray[np.bool_]:
-        return state.bodies["cube"].pos[:, 2] > HALF + RAISED
+        return state.bodies["cube"].pos[:, 2] > state.lying.rest + RAISED
 
     def failure(self, state: State) -> NDArray[np.bool_]:
-        return state.bodies["cube"].pos[:, 2] < -HALF  # it fell off the table
+        lying = state.lying
+        return state.bodies["cube"].pos[:, 2] < lying.table - lying.half[:, 2]  # it fell off the table
 
     def progress(self, state: State) -> Array:
         cube = state.bodies["cube"].pos
@@ -92,7 +95,7 @@ class Lift(Task):
 
     def brought(self, state: State) -> Array:
         """(N,) in [0, 1], how near the cube is to where it has to be."""
-        return np.clip((state.bodies["cube"].pos[:, 2] - HALF) / RAISED, 0.0, 1.0)
+        return np.clip((state.bodies["cube"].pos[:, 2] - state.lying.rest) / RAISED, 0.0, 1.0)
 
 
 # --- the demonstrator
@@ -100,18 +103,45 @@ class Lift(Task):
 # Error of aim of each strategy at bias 1, in the tcp frame: (along the pads, along the finger travel, height) [m].
 LIFT_BIAS = np.array([[0.020, 0.006, 0.006], [0.017, 0.008, 0.010]])
 
-OPEN = 0.055  # width of a gripper that holds no cube [m]
+LOOSE = 0.015  # a gripper that holds nothing is wider than the thing by this [m]
+OPEN = 2 * HALF + LOOSE  # width of a gripper that holds no cube [m]
+
+
+def half_sizes(view: View) -> Array:
+    """(N, 3) half sizes of the thing as it lies [m]: those of the cube where scenes do not differ."""
+    differ = "half_x" in view.objects
+    return view.vector("half") if differ else np.full((len(view.width), 3), HALF)
+
+
+def rest(view: View) -> Array:
+    """(N,) height of the thing's middle where it lies on the table [m]."""
+    return half_sizes(view)[:, 2] + view.objects.get("table_z", 0.0)
+
+
+def opened(view: View) -> Array:
+    """(N,) width of a gripper that does not hold the thing across [m]."""
+    return 2 * half_sizes(view)[:, 1] + LOOSE
+
+
+def grip(view: View) -> Array:
+    """(N, 3) where the thing's middle is when it is about to be gripped, in the frame of the tcp [m]."""
+    found = np.tile(view.grip, (len(view.width), 1))
+    if view.jaw:  # beside the finger that stands still
+        found[:, 1] += half_sizes(view)[:, 1] - HALF
+    return found
 
 
 def grasp_pose(view: View, strategy: NDArray[np.int64], bias: Array) -> tuple[Array, Array]:
     """Where the demonstrator thinks the cube has to be grasped: (N, 3) and (N, 3, 3)."""
     cube = view.vector("cube")
     cube_rot = view.tcp_rot @ view.rotation("tcp_cube_rot")
-    rot = downward(nearest_quarter(yaw_of(cube_rot), yaw_of(view.tcp_rot)))
+    half, heading = half_sizes(view), (yaw_of(cube_rot), yaw_of(view.tcp_rot))
+    long = half[:, 0] > half[:, 1] + 1e-6  # it is gripped across
+    rot = downward(np.where(long, nearest(*heading, np.pi), nearest(*heading, np.pi / 2)))
     error = LIFT_BIAS[strategy] * bias[:, None]
     aim = cube + rot[:, :, 0] * error[:, :1] + rot[:, :, 1] * error[:, 1:2]
     aim[:, 2] += error[:, 2]
-    return aim - rot @ view.grip, rot
+    return aim - np.einsum("nij,nj->ni", rot, grip(view)), rot
 
 
 class LiftScript:
@@ -142,7 +172,7 @@ class LiftScript:
         offset = gripped(view) - view.vector("cube")
         aside, height = np.linalg.norm(offset[:, :2], axis=1), offset[:, 2]
         beside = (strategy == 1) & (aside < 0.085) & (height < 0.055)
-        near = (view.width > OPEN) & ((aside < 0.02) | beside)
+        near = (view.width > opened(view)) & ((aside < 0.02) | beside)
         phase = np.where(near, 1, 0)
         phase[near & (np.linalg.norm(offset, axis=1) < 0.008)] = 2
         phase[held(view)] = 3
@@ -151,12 +181,12 @@ class LiftScript:
 
 def held(view: View) -> NDArray[np.bool_]:
     """(N,) the cube is between the fingers, and they are not open."""
-    return (view.width < OPEN) & (np.linalg.norm(gripped(view) - view.vector("cube"), axis=1) < 0.025)
+    return (view.width < opened(view)) & (np.linalg.norm(gripped(view) - view.vector("cube"), axis=1) < 0.025)
 
 
 def gripped(view: View) -> Array:
     """(N, 3) where a thing would be gripped now, in the base frame."""
-    return view.tcp_pos + view.tcp_rot @ view.grip
+    return view.tcp_pos + np.einsum("nij,nj->ni", view.tcp_rot, grip(view))
 
 
 def _upright(view: View) -> Array:

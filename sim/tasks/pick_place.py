@@ -12,10 +12,22 @@ from robolearn.core.se3 import rotate_inverse
 from sim.embedded.task import Array, Start, State, draw
 from sim.experts.failures import KINDS, FailureFacts
 from sim.experts.waypoints import Script, View, Waypoint, downward, yaw_of
-from sim.tasks.lift import CUBE_NAMES, HALF, OPEN, TCP, YAW, Lift, LiftScript, add_cube, cube_pose, held
+from sim.tasks.lift import (
+    CUBE_NAMES,
+    HALF,
+    LOOSE,
+    TCP,
+    YAW,
+    Lift,
+    LiftScript,
+    add_cube,
+    cube_pose,
+    held,
+    opened,
+    rest,
+)
 
 RADIUS = 0.03  # largest distance of the cube's centre from the disc's that counts as placed [m]
-RELEASED = 0.055  # gripper opening that counts as let go [m]
 AT_REST = 0.05  # speed below which the cube lies still [m/s]
 
 STARTS = np.array([(0.40, 0.58), (-0.22, -0.06), YAW, (0.40, 0.58), (0.08, 0.22), *TCP])  # cube, disc, tcp
@@ -61,7 +73,9 @@ class PickPlace(Lift):
     def success(self, state: State) -> NDArray[np.bool_]:
         cube = state.bodies["cube"]
         still = np.linalg.norm(cube.linear, axis=-1) < AT_REST
-        return (_beside(state) < RADIUS) & still & (cube.pos[:, 2] < HALF + 0.005) & (state.width > RELEASED)
+        lying = state.lying
+        released = state.width > lying.width + LOOSE
+        return (_beside(state) < RADIUS) & still & (cube.pos[:, 2] < lying.rest + 0.005) & released
 
     def brought(self, state: State) -> Array:
         return 1.0 - np.tanh(6.0 * _beside(state))
@@ -80,6 +94,11 @@ PLACE_BIAS = np.array([[0.016, 0.010], [0.012, 0.016]])
 CARRY = np.array([0.11, 0.07])  # height of the tcp on the way, of each strategy [m]
 
 
+def _height(view: View, strategy: NDArray[np.int64]) -> Array:
+    """(N,) height of the tcp on the way [m]: higher where the thing is taller or its table is."""
+    return np.minimum(CARRY[strategy] + rest(view) - HALF, view.ceiling)
+
+
 def carry(phase: int, view: View, goal: Array, height: Array | float, memory: Array) -> Waypoint:
     """The waypoints of a cube on its way, phases 3 to 5: up to `height` (N,) [m], above `goal` (N, 3), down to it. The
     tcp goes where the cube, wherever it sits in the gripper, comes to lie on the table."""
@@ -91,7 +110,7 @@ def carry(phase: int, view: View, goal: Array, height: Array | float, memory: Ar
     if phase == 4:
         goal[:, 2] = height
         return Waypoint(goal, rot, -1.0, tolerance=0.012)
-    goal[:, 2] = np.clip(view.tcp_pos[:, 2] - view.objects["cube_z"], -0.03, 0.03) + 0.021
+    goal[:, 2] = np.clip(view.tcp_pos[:, 2] - view.objects["cube_z"], -0.03, 0.03) + rest(view) + 0.001
     return Waypoint(goal, rot, -1.0, speed=0.7, tolerance=0.006, dwell=1)
 
 
@@ -110,16 +129,17 @@ class PickPlaceScript(LiftScript):
         goal = view.vector("target") + np.clip(view.tcp_pos - view.vector("cube"), -0.03, 0.03)
         goal[:, :2] += PLACE_BIAS[strategy] * bias[:, None]
         if phase < 6:
-            return carry(phase, view, goal, np.minimum(CARRY[strategy], view.ceiling), memory)
+            return carry(phase, view, goal, _height(view, strategy), memory)
         up = memory.copy()
         up[:, 2] += 0.06
-        return Waypoint(np.where((view.width > 0.05)[:, None], up, view.tcp_pos), rot, 1.0, speed=0.5)
+        let_go = view.width > opened(view) - 0.005
+        return Waypoint(np.where(let_go[:, None], up, view.tcp_pos), rot, 1.0, speed=0.5)
 
     def resume(self, view: View, strategy: NDArray[np.int64]) -> NDArray[np.int64]:
         cube = view.vector("cube")
         aside = np.linalg.norm((cube - view.vector("target"))[:, :2], axis=1)
-        carried, high = held(view), view.tcp_pos[:, 2] > np.minimum(CARRY[strategy], view.ceiling) - 0.02
+        carried, high = held(view), view.tcp_pos[:, 2] > _height(view, strategy) - 0.02
         phase = np.minimum(super().resume(view, strategy), 2)
         phase[carried] = np.where(aside < 0.02, 5, np.where(high, 4, 3))[carried]
-        phase[(aside < 0.03) & (cube[:, 2] < 0.027) & (view.width > OPEN)] = 6
+        phase[(aside < 0.03) & (cube[:, 2] < rest(view) + 0.007) & (view.width > opened(view))] = 6
         return phase

@@ -19,7 +19,7 @@ from sim.embedded.task import HOME, Array, Start, State, Task, draw
 from sim.experts.waypoints import Script, View, Waypoint, downward, yaw_of
 from sim.tasks import lift, pick_place
 from sim.tasks.lift import HALF, OPEN, RAISED, Lift, LiftScript, cube_pose, held
-from sim.tasks.pick_place import AT_REST, RELEASED, PickPlace, carry
+from sim.tasks.pick_place import AT_REST, PickPlace, carry
 
 PLACE = "place"  # the body that nothing shows
 NEAR = 0.03  # largest distance of the cube from the place [m]
@@ -65,7 +65,7 @@ class WayBack(Task):
         still = np.linalg.norm(cube.linear, axis=-1) < AT_REST
         lies = (_beside(state) < NEAR) & still & (cube.pos[:, 2] < HALF + 0.005)
         returned = (np.abs(state.tcp_pos - RETURN) < REACHED).all(1)
-        return lies & returned & (state.width > RELEASED)
+        return lies & returned & (state.width > OPEN)
 
     def failure(self, state: State) -> NDArray[np.bool_]:
         return self.there.failure(state)
@@ -81,7 +81,8 @@ def back_from(there: Lift, prompt: str, max_episode_steps: int) -> WayBack:
     return WayBack(
         name=f"{there.name}_back", prompt=prompt, max_episode_steps=max_episode_steps, bodies=(*there.bodies, PLACE),
         randomised=there.randomised, observation_names=there.observation_names, patience=there.patience,
-        target_names=("place_x", "place_y"), start_range=there.start_range, there=there,
+        target_names=("place_x", "place_y"), start_range=there.start_range,
+        thing=there.thing, there=there,
     )  # fmt: skip
 
 

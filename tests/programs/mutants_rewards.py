@@ -193,7 +193,7 @@ MUTANTS: dict[str, Mutant] = {
         IN_TURN, '        self.backward.load_state(unprefixed("backward", tensors), meta["backward"])\n', "", IN_TURNS
     ),
     "turn-s-updates-not-paid": Mutant(IN_TURN, "updates_paid(self.backward.experience.env_steps)", "updates_paid(self.env_steps)", IN_TURNS),
-    "way-back-that-never-lets-go": Mutant("sim/tasks/ways_back.py", "lies & returned & (state.width > RELEASED)", "lies & returned", TWO_WAYS),
+    "way-back-that-never-lets-go": Mutant("sim/tasks/ways_back.py", "lies & returned & (state.width > OPEN)", "lies & returned", TWO_WAYS),
     "way-back-anywhere": Mutant("sim/tasks/ways_back.py", "(_beside(state) < NEAR) & still & (cube", "still & (cube", TWO_WAYS),
 }  # fmt: skip
 

@@ -12,7 +12,7 @@ from sim.embedded.physics import Physics
 from sim.embedded.task import fits
 from sim.embedded.world import MujocoWorlds
 from sim.experts import make_expert
-from sim.experts.waypoints import downward, nearest_quarter, yaw_of
+from sim.experts.waypoints import downward, nearest, yaw_of
 from sim.registry import make_env, robot_names
 from sim.tasks import TASKS
 
@@ -69,7 +69,7 @@ def test_every_start_is_free_and_every_cube_is_in_reach_of_a_gripper_that_points
     mine = {g for g in range(model.ngeom) if model.body(int(model.geom_bodyid[g])).name.startswith(robot)}
     cubes = physics.state().bodies["cube"]
     tcp = physics.state().tcp_rot
-    down = downward(nearest_quarter(yaw_of(cubes.rot), yaw_of(tcp)))
+    down = downward(nearest(yaw_of(cubes.rot), yaw_of(tcp), np.pi / 2))
     for _ in range(60):
         q = solve(
             arm.chain, q, cubes.pos - down @ np.array(arm.gripper.grip), down, rest=np.array(arm.home), config=arm.ik
