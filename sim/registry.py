@@ -209,6 +209,13 @@ class WorldConfig:
             found["cousins_sha256"] = sha256_file(Path(self.cousins))
         return found
 
+    def differences(self) -> list[str]:
+        """The differences between cousins of the scene, in words; empty where there are none."""
+        from sim.embedded.cousins import load_cousins
+
+        found = load_cousins(self.cousins)
+        return found.said() if found else []
+
     def words(self) -> list[str]:
         """The flags of task, arm and all that `drawn` returns, as words of a command line."""
         return ["--task", self.task, *words_of(self, {"robot", "world_python", *self.drawn()}, changed=True)]

@@ -73,6 +73,7 @@ SimTask = Annotated[str, _of("sim.tasks", lambda m: m.TASKS)]
 """A task of the embedded worlds."""
 
 Dynamics = Annotated[str, _of("robots.dynamics", lambda m: m.dynamics_names())]
+Cousins = Annotated[str, _of("sim.embedded.cousins", lambda m: m.cousin_names())]
 """Dynamics of a simulated arm: a level, or a file."""
 
 PolicyKind = Annotated[str, _of("policies.settings", lambda m: m.POLICIES)]

@@ -82,8 +82,9 @@ def _parts(plan: TrialPlan) -> dict[str, Callable[[], str]]:
         parts["world"] = lambda: sha256(_code("sim"), _code_of_others(world))
         parts["robots"] = lambda: _code("robots")
         parts["arm"] = lambda: _arms(world.arm, *_made_for(plan))
-        if sha := world.drawn().get("dynamics_sha256"):
-            parts["dynamics"] = lambda: sha
+        for name in ("dynamics", "cousins"):
+            if sha := world.drawn().get(f"{name}_sha256"):
+                parts[name] = lambda sha=sha: sha
     if station:
         parts["contract"] = lambda: sha256_file(Path(_contract(station).path))
     if plan.classifier:

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from robolearn.cli.choices import Cousins
 from robolearn.cli.dataset.common import megabytes
 from robolearn.core import BadInput
 from robolearn.core.switches import available
@@ -88,7 +89,7 @@ class TasksList(Command):
     """
 
     def run(self) -> dict[str, Any]:
-        """``{"tasks": [{"name", "words", "steps", "seconds", "robots", "reward"}, …]}``."""
+        """``{"tasks": [{"name", "words", "steps", "seconds", "robots", "reward", "cousins"}, …]}``."""
         from robots import CONTROL_HZ, PAIRS, ROBOTS
         from sim.embedded.task import fits
         from sim.tasks import TASKS
@@ -106,14 +107,15 @@ class TasksList(Command):
                     "seconds": steps / CONTROL_HZ,
                     "robots": robots,
                     "reward": (kind.__doc__ or "").strip().splitlines()[0],
+                    "cousins": task.has_cousins,
                 }
             )
         return {"tasks": rows}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        rows = [(r["name"], r["words"], f"{r['steps']} ({r['seconds']:g} s)", ", ".join(r["robots"]))
-                for r in result["tasks"]]  # fmt: skip
-        print_table(console, ("--task", "what is to be done", "steps", "--robot"), rows, **PLAIN)
+        rows = [(r["name"], r["words"], f"{r['steps']} ({r['seconds']:g} s)", "yes" if r["cousins"] else "no",
+                 ", ".join(r["robots"])) for r in result["tasks"]]  # fmt: skip
+        print_table(console, ("--task", "what is to be done", "steps", "--cousins", "--robot"), rows, **PLAIN)
         console.print("\nrobolearn worlds lists those of other makers, robolearn worlds show TASK what one observes")
 
 
@@ -141,13 +143,15 @@ def _gpu(row: Mapping[str, Any]) -> str:
 class WorldsShow(Command):
     """Show a family of worlds and its tasks, or one task: what it observes, what an action means, when it succeeds.
 
-    Example: robolearn worlds show metaworld:reach-v3
+    Example: robolearn worlds show metaworld:reach-v3, or robolearn worlds show lift --cousins held-out
     """
 
     name: tyro.conf.Positional[str]
     """A family, as `robolearn worlds` lists them, or a task."""
     world_python: Path | None = None
     """A Python interpreter that has the family's packages, in place of the environment that robolearn installs."""
+    cousins: Cousins = "none"
+    """A range of cousins of the scene, or its file, to be shown what differs between them."""
 
     def run(self) -> dict[str, Any]:
         """Of a family its row and ``"tasks"``; of a task its interface, limit, rate and notes."""
@@ -160,7 +164,8 @@ class WorldsShow(Command):
             return {**_row(self.name, family), "tasks": _tasks(self.name, family, python)}
         if ":" not in self.name and self.name not in (_tasks(OURS, families[OURS]) or ()):
             raise BadInput("world", got=self.name, expected="a family or a task", available=families)
-        with closing(WorldConfig(self.name, world_python=self.world_python).build(1)) as env:
+        world = WorldConfig(self.name, world_python=self.world_python, cousins=self.cousins)
+        with closing(world.build(1)) as env:
             return {
                 "task": env.task,
                 "prompt": env.prompt,
@@ -168,7 +173,8 @@ class WorldsShow(Command):
                 "max_episode_steps": env.max_episode_steps,
                 "reports_success": env.reports_success,
                 "continuing": env.continuing,
-                "demonstrator": bool(getattr(env, "demonstrates", WorldConfig(self.name).family.simulates_arm)),
+                "demonstrator": bool(getattr(env, "demonstrates", world.family.simulates_arm)),
+                "cousins": world.differences(),
                 "says": list(getattr(env, "says", ())),
             }
 
@@ -197,6 +203,8 @@ class WorldsShow(Command):
             f"success       {'reported' if result['reports_success'] else 'not reported: judged by its return'}"
         )
         console.print(f"demonstrator  {'yes' if result['demonstrator'] else 'none'}")
+        for line in result["cousins"]:
+            console.print(f"differs       {line}")
         for line in result["says"]:
             console.print(f"              {line}", markup=False)
 
