@@ -88,6 +88,7 @@ class Collect(Command):
             "robot": robot,
             "start_range": share,
             "cameras": list(self.world.cameras),
+            **({"cousins": self.world.cousins} if self.world.differences() else {}),
             "episodes": total,
             "frames": frames,
             "expert_success": float(stored.success.mean()),

@@ -124,6 +124,7 @@ class Evaluate(PolicyCommand):
             result |= {"shuffled": list(self.shuffle)} if self.shuffle else {}
             result |= {"guide": self._guidance(env, guided)} if guided else {}
             result |= {"tempo": self.tempo} if self.tempo != 1.0 else {}
+            result |= {"cousins": world.cousins} if world.differences() else {}
             result |= {"recorded": str(self.record)} if self.record else {}
             verdict = None
             if self.against:
@@ -153,7 +154,9 @@ class Evaluate(PolicyCommand):
             (row["policy"], f"{_span(row['return'], '{:.4g}')}, {row['return']['count']} episodes")
             for row in rows
         ]  # fmt: skip
-        print_table(console, ("policy", *heads), lines, title=f"{result['task']}, seed {result['seed']}")
+        among = f", cousins {result['cousins']}" if "cousins" in result else ""
+        title = f"{result['task']}{among}, seed {result['seed']}"
+        print_table(console, ("policy", *heads), lines, title=title)
         if guide := result.get("guide"):
             alone, guided = (guide["latency_ms"][name]["p50"] for name in ("policy", "guided"))
             console.print(f"guide: {guide['run']} took another chunk than the first in {guide['departures']:.0%} of "

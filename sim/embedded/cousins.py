@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationErr
 from robolearn.core.errors import BadInput
 from robolearn.io.json_files import read_json
 from robots import AnyRobot
+from robots.spec import GripperKind
 from robots.stations.values import Finite, Word, bad_input, one_of, read_yaml, section, unique
 
 Array = NDArray[np.float64]
@@ -120,8 +121,11 @@ class CousinRange:
         )  # fmt: skip
 
     def check(self, robot: AnyRobot) -> None:
-        """Raise `BadInput` where a thing is wider than the gripper of `robot` takes."""
-        opens = min(OPENED, *(part.robot.gripper.max_width for part in robot.parts))
+        """Raise `BadInput` where `robot` has a jaw, or a thing is wider than its gripper takes."""
+        grippers = [part.robot.gripper for part in robot.parts]
+        if any(gripper.kind is GripperKind.REVOLUTE for gripper in grippers):
+            raise BadInput("robot of cousins", got=robot.name, expected="two fingers: scripts of a jaw know one cube")
+        opens = min(OPENED, *(gripper.max_width for gripper in grippers))
         if self.width[1] > opens - MARGIN + 1e-9:
             expected = f"at most {opens - MARGIN:g} m: the gripper of {robot.name} opens by {opens:g} m in scripts"
             raise BadInput(f"cousins {self.name}: width", got=self.width[1], expected=expected)

@@ -123,14 +123,6 @@ def opened(view: View) -> Array:
     return 2 * half_sizes(view)[:, 1] + LOOSE
 
 
-def grip(view: View) -> Array:
-    """(N, 3) where the thing's middle is when it is about to be gripped, in the frame of the tcp [m]."""
-    found = np.tile(view.grip, (len(view.width), 1))
-    if view.jaw:  # beside the finger that stands still
-        found[:, 1] += half_sizes(view)[:, 1] - HALF
-    return found
-
-
 def grasp_pose(view: View, strategy: NDArray[np.int64], bias: Array) -> tuple[Array, Array]:
     """Where the demonstrator thinks the cube has to be grasped: (N, 3) and (N, 3, 3)."""
     cube = view.vector("cube")
@@ -141,7 +133,7 @@ def grasp_pose(view: View, strategy: NDArray[np.int64], bias: Array) -> tuple[Ar
     error = LIFT_BIAS[strategy] * bias[:, None]
     aim = cube + rot[:, :, 0] * error[:, :1] + rot[:, :, 1] * error[:, 1:2]
     aim[:, 2] += error[:, 2]
-    return aim - np.einsum("nij,nj->ni", rot, grip(view)), rot
+    return aim - rot @ view.grip, rot
 
 
 class LiftScript:
@@ -186,7 +178,7 @@ def held(view: View) -> NDArray[np.bool_]:
 
 def gripped(view: View) -> Array:
     """(N, 3) where a thing would be gripped now, in the base frame."""
-    return view.tcp_pos + np.einsum("nij,nj->ni", view.tcp_rot, grip(view))
+    return view.tcp_pos + view.tcp_rot @ view.grip
 
 
 def _upright(view: View) -> Array:

@@ -23,6 +23,8 @@ SUITES = ("tests/cli/test_suites.py",)
 MAKERS = ("tests/sim/test_other_makers.py",)
 CHUNKS = ("tests/sim/test_adapters_chunks.py",)
 VECTOR = ("tests/sim/test_adapters_vector.py",)
+COUSINS = ("tests/sim/test_cousins.py",)
+SCENES, RANGES = "sim/embedded/cousin_scenes.py", "sim/embedded/cousins.py"
 
 MUTANTS: dict[str, Mutant] = {
     "worlds-outlive-their-parent": Mutant(f"{FAR}/serve.py", " | os.O_ASYNC)", ")", DEATH),
@@ -77,6 +79,19 @@ MUTANTS: dict[str, Mutant] = {
     "experts-beyond-the-bounds": Mutant(f"{FAR}/world.py", "np.clip(np.asarray(self._adapter.demonstrate(), np.float32), -1.0, 1.0)", "np.asarray(self._adapter.demonstrate(), np.float32)", FAMILY),
     "the-expert-of-another-quality": Mutant("sim/experts/__init__.py", "    if quality != EXPERT:", "    if False:", FAMILY),
     "any-version-is-installed": Mutant(f"{BRIDGE}/environment.py", '.get("packages") == list(self.packages)', '.get("packages") is not None', ABSENT),
+    "cousins-are-judged-as-the-twin": Mutant("sim/tasks/lift.py", 'pos[:, 2] > state.lying.rest + RAISED', 'pos[:, 2] > HALF + RAISED', COUSINS),
+    "cousins-are-let-go-as-the-twin": Mutant("sim/tasks/pick_place.py", "released = state.width > lying.width + LOOSE", "released = state.width > 0.055", COUSINS),
+    "all-cousins-lie-as-high-as-the-twin": Mutant(SCENES, "        bodies[self._thing][2] += cousin.half[2] - self._half[2]\n", "", COUSINS),
+    "cousins-hang-on-the-number-of-the-world": Mutant(RANGES, '*(key if self.when == "episode" else key[:2])]', '*key]', COUSINS),
+    "the-same-cousins-for-all-seeds": Mutant(RANGES, '[STREAM, *(key if self.when == "episode"', '[STREAM, *((0, *key[1:]) if self.when == "episode"', COUSINS),
+    "a-capsule-has-no-caps": Mutant(RANGES, "0.4 * r**2 + 0.25 * length**2 + 0.375 * length * r", "0.4 * r**2 + 0.25 * length**2", COUSINS),
+    "a-cylinder-is-half-as-high": Mutant(RANGES, "(2.0 * half[2]) ** 2) / 12.0", "half[2] ** 2) / 12.0", COUSINS),
+    "a-capsule-stands": Mutant(SCENES, 'LYING if cousin.shape == "capsule" else UPRIGHT', "UPRIGHT", COUSINS),
+    "clutter-in-the-way-of-the-hand": Mutant(SCENES, "if (free := np.flatnonzero(gaps > APART)).size:", "if (free := np.flatnonzero(gaps > 0.0)).size:", COUSINS),
+    "policies-see-the-shape-unasked": Mutant("robolearn/core/specs.py", "hidden = self.privileged if pictures else (COUSIN,)", "hidden = self.privileged if pictures else ()", COUSINS),
+    "any-width-is-gripped": Mutant(RANGES, "if self.width[1] > opens - MARGIN + 1e-9:", "if self.width[1] > opens + 1.0:", COUSINS),
+    "pages-show-the-twin": Mutant("sim/embedded/world.py", "*self.physics.positions(world), appearance)", "*self.physics.positions(world))", COUSINS),
+    "tall-things-weigh-as-the-twin": Mutant("sim/embedded/physics.py", "own, turns = self.cousins.mass[worlds], self.cousins.inertia[worlds]", "turns = self.cousins.inertia[worlds]", COUSINS),
 }  # fmt: skip
 
 if __name__ == "__main__":
