@@ -16,7 +16,7 @@ import tyro
 
 from robolearn.core import BadInput, Env, Interface
 from robolearn.core.plugins import Table, with_plugins
-from robolearn.core.specs import is_image
+from robolearn.core.specs import COUSIN, is_image
 from robolearn.core.switches import available
 from robolearn.io.hashes import sha256_file
 from robolearn.runs.command import words_of
@@ -176,14 +176,16 @@ class WorldConfig:
         return self.family.build(self, num_envs)
 
     def matching(self, *interfaces: Interface) -> WorldConfig:
-        """The same worlds with what policies of these interfaces need: cameras and image size; where an arm is
-        simulated also the first one's action kind, and its arm unless another is asked for."""
+        """The same worlds with what policies of these interfaces need: cameras, image size, the feature `COUSIN`; where
+        an arm is simulated also the first one's action kind, and its arm unless another is asked for."""
         pictures = {k: s for interface in interfaces for k, s in interface.observation.items() if is_image(s)}
         found = self
         if pictures:
             cameras = (*self.cameras, *(key.removeprefix("images.") for key in pictures))
             edge = next(iter(pictures.values())).shape[0]
             found = replace(found, cameras=tuple(dict.fromkeys(cameras)), image_size=edge)
+        if self.cousins == "none" and any(COUSIN in interface.observation for interface in interfaces):
+            found = replace(found, cousins="twin")
         if not self.family.simulates_arm:
             return found
         from robots import PAIRS, ROBOTS

@@ -182,6 +182,7 @@ def inertia(shape: str, half: Array, mass: float) -> Array:
 
 TWIN = "none"
 COUSINS: dict[str, CousinRange] = {
+    "twin": CousinRange("twin"),  # the twin, with the feature that says so: for policies that see it
     "train": CousinRange(
         "train", ("box", "cylinder"), (0.030, 0.046), (1.0, 1.3), (0.030, 0.050), (0.05, 0.20), (0, 2), (-0.02, 0.02)
     ),

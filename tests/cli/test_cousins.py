@@ -37,7 +37,15 @@ def test_what_learned_from_cousins_is_judged_in_the_twin_and_in_others(tmp_path:
     judged = ("evaluate", "--policy", policy, "--task", "lift", "--episodes", "4", *few)
     assert "cousins" not in run(capsys, *judged)
     assert run(capsys, *judged, "--cousins", "held-out")["cousins"] == "held-out"
-    tuned = run(capsys, "finetune", "--policy", policy, "--task", "lift", "--cousins", "train", "--env-steps", "400",
+    seeing = (
+        *judged[:2],
+        str(tmp_path / "seeing"),
+        *judged[3:],
+    )  # one that asked for the shape has it in the twin, too
+    run(capsys, "train", "--data", data, "--steps", "5", "--steps-per-iteration", "5", "--out", seeing[2], "--observe",
+        "proprio", "objects", "cousin")  # fmt: skip
+    assert run(capsys, *seeing)["cousins"] == "twin"
+    tuned = run(capsys, "finetune", "--policy", policy, "--task", "lift", "--cousins", "train", "--env-steps", "600",
                 "--worlds", "4", "--decisions", "4", "--out", str(tmp_path / "ft"))  # fmt: skip
     assert json.loads((Path(tuned["run"]) / "config.json").read_text())["cousins"] == "train"
 
@@ -52,7 +60,7 @@ def test_what_differs_is_shown_and_bad_ranges_are_one_line(tmp_path: Path, capsy
     (tmp_path / "wide.yaml").write_text("width: [0.03, 0.09]\n")
     out = str(tmp_path / "out")
     for found, line in (
-        ("heldout", "cousins: got heldout; available: none, train, held-out"),
+        ("heldout", "cousins: got heldout; available: none, twin, train, held-out"),
         (str(tmp_path / "wide.yaml"), "width: got 0.09, expected at most 0.06 m: the gripper of panda opens by 0.08 m"),
     ):
         assert main(["collect", "--task", "lift", "--cousins", found, "--out", out]) == 2

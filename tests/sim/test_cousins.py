@@ -121,10 +121,9 @@ def test_they_go_on_from_a_snapshot() -> None:
     env, other = worlds(4), worlds(4)
     env.reset(seed=2)
     move = np.tile(np.array([0.2, 0.1, 0.8, 0.0, 0.0, 0.0, 1.0], np.float32), (4, 1))
-    for _ in range(10):
-        env.step(move)
+    seen = [env.step(move)[0] for _ in range(10)][-1]
     resumed = other.restore(env.snapshot())
-    np.testing.assert_array_equal(resumed["cousin"], env._observation["cousin"])
+    np.testing.assert_array_equal(resumed["cousin"], seen["cousin"])
     for _ in range(10):
         a, b = env.step(move)[0], other.step(move)[0]
         np.testing.assert_array_equal(a["objects"], b["objects"])
@@ -172,6 +171,17 @@ def test_held_out_scenes_lie_outside_those_of_training() -> None:
         ):  # fmt: skip
             assert ends[0] <= min(value) and max(value) <= ends[1]
             assert max(value) - min(value) > 0.9 * (ends[1] - ends[0])
+
+
+def test_a_range_of_the_twin_alone_is_the_twin() -> None:
+    plain, twin = worlds(3, None), worlds(3, COUSINS["twin"])
+    expert = make_expert("lift", plain.interface, 3, "expert", 0)
+    seen, same = plain.reset(seed=4)[0], twin.reset(seed=4)[0]
+    for _ in range(25):  # it is grasped and raised
+        move = expert.command(seen)
+        seen, same = plain.step(move)[0], twin.step(move)[0]
+        np.testing.assert_allclose(same["objects"], seen["objects"], atol=1e-3)
+    np.testing.assert_array_equal(same["cousin"], np.tile(np.float32([0.02, 0.02, 0.02, 0.0]), (3, 1)))
 
 
 def test_policies_observe_the_same_as_in_the_twin() -> None:
@@ -254,7 +264,7 @@ def test_a_file_states_a_range(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cousins": "others"}, "cousins: got others; available: none, train, held-out"),
+        ({"cousins": "others"}, "cousins: got others; available: none, twin, train, held-out"),
         ({"cousins": "no.yaml"}, "cousins: got no.yaml, which is not there"),
         ({"task": "peg_insert", "cousins": "train"}, "task with cousins: got peg_insert; available: lift, lift_to"),
         ({"task": "gym:a:B-v0", "cousins": "train"}, "got option cousins, expected an embedded task"),
