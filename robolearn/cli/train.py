@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from policies.settings import POLICIES, PolicyConfig
-from robolearn.cli.choices import Device, PolicyKind, Tracker
+from robolearn.cli.choices import Cousins, Device, PolicyKind, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.core import BadInput
@@ -74,6 +74,8 @@ class Train(Command):
     beside the steps: in full where it gains, in part where it waits, never where it loses."""
     eval_task: str = ""
     """A task in simulation in which the policy is evaluated: at the end, and on the way with --eval-every."""
+    eval_cousins: Cousins = "none"
+    """Cousins of that task's scene (--cousins of evaluate)."""
     keep: KeepConfig = field(default_factory=KeepConfig)
     processes: int = 1
     """Processes that take a share of every batch each, with the gradient of the whole: on the CPU, or with --device
@@ -116,8 +118,11 @@ class Train(Command):
         if self.goal and self.eval_task:
             got = f"{self.eval_task} for a policy with a goal"
             raise BadInput("--eval-task", got=got, expected="none; `robolearn evaluate --goals …` has goals for it")
+        if self.eval_cousins != "none" and not self.eval_task:
+            raise BadInput("--eval-cousins", got=self.eval_cousins, expected="--eval-task with it, to evaluate in")
+        judged = WorldConfig(self.eval_task, cousins=self.eval_cousins)
         if self.eval_task:
-            WorldConfig(self.eval_task).build(1).close()  # an unknown task is refused before anything is written
+            judged.build(1).close()  # an unknown task is refused before anything is written
         if not self.data:
             raise BadInput("--data", got="nothing", expected="a data set, or several")
         if self.weights and self.weigh != "none":
@@ -153,8 +158,10 @@ class Train(Command):
             stored["preferences"] = preferences_digest(datasets[0])
         if self.weigh == "progress":
             stored["weigh"] = {"by": self.weigh, "sha256": sha256(*(one for own in weights for one in own or ()))}
-        stored |= begun | ({"keep": {"task": self.eval_task, **plain(self.keep)}} if self.keep.every else {})
-        evaluator = Evaluator(WorldConfig(self.eval_task), self.keep.episodes, config.seed, self.json)
+        stored |= begun | (
+            {"keep": {"task": self.eval_task, **judged.drawn(), **plain(self.keep)}} if self.keep.every else {}
+        )
+        evaluator = Evaluator(judged, self.keep.episodes, config.seed, self.json)
         may = ("data", "from.policy")
         with (
             closing(evaluator),

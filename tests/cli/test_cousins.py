@@ -31,7 +31,10 @@ def test_what_learned_from_cousins_is_judged_in_the_twin_and_in_others(tmp_path:
     assert len(np.unique(scenes, axis=0)) == 8
     assert main(["collect", "--task", "lift", "--quality", "expert", "--episodes", "9", "--out", data, "--resume"]) == 2
     capsys.readouterr()
-    run(capsys, "train", "--data", data, "--steps", "5", "--steps-per-iteration", "5", "--out", policy)
+    run(capsys, "train", "--data", data, "--steps", "5", "--steps-per-iteration", "5", "--out", policy, "--eval-task",
+        "lift", "--eval-cousins", "held-out", "--eval-episodes", "2")  # fmt: skip
+    assert main(["train", "--data", data, "--eval-cousins", "train", "--out", str(tmp_path / "none")]) == 2
+    assert "--eval-cousins: got train, expected --eval-task with it" in capsys.readouterr().err
     settings = json.loads((tmp_path / "bc/policy/config.json").read_text())
     assert set(settings["interface"]["observation"]) == {"proprio", "objects"}
     judged = ("evaluate", "--policy", policy, "--task", "lift", "--episodes", "4", *few)

@@ -115,6 +115,9 @@ def test_starts_are_those_of_the_twin() -> None:
     np.testing.assert_array_equal(a["objects"][:, :2], b["objects"][:, :2])
     target = twin.interface.observation["objects"].names.index("target_z")
     np.testing.assert_allclose(b["objects"][:, target] - a["objects"][:, target], b["cousin"][:, 3], atol=1e-6)
+    np.testing.assert_allclose(
+        b["objects"][:, 2], b["cousin"][:, 2] + b["cousin"][:, 3], atol=1e-6
+    )  # each on its table
 
 
 def test_they_go_on_from_a_snapshot() -> None:
