@@ -2,13 +2,17 @@
 
 Zheng et al. 2023, "Semi-Supervised Offline Reinforcement Learning with Action-Free Trajectories" (SS-ORL): a model of
 several transitions is learned where there are actions and labels what has none; learning goes on as if they were real.
-Of vectors s_t, with k steps of the past (before the first one the first one stands):
+Of vectors s_t, with k steps of the past and m beyond the next one (before the first one the first one stands, after the
+last one the last one):
 
-    x_t = (s_t, s_{t+1} − s_t, s_t − s_{t−1}, …, s_{t−k+1} − s_{t−k}),  each component (x − μ) / σ
-    â_t = clip(f(x_t), ±1),  f by least squares
+    x_t = (s_t, s_{t+1} − s_t, …, s_{t+m+1} − s_{t+m}, s_t − s_{t−1}, …, s_{t−k+1} − s_{t−k}),  each (x − μ) / σ
+    â_t = clip(f(x_t), ±1)                    motions,  f by least squares
+    â_t = median command of bin argmax_b p_b(x_t)       a gripper's opening,  p by cross-entropy over equal bins of ±1
 
-The paper's model is a Gaussian whose mean labels; here the mean alone is learned. The last step of an episode whose
-final observation is not stored gets the action of the step before.
+An arm that accelerates has hardly moved when the next observation is made: most of a motion shows one step later.
+Closed on an object a gripper shows the object's width, whatever it was commanded. The mean of the commands that fit is
+one that nobody gave, too loose to hold with, so it is a choice. The paper's model is a Gaussian whose mean labels. The
+last step of an episode whose final observation is not stored gets the action of the step before.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from policies.networks.ensemble import EnsembleMlp
 from robolearn.core import BadInput, Interface
@@ -28,7 +33,9 @@ from robolearn.core.specs import check_compatible, is_image
 from robolearn.data import Dataset
 from robolearn.runs.threads import torch_threads
 from robolearn.train.settings import InverseDynamicsConfig
+from robots.chunk_execution import ActionParts
 
+BINS = 9  # of a gripper's command
 LEAST_SPREAD = 1e-6  # σ of what never changes
 
 
@@ -73,42 +80,72 @@ def shared_features(labelled: Interface, other: Interface, what: str) -> tuple[s
     return tuple(common)
 
 
-def transitions(seen: NDArray[np.float32], past: int) -> NDArray[np.float32]:
-    """x of the module for T + 1 observations (T + 1, D) → (T, D (2 + k))."""
-    now = seen[:-1]
-    rows = np.arange(len(now))
-    parts, later = [now, seen[1:] - now], now
-    for k in range(1, past + 1):
-        earlier = seen[np.maximum(rows - k, 0)]
-        parts.append(later - earlier)
-        later = earlier
-    return np.concatenate(parts, 1)
+def transitions(seen: NDArray[np.float32], past: int, ahead: int) -> NDArray[np.float32]:
+    """x of the module for T + 1 observations (T + 1, D) → (T, D (2 + m + k))."""
+    last = len(seen) - 1
+    rows = np.arange(last)
+    steps = [*range(ahead + 1), *range(-1, -past - 1, -1)]
+    moved = [seen[np.clip(rows + k + 1, 0, last)] - seen[np.clip(rows + k, 0, last)] for k in steps]
+    return np.concatenate([seen[:-1], *moved], 1)
 
 
 class InverseDynamics(nn.Module):
-    """f of the module; made by `fit`. `features`: the vectors that it looks at, in order."""
+    """f and p of the module, for actions of `interface`; made by `fit`. `features`: the vectors that it looks at, in
+    order."""
 
     mean: Tensor
     std: Tensor
+    commands: Tensor  # (G, BINS), of a gripper whose bin is the most probable one
 
-    def __init__(self, config: InverseDynamicsConfig, features: tuple[str, ...], inputs: int, outputs: int) -> None:
+    def __init__(self, config: InverseDynamicsConfig, features: tuple[str, ...], interface: Interface) -> None:
         super().__init__()
         self.config, self.features = config, features
+        opening = ActionParts.of(interface).opening
+        self.motions, self.grippers = np.flatnonzero(~opening).tolist(), np.flatnonzero(opening).tolist()
+        size = sum(int(np.prod(interface.observation[key].shape)) for key in features)
+        inputs, outputs = size * (2 + config.ahead + config.past), len(self.motions) + BINS * len(self.grippers)
         self.net = EnsembleMlp(1, inputs, outputs, width=config.width, depth=config.depth)
         self.register_buffer("mean", torch.zeros(inputs))
         self.register_buffer("std", torch.ones(inputs))
+        self.register_buffer("commands", torch.zeros(len(self.grippers), BINS))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, inputs) → (B, Da), not clipped."""
-        return self.net((x - self.mean) / self.std)[0]
+    def standardise(self, x: Tensor, action: Tensor) -> None:
+        """Take μ and σ from `x` (B, inputs), and the commands of a gripper from `action` (B, Da)."""
+        self.mean.copy_(x.mean(0))
+        self.std.copy_(x.std(0, correction=0).clamp_min(LEAST_SPREAD))
+        for g, component in enumerate(self.grippers):
+            given = action[:, component]
+            within = bins(given)
+            self.commands[g, within.unique()] = torch.stack([given[within == b].median() for b in within.unique()])
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, inputs) → motions (B, Da − G), not clipped, and logits (B, G, BINS)."""
+        found = self.net((x - self.mean) / self.std)[0]
+        motions = len(self.motions)
+        return found[:, :motions], found[:, motions:].unflatten(1, (len(self.grippers), BINS))
+
+    def loss(self, x: Tensor, action: Tensor) -> Tensor:
+        """L = E[ Σ_i (f_i(x) − a_i)² − Σ_g log p_g(bin of a_g | x) ]."""
+        motions, logits = self(x)
+        squares = (motions - action[:, self.motions]).square().sum()
+        entropy = F.cross_entropy(logits.flatten(0, 1), bins(action[:, self.grippers]).flatten(), reduction="sum")
+        return (squares + entropy) / len(x)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """(B, inputs) → â (B, Da)."""
+        motions, logits = self(x)
+        action = x.new_empty(len(x), len(self.motions) + len(self.grippers))
+        action[:, self.motions] = motions.clamp(-1.0, 1.0)
+        action[:, self.grippers] = self.commands.gather(1, logits.argmax(-1).T).T
+        return action
 
     def inputs(self, dataset: Dataset, episode: int) -> NDArray[np.float32]:
         """x of each step of an episode whose next observation is stored."""
         seen = dataset.episode(episode).seen
         flat = [np.asarray(seen[key], np.float32).reshape(len(seen[key]), -1) for key in self.features]
-        return transitions(np.concatenate(flat, 1), self.config.past)
+        return transitions(np.concatenate(flat, 1), self.config.past, self.config.ahead)
 
-    @torch.no_grad()
     def label(self, dataset: Dataset, episode: int) -> NDArray[np.float32]:
         """The actions (T, Da) of an episode."""
         length = int(dataset.lengths[episode])
@@ -116,7 +153,7 @@ class InverseDynamics(nn.Module):
         if not len(x):
             got = f"{length} step without a next observation"
             raise BadInput(f"episode {episode} of {dataset.path}", got=got, expected="two observations at least")
-        action = self(x).clamp(-1.0, 1.0).numpy()
+        action = self.predict(x).numpy()
         return np.pad(action, ((0, length - len(action)), (0, 0)), mode="edge")
 
 
@@ -135,27 +172,24 @@ def fit(
     rng = np.random.default_rng(config.seed)
     order = rng.permutation(dataset.episodes)
     held = max(1, round(config.validation * dataset.episodes))
-    size = sum(int(np.prod(dataset.interface.observation[key].shape)) for key in features)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model = InverseDynamics(config, features, size * (2 + config.past), dataset.interface.action.size)
+        model = InverseDynamics(config, features, dataset.interface)
     x, a = _pairs(model, dataset, order[held:])
-    model.mean.copy_(x.mean(0))
-    model.std.copy_(x.std(0, correction=0).clamp_min(LEAST_SPREAD))
+    model.standardise(x, a)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, config.steps)
     with torch_threads(1):
         for step in range(config.steps):
             rows = torch.from_numpy(rng.integers(len(x), size=config.batch))
-            loss = (model(x[rows]) - a[rows]).square().mean()
+            loss = model.loss(x[rows], a[rows])
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
             optimizer.step()
             schedule.step()
             progress(step + 1, {})
     new_x, new_a = _pairs(model, dataset, order[:held])
-    with torch.no_grad():
-        error = (model(new_x).clamp(-1.0, 1.0) - new_a).square().mean(0)
+    error = (model.predict(new_x) - new_a).square().mean(0)
     errors = InverseErrors(
         error.double().numpy(), (a.mean(0) - new_a).square().mean(0).double().numpy(), held
     )  # fmt: skip
@@ -165,6 +199,11 @@ def fit(
         expected = f"actions that {', '.join(features)} show"
         raise BadInput(f"inverse dynamics of {dataset.path}", got=got, expected=expected)
     return model, errors
+
+
+def bins(command: Tensor) -> Tensor:
+    """Of equal width over −1 … 1, the number of each command's."""
+    return ((command + 1.0) / 2.0 * BINS).long().clamp(0, BINS - 1)
 
 
 def _pairs(model: InverseDynamics, dataset: Dataset, episodes: Sequence[int] | NDArray) -> tuple[Tensor, Tensor]:

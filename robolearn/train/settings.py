@@ -153,6 +153,8 @@ class InverseDynamicsConfig:
 
     past: int = 1
     """Observations before the step that are looked at, beside its own and the next."""
+    ahead: int = 1
+    """Observations after the next: an arm that accelerates has moved by then."""
     steps: int = 400
     """Gradient steps."""
     batch: int = 256
@@ -170,7 +172,7 @@ class InverseDynamicsConfig:
 
     def __post_init__(self) -> None:
         check_least(self, 1, "steps", "batch", "width", "depth")
-        check_least(self, 0, "past")
+        check_least(self, 0, "past", "ahead")
         check_positive(self, "lr")
         if not 0.0 < self.validation < 1.0:
             raise BadInput("--validation", got=self.validation, expected="a share between 0 and 1")

@@ -62,6 +62,7 @@ BY_HAND, CLIPS = (
     (f"{PREFERENCES}::test_each_executed_step_of_a_clip_counts_once",),
 )
 INVERSE, INVERSES = "robolearn/train/inverse_dynamics.py", "tests/train/test_inverse_dynamics.py"
+COMMANDS = (f"{INVERSES}::test_commands_lie_in_bins_of_equal_width_whose_median_stands_for_them",)
 INPUTS, FOUND = (f"{INVERSES}::test_inputs_by_hand",), (f"{INVERSES}::test_what_shows_no_action_is_refused",)
 PRECISION = ("tests/train/test_imitation.py::test_the_loss_alone_is_computed_in_what_was_asked_for",)
 
@@ -214,8 +215,13 @@ MUTANTS: dict[str, Mutant] = {
         (f"{PREFERENCES}::test_of_a_pair_both_have_the_same_noise",),
     ),
     "preference-imitates-the-worse": Mutant(PREFERRED, "preference.better == (\"left\", \"right\")[side]", "preference.better != (\"left\", \"right\")[side]", CLIPS),
-    "inverse-looks-at-now-alone": Mutant(INVERSE, "seen[1:] - now], now", "now - now], now", INPUTS),
-    "inverse-of-the-step-before-twice": Mutant(INVERSE, "        later = earlier\n", "", INPUTS),
+    "inverse-looks-at-now-alone": Mutant(INVERSE, "steps = [*range(ahead + 1), ", "steps = [", INPUTS),
+    "inverse-of-the-step-before-twice": Mutant(INVERSE, "range(-1, -past - 1, -1)", "range(0, -past, -1)", INPUTS),
+    "inverse-not-beyond-the-next": Mutant(INVERSE, "range(ahead + 1)", "range(1)", INPUTS),
+    "inverse-gripper-by-its-mean": Mutant(INVERSE, "given[within == b].median()", "given.mean()", COMMANDS),
+    "inverse-gripper-without-a-loss": Mutant(INVERSE, "return (squares + entropy) / len(x)", "return squares / len(x)", COMMANDS),
+    "inverse-gripper-least-probable": Mutant(INVERSE, "logits.argmax(-1)", "logits.argmin(-1)", COMMANDS),
+    "inverse-bins-of-half-the-range": Mutant(INVERSE, "((command + 1.0) / 2.0 * BINS)", "(command * BINS)", COMMANDS),
     "inverse-measured-where-it-was-trained": Mutant(INVERSE, "_pairs(model, dataset, order[:held])", "_pairs(model, dataset, order[held:])", FOUND),
     "inverse-worse-than-the-mean-is-taken": Mutant(INVERSE, "if not errors.model.mean() < errors.mean_action.mean():", "if False:", FOUND),
     "predicted-actions-unsaid": Mutant(

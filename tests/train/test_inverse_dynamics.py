@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.train.inverse_dynamics import fit, shared_features, transitions
+from robolearn.train.inverse_dynamics import InverseDynamics, bins, fit, shared_features, transitions
 from robolearn.train.settings import InverseDynamicsConfig
 
 INTERFACE = Interface(
@@ -51,12 +52,75 @@ def without_actions(path: Path) -> Path:
 
 
 def test_inputs_by_hand() -> None:
-    seen = np.array([[1.0], [3.0], [7.0], [7.0]], np.float32)
-    expected = [[1, 2, 0, 0], [3, 4, 2, 0], [7, 0, 4, 2]]
-    assert transitions(seen, 2).tolist() == expected, "s, s′ − s, s − s of before, that of before − that before it"
-    assert transitions(seen, 0).tolist() == [row[:2] for row in expected]
+    seen = np.array([[1.0], [3.0], [7.0], [8.0]], np.float32)
+    expected = [[1, 2, 0, 0], [3, 4, 2, 0], [7, 1, 4, 2]]
+    assert transitions(seen, 2, 0).tolist() == expected, "s, s′ − s, s − s of before, that of before − that before it"
+    assert transitions(seen, 0, 0).tolist() == [row[:2] for row in expected]
+    assert transitions(seen, 1, 2).tolist() == [[1, 2, 4, 1, 0], [3, 4, 1, 0, 2], [7, 1, 0, 0, 4]], "what comes, first"
 
 
+@pytest.mark.long
+def test_a_motion_that_shows_a_step_later_is_found(tmp_path: Path) -> None:
+    """s_{t+1} = s_t + a_{t−1}: the next observation says nothing of a_t, which is U(−1, 1), the one after it all."""
+    rng = np.random.default_rng(0)
+    with EpisodeWriter(tmp_path / "a", INTERFACE) as writer:
+        for _ in range(20):
+            s, before = np.zeros(2, np.float32), np.zeros(2, np.float32)
+            for _ in range(20):
+                a = rng.uniform(-1, 1, 2).astype(np.float32)
+                writer.add({"proprio": s, "wide": np.zeros(1, np.float32)}, a)
+                s, before = s + before, a
+            last = {"proprio": s, "wide": np.zeros(1, np.float32)}
+            writer.end(success=True, terminated=True, task="reach", final=last)
+    dataset = Dataset.open(tmp_path / "a")
+    _, errors = fit(CONFIG, dataset, ("proprio",))
+    assert errors.model.mean() < 0.1, "of a variance of 1/3, the last step of 20 apart"
+    with pytest.raises(BadInput, match="the mean action has"):
+        fit(replace(CONFIG, ahead=0), dataset, ("proprio",))
+
+
+@pytest.mark.long
+def test_a_gripper_s_command_is_one_that_was_given(tmp_path: Path) -> None:
+    """Closed on an object of any width it shows this width, whatever was commanded: ±0.98, or 0.5 where it is shown."""
+    rng = np.random.default_rng(0)
+    interface = replace(INTERFACE, action=ArraySpec((2,), names=("x", "gripper")))
+    with EpisodeWriter(tmp_path / "a", interface) as writer:
+        for _ in range(20):
+            s = np.zeros(2, np.float32)
+            for _ in range(12):
+                x, command = rng.uniform(-1, 1), rng.choice([-0.98, 0.5, 0.98], p=[0.2, 0.2, 0.6])
+                writer.add({"proprio": s, "wide": np.zeros(1, np.float32)}, np.array([x, command], np.float32))
+                shown = 0.5 if command == 0.5 else rng.uniform(0.8, 1.0)
+                s = np.array([s[0] + x, shown], np.float32)
+            writer.end(
+                success=True, terminated=True, task="reach", final={"proprio": s, "wide": np.zeros(1, np.float32)}
+            )
+    dataset = Dataset.open(tmp_path / "a")
+    model, errors = fit(replace(CONFIG, ahead=0), dataset, ("proprio",))
+    true, label = dataset.action, np.concatenate([model.label(dataset, e) for e in range(dataset.episodes)])
+    assert errors.model[0] < 0.05 > np.mean((label[:, 0] - true[:, 0]) ** 2)
+    assert set((100 * label[:, 1]).round().tolist()) <= {-98, 50, 98}, "the mean of those that fit is about 0.5"
+    half = true[:, 1] == 0.5
+    assert np.mean(label[half, 1] == 0.5) > 0.8 and np.mean(label[~half, 1] > 0.9) > 0.8
+
+
+def test_commands_lie_in_bins_of_equal_width_whose_median_stands_for_them() -> None:
+    """Nine bins of 2/9; the last one has its upper edge, too."""
+    action = torch.tensor([[0.0, -1.0], [0.0, -0.8], [0.0, -0.9], [0.0, 1.0], [0.0, 0.12], [0.0, 0.10]])
+    assert bins(action[:, 1]).tolist() == [0, 0, 0, 8, 5, 4]
+    model = InverseDynamics(CONFIG, ("wide",), replace(INTERFACE, action=ArraySpec((2,), names=("x", "gripper"))))
+    model.standardise(torch.arange(24.0).view(6, 4), action)
+    torch.testing.assert_close(model.commands, torch.tensor([[-0.9, 0, 0, 0, 0.10, 0.12, 0, 0, 1.0]]))
+    motions, logits = torch.tensor([[0.5]] * 6), torch.full((6, 1, 9), 0.0)
+    logits[:, :, 0] = 2.0
+    model.forward = lambda x: (motions, logits)  # type: ignore[method-assign]
+    # squares of 0.25; −ln p = ln(e² + 8) − 2 for the three in the first bin, ln(e² + 8) for the others
+    expected = 0.25 + np.log(np.e**2 + 8) - 1.0
+    assert float(model.loss(torch.zeros(6, 4), action)) == pytest.approx(expected, rel=1e-5)
+    torch.testing.assert_close(model.predict(torch.zeros(6, 4)), torch.tensor([[0.5, -0.9]] * 6))
+
+
+@pytest.mark.long
 def test_the_actions_are_found_again_and_the_errors_are_of_episodes_held_out(tmp_path: Path) -> None:
     dataset = Dataset.open(written(tmp_path / "a", 20, 0))
     model, errors = fit(CONFIG, dataset, ("proprio", "wide"))
@@ -70,9 +134,10 @@ def test_the_actions_are_found_again_and_the_errors_are_of_episodes_held_out(tmp
     assert np.array_equal(again.label(other, 0), model.label(other, 0)) and np.array_equal(same.model, errors.model)
     short = Dataset.open(written(tmp_path / "c", 1, 1, final=False))
     label = model.label(short, 0)
-    assert np.array_equal(label[:-1], model.label(other, 0)[:-1]) and np.array_equal(label[-1], label[-2])
+    assert np.array_equal(label[:-2], model.label(other, 0)[:-2]) and np.array_equal(label[-1], label[-2])
 
 
+@pytest.mark.long
 def test_what_shows_no_action_is_refused(tmp_path: Path) -> None:
     blind = Dataset.open(written(tmp_path / "a", 10, 0, blind=True))
     with pytest.raises(BadInput, match=r"error of .* on held-out episodes; the mean action has .*proprio"):
