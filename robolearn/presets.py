@@ -93,6 +93,7 @@ IN_WORLDS: dict[str, Any] = {
 OWN_IN_WORLDS: dict[str, dict[str, Any]] = {"ogpo": {"demo_share": 0.0}, "uni_o4": {"utd": 0.5}}
 """Of algorithms that have settings of their own there: OGPO learns online from what it did alone, as in its paper;
 critics of Uni-O4 choose among no proposals."""
+OFFLINE = {"uni_o4": 2000}  # updates from data, of algorithms that go online from there
 
 
 NAMED: dict[str, Named] = {
@@ -154,7 +155,8 @@ def tuning_preset(algo: str, task: str) -> OnPolicyConfig | ReplayConfig:
         return algorithm_preset(algo, task)
     kind = algorithm(algo, OffPolicyConfig)
     own = OWN_IN_WORLDS.get(algo, IN_WORLDS)
-    return ReplayConfig(algorithm=kind(**{k: v for k, v in own.items() if k in kind.__dataclass_fields__}))
+    settings = kind(**{k: v for k, v in own.items() if k in kind.__dataclass_fields__})
+    return ReplayConfig(updates=OFFLINE.get(algo, 0), algorithm=settings)
 
 
 def rl_env_steps(task: str, algo: str = "reinflow") -> int:

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from robolearn.cli.choices import AnyAlgorithm, Device, Tracker, rewarded
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import show_outcomes
-from robolearn.cli.finetune_numbers import last_success, rewarded_episodes, standing, wall_profile, withheld_episodes
+from robolearn.cli.finetune_numbers import (
+    last_success,
+    rewarded_episodes,
+    standing,
+    switched,
+    wall_profile,
+    withheld_episodes,
+)
 from robolearn.cli.suite import run_suite, show_suite
 from robolearn.cli.view import WorkView
 from robolearn.core import BadInput
@@ -195,6 +202,7 @@ class Finetune(Command):
                     "env_steps": runner.env_steps,
                     "budget": self.env_steps,
                     **({"updates_offline": updates} if updates else {}),
+                    **({"switch": switch} if (switch := switched(self.out)) else {}),
                     "iterations": done["iterations"],
                     "sigma_max": calibration.noise.sigma_max if calibration else config.sigma_max,
                     "calibration": calibration.to_json() if calibration else None,
@@ -240,6 +248,10 @@ class Finetune(Command):
             console.print(
                 f"success      {rate_text(r['training_success'])} of the last rollouts, with exploration noise"
             )
+        if switch := r.get("switch"):
+            after = ", ".join(f"{100 * value:.1f}" for value in switch["online"])
+            said = f"{100 * switch['offline']:.1f}% offline, then {after}: a dip of {100 * switch['dip']:.1f} points"
+            console.print(f"switch       {said}")
         if back := r.get("back"):
             console.print(f"way back     {back['policy']}; a person put things in their place {back['helped']} times")
             if back.get("audit", {}).get("parted"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 LAST = 5  # iterations whose rollouts are counted together at the end
+AFTER = 3  # evaluations after the switch from offline to online
 
 
 def standing(iteration: int, row: Mapping[str, Any]) -> str:
@@ -27,6 +28,19 @@ def last_success(run: Path) -> dict[str, Any] | None:
     if not episodes:
         return None
     return Success.of(round(sum(row["success"] * row["episodes"] for row in rows)), episodes).to_json()
+
+
+def switched(run: Path) -> dict[str, Any] | None:
+    """Success before and after a run's first control step, by the evaluations on its way: the last one offline, the
+    first `AFTER` online, and the dip to the least of those; None where either is missing."""
+    from robolearn.runs.run import read_metrics
+
+    rows = [row for row in read_metrics(run) if row.get("eval_success") is not None]
+    offline = [row["eval_success"] for row in rows if not row["env_steps"]]
+    online = [row["eval_success"] for row in rows if row["env_steps"]][:AFTER]
+    if not (offline and online):
+        return None
+    return {"offline": offline[-1], "online": online, "dip": offline[-1] - min(online)}
 
 
 def rewarded_episodes(run: Path) -> int | None:

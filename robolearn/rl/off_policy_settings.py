@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from robolearn.core import BadInput
 from robolearn.core.switches import check_least, check_positive, check_range
-from robolearn.rl.settings import AlgorithmConfig
+from robolearn.rl.settings import AlgorithmConfig, OnPolicyConfig
 
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
@@ -73,6 +73,11 @@ class OffPolicyConfig(AlgorithmConfig):
         from."""
         import_module("robolearn.rl.actors").check_tunable(base)  # which needs torch
         return self.page_class()(base, self, seed=seed)
+
+    def online(self, num_envs: int, execute: int) -> OnPolicyConfig | None:
+        """Settings of the online phase where it is on-policy, in `num_envs` worlds by chunks of `execute` steps; None:
+        it goes on by replay."""
+        return None
 
     def updates_paid(self, env_steps: int) -> int:
         """Updates ⌊utd · (steps − warmup)⌋ that so many control steps in the replay pay for."""

@@ -66,8 +66,8 @@ class ReplayConfig:
         judges: tuple[RewardModel, RewardModel] | None = None,
     ) -> Any:
         """A trainer that fine-tunes `policy`, in `env` or without worlds, and `backward` with it where nobody resets;
-        see `robolearn.rl.replay_runner.ReplayRunner`, `robolearn.rl.two_way_runner.TwoWayRunner` and
-        `robolearn.rl.offline_runner.OfflineRunner`."""
+        see `robolearn.rl.replay_runner.ReplayRunner`, `robolearn.rl.two_way_runner.TwoWayRunner`,
+        `robolearn.rl.fresh_runner.FreshRunner` and `robolearn.rl.offline_runner.OfflineRunner`."""
         if env is None:
             made = resolve_name("robolearn.rl.offline_runner:OfflineRunner")
             return made(policy, self.algorithm, self.updates, seed, demonstrations, model)
@@ -75,11 +75,15 @@ class ReplayConfig:
             made = resolve_name("robolearn.rl.two_way_runner:TwoWayRunner")
             both = demonstrations, model, name, backward, shown, back_model, judges
             return made(policy, env, self.algorithm, env_steps, seed, *both)
-        made = resolve_name("robolearn.rl.replay_runner:ReplayRunner")
+        fresh = self.algorithm.online(self.num_envs, policy.execute_steps) is not None
+        made = resolve_name(f"robolearn.rl.{'fresh_runner:Fresh' if fresh else 'replay_runner:Replay'}Runner")
         return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name, self.updates)
 
     def check_budget(self, max_episode_steps: int, execute: int, env_steps: int) -> None:
         """Raise `BadInput` unless `env_steps` pay for an iteration."""
+        if (online := self.algorithm.online(self.num_envs, execute)) is not None:
+            online.check_budget(max_episode_steps, execute, env_steps)
+            return
         resolve_name("robolearn.rl.replay_runner:check_budget")(self.num_envs, execute, env_steps)
 
     def step_discount(self, execute: int) -> float:

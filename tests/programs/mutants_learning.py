@@ -29,6 +29,8 @@ IQL, CAL_QL = ("tests/rl/test_rl_iql.py",), ("tests/rl/test_rl_cal_ql.py",)
 RIQLS, RIQL = ("tests/rl/test_rl_riql.py",), f"{ALGORITHMS}/riql.py"
 REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
+FRESH_RUNNER = "tests/rl/test_fresh_runner.py"
+FRESH = (f"{FRESH_RUNNER}::test_it_goes_on_from_what_acted_and_from_its_value_by_fresh_rollouts_alone",)
 UNI_O4, UNI_O4S = f"{ALGORITHMS}/uni_o4.py", ("tests/rl/test_rl_uni_o4.py",)
 GATE, SURROGATE = (
     (f"{UNI_O4S[0]}::test_{name}",)
@@ -95,6 +97,18 @@ MUTANTS: dict[str, Mutant] = {
     "predicted-alone-of-either-author": Mutant(EXECUTED_ACTIONS, "whole & (helped == person)", "whole", FOLLOWED),
     "predicted-alone-of-arms-that-follow-nothing": Mutant(EXECUTED_ACTIONS, "found[0] >= KNOWN and ", "", FOLLOWED),
     "predicted-alone-said-of-all": Mutant(EXECUTED_ACTIONS, " and found[1] < 0.5 * found[0]", "", FOLLOWED),
+    "uni-o4-online-critic-begins-at-zero": Mutant(UNI_O4, "self.baseline.fit(batch, begun)", "pass", FRESH),
+    "uni-o4-online-value-in-other-units": Mutant(UNI_O4, " / self.scale.std\n", "\n", FRESH),
+    "uni-o4-online-from-what-learned-last": Mutant(
+        "robolearn/rl/fresh_runner.py", "deepcopy(self.algorithm.policy.proposer)", "deepcopy(self.algorithm.student.proposer.__class__(self.algorithm.student.net, self.algorithm.base.normalizer, self.algorithm.base.interface))", FRESH
+    ),
+    "uni-o4-online-discount-of-one-step": Mutant(
+        "robolearn/rl/uni_o4_settings.py", "gamma=self.gamma**execute", "gamma=self.gamma", (f"{FRESH_RUNNER}::test_the_online_settings_are_those_of_the_offline_phase",)
+    ),
+    "dip-to-the-last": Mutant(
+        "robolearn/cli/finetune_numbers.py", "offline[-1] - min(online)", "offline[-1] - online[-1]",
+        (f"{FRESH_RUNNER}::test_the_dip_is_from_the_last_evaluation_offline_to_the_least_of_three_online",),
+    ),
     "uni-o4-accepts-all": Mutant(UNI_O4, "return mean > caution * spread, mean", "return True, mean", GATE),
     "uni-o4-judges-without-caution": Mutant(UNI_O4, "mean > caution * spread", "mean > 0.0", UNI_O4S),
     "uni-o4-judges-backwards": Mutant(UNI_O4, "(new - old).mean((1, 2))", "(old - new).mean((1, 2))", GATE),

@@ -12,13 +12,19 @@ the data (`trust_after` updates, in which the critics learn, too); the average o
 critics of its own: who proposes an update does not judge it, and π_k alone acts and is exported.
 Departures: the gate is a fitted-Q evaluation in the states of a batch, one decision long, in the place of the returns
 of rollouts in a model that was learned; one policy in the place of an ensemble that covers the data by its
-disagreement; advantages are standardised over the batch; a refused update is taken back. Online the objective, its
-critics and the gate go on in states of the replay, of what was played and of the data, where the paper learns by PPO
-from fresh rollouts with advantages by GAE and no gate.
+disagreement; advantages are standardised over the batch; a refused update is taken back.
+
+Online it is PPO from fresh rollouts, without a gate, from π_k and V (`robolearn.rl.fresh_runner`):
+
+    L_π = −E[ min(r A, clip(r, 1 − ε, 1 + ε) A) ],  A by GAE from V_φ;   φ_0 = argmin E_rollout (V_φ(s) − V(s) / σ_R)²
+
+σ_R is the running deviation of the return, by which rewards are divided; the first rollout is that of π_k. Where a
+person watches (`robolearn hil`) the objective above goes on in states of the replay instead.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,6 +37,8 @@ from robolearn.rl.actors import DenoisingActor, NoiseConfig
 from robolearn.rl.actors.denoising import explore
 from robolearn.rl.algorithms.iql import Iql
 from robolearn.rl.algorithms.off_policy import make_critics
+from robolearn.rl.algorithms.reinflow import ReinFlow
+from robolearn.rl.buffer import RolloutBatch
 from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.returns import clipped_surrogate, standardise
 from robolearn.rl.uni_o4_settings import UniO4Config
@@ -153,3 +161,18 @@ class UniO4(Iql):
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         super().load_state(tensors, meta)
         self.asked, self.accepted, self.gain = int(meta["gate"][0]), int(meta["gate"][1]), float(meta["gate"][2])
+
+
+class UniO4Online(ReinFlow):
+    """The online phase. `value`: V of the offline one, (B,) of observations, until the critic has taken it over."""
+
+    value: Callable[[dict[str, Tensor]], Tensor] | None = None
+
+    def update(self, batch: RolloutBatch, i: int, progress: float) -> dict[str, float]:
+        if self.value is not None:
+            with torch.no_grad():
+                # φ_0 = argmin E (V_φ(s) − V(s) / σ_R)²
+                begun = self.value(batch.observation) / self.scale.std
+            self.baseline.fit(batch, begun)
+            self.value = None
+        return super().update(batch, i, progress)
