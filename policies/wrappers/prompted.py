@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -121,6 +121,21 @@ def set_goals(policy: Policy, goals: Callable[[Interface], Goals] | None, *, wha
             policy.set_goals(goals(policy.policy.interface))
     elif goals is not None:
         check_goals_match(policy.interface, True, what=what)
+
+
+def trained_words(interface: Interface, what: str) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+    """n sentences → (n, D), of those alone that a policy with this interface was trained with; for others it raises
+    `BadInput`, about `what`."""
+    known = _vectors(interface.extra.get(WORDS, {}), interface.observation[PROMPT].size)
+
+    def embed(sentences: Sequence[str]) -> NDArray[np.float32]:
+        for sentence in sentences:
+            if sentence not in known:
+                got, expected = f"the task {sentence!r}", "one that was trained with"
+                raise BadInput(what, got=got, expected=expected, available=known)
+        return np.stack([known[sentence] for sentence in sentences])
+
+    return embed
 
 
 def check_goals_match(interface: Interface, given: bool, *, what: str) -> None:

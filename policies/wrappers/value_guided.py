@@ -5,7 +5,8 @@
 
 V-GPS (Nakamoto et al. 2024). The critics are those of a `BestOfNPolicy`, as `robolearn finetune` exports it, and judge
 the first H steps of a chunk. To the policy each world is N worlds with one observation and N noises: it proposes N
-chunks whatever it is (a network, a file, LeRobot's), and whatever history it keeps.
+chunks whatever it is (a network, a file, LeRobot's), and whatever history it keeps. Critics of several tasks observe
+the sentence of the present one, as the vector that their base was trained with; the policy need not take words.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from numpy.typing import NDArray
 from policies.policy import WorldNoise
 from policies.storage.checkpoint import load_policy
 from policies.wrappers.best_of_n import BestOfNPolicy
+from policies.wrappers.prompted import is_prompted, trained_words, without_instructions
 from policies.wrappers.wrapper import PolicyWrapper
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy, check_compatible
+from robolearn.core.specs import PROMPT
 
 log = logging.getLogger(__name__)
 
@@ -76,17 +79,24 @@ class ValueGuidedPolicy(PolicyWrapper):
             raise BadInput("--guide-temperature", got=temperature, expected="0 or more")
         super().__init__(policy)
         # An arm is asked for what either of them sees.
-        seen = {**guide.interface.observation, **policy.interface.observation}
+        seen = {**without_instructions(guide.interface).observation, **policy.interface.observation}
         self.interface = replace(policy.interface, observation=seen)
         self.guide, self.samples, self.temperature = guide, samples, temperature
         self.decisions = self.departures = 0
         self._drawn = WorldNoise((1,))
         self._warned = False
+        self._prompt: dict[str, NDArray[np.float32]] = {}
 
     def bind(self, offered: Interface) -> None:
         """Raises `BadInput`: the world does not offer what the critics observe, or has other actions."""
         super().bind(offered)
-        check_compatible(self.guide.interface, offered, what="--guide")
+        check_compatible(without_instructions(self.guide.interface), offered, what="--guide")
+
+    def set_prompt(self, sentence: str) -> None:
+        """Judge by the task of `sentence` from now on, where the critics take words. Raises `BadInput`: one that they
+        were not trained with."""
+        if is_prompted(self.guide.interface):
+            self._prompt = {PROMPT: trained_words(self.guide.interface, "--guide")([sentence])}
 
     def reset(self, seed: int) -> None:
         super().reset(seed)
@@ -119,6 +129,8 @@ class ValueGuidedPolicy(PolicyWrapper):
     def _values(self, observation: Observation, chunks: NDArray[np.float32]) -> NDArray[np.float32]:
         """(W, N, H, Da) → (W, N)."""
         guide = self.guide
+        told = {key: np.broadcast_to(value, (len(chunks), value.shape[1])) for key, value in self._prompt.items()}
+        observation = {**observation, **told}
         seen = {
             key: torch.as_tensor(np.ascontiguousarray(observation[key], spec.dtype), device=guide.device)
             for key, spec in guide.interface.observation.items()

@@ -63,7 +63,7 @@ class Evaluate(PolicyCommand):
     def run(self) -> dict[str, Any]:
         from policies.storage.backends import check_backend
         from policies.storage.loading import open_policy
-        from policies.wrappers.prompted import set_goals, set_prompt
+        from policies.wrappers.prompted import set_goals, set_prompt, without_instructions
         from policies.wrappers.value_guided import ValueGuidedPolicy
         from policies.wrappers.wrapper import ShuffledPolicy, at_tempo
         from robolearn.cli.view import check_watched, noting, watched
@@ -92,7 +92,7 @@ class Evaluate(PolicyCommand):
         for path in paths:
             warn_of_trained_starts(path, self.seed)
         worlds = min(self.worlds, self.episodes)
-        needed = [policy.interface for policy in policies] + ([guide.interface] if guide else [])
+        needed = [policy.interface for policy in policies] + ([without_instructions(guide.interface)] if guide else [])
         world = self.world.matching(*needed)
         goals = self._goals(worlds, world)
         with closing(watched(world.build(worlds), self.view, "evaluating", "The evaluation is over.")) as env:
@@ -105,6 +105,7 @@ class Evaluate(PolicyCommand):
             if guide is not None:
                 guided = ValueGuidedPolicy(policies[0], guide, self.guide_samples, self.guide_temperature)
                 guided.bind(env.interface)
+                guided.set_prompt(self.words or env.prompt)
                 policies[0] = guided
             policies[0] = at_tempo(policies[0], self.tempo)
             if self.shuffle:

@@ -381,11 +381,15 @@ def _success(result: Mapping[str, Any]) -> Success | None:
 
 def opened(paths: Sequence[Path], policy: Any, flag: str) -> list[Any]:
     """The data sets at `paths`; raises `BadInput` where one does not fit `policy`."""
+    from policies.wrappers.prompted import is_prompted, trained_words
     from robolearn.core import check_compatible
     from robolearn.data import Dataset
     from robolearn.data.mixture import check_actions
 
     sets = [Dataset.open(path) for path in paths]
+    if is_prompted(policy.interface):
+        named = zip(paths, sets, strict=True)
+        sets = [found.with_words(trained_words(policy.interface, f"{flag} {path}")) for path, found in named]
     for path, found in zip(paths, sets, strict=True):
         check_compatible(policy.interface, found.interface, what=f"{flag} {path}", subject="the policy")
         check_actions(found)

@@ -74,6 +74,7 @@ def load(p: PolicyParameters) -> Policy:
     if p.guide:
         guide = load_guide(p.guide, device, beside={"goals": p.goals})
         policy = ValueGuidedPolicy(policy, guide, p.guide_samples, p.guide_temperature)
+        policy.set_prompt(p.words)
     return at_tempo(policy, p.tempo)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,21 @@ def test_a_node_acts_as_the_critics_choose(tmp_path: Path) -> None:
     here.reset(0)
     np.testing.assert_array_equal(chunks[0], [here.act(seen(0.1 * i)) for i in range(20)])
     assert np.abs(chunks[0] - chunks[1]).max() > 0.1
+
+
+def test_critics_of_several_tasks_judge_by_the_sentence_of_the_present_one() -> None:
+    """The policy takes no words; its critics' values are the first action, times the first component of the vector."""
+    words = {"lift it": [1.0, 0.0, 0.0], "put it down": [-1.0, 0.0, 0.0]}
+    told = replace(INTERFACE, observation={**INTERFACE.observation, "prompt": ArraySpec((3,))}, extra={"words": words})
+    critics = guide(lambda features, actions: (features[:, :1] * actions[:, :, 0])[None], told)
+    policy = ValueGuidedPolicy(Counting(), critics, 3, 0.0)
+    bind_policy(policy, INTERFACE, what="a world without words")
+    assert "prompt" not in policy.interface.observation
+    policy.reset(0)
+    for sentence, chosen in (("lift it", [0.02, 0.05]), ("put it down", [0.0, 0.03])):
+        policy.set_prompt(sentence)
+        np.testing.assert_allclose(policy.act(seen(4, 7))[:, 0, 0], chosen, atol=1e-6)
+    with pytest.raises(BadInput, match="--guide: got the task 'insert it', expected one that was trained with"):
+        policy.set_prompt("insert it")
+    without = ValueGuidedPolicy(Counting(), guide(), 3, 0.0)
+    without.set_prompt("insert it")  # critics without words judge whatever the task is

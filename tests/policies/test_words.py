@@ -16,6 +16,8 @@ from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from policies.storage.loading import check_words, needed_by, open_policy
 from policies.wrappers.prompted import PromptedPolicy, set_prompt
+from policies.wrappers.value_guided import load_guide
+from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.specs import PROMPT
 from robolearn.data import Dataset, EpisodeWriter
@@ -160,3 +162,24 @@ STATISTICS = {"proprio": {"mean": [0.0] * 2, "std": [1.0] * 2}, "action": {"min"
 class _Windows:
     def __len__(self) -> int:
         return 1
+
+
+@pytest.mark.long
+def test_critics_learn_several_tasks_offline_and_guide_by_a_sentence(
+    obedient: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The words are those of the base's checkpoint: no encoder is asked. A set of another task is refused."""
+    sets = [str(obedient.parent / name) for name in ("left", "right")]
+    small = ["--updates", "5", "--env-steps", "0", "--eval-episodes", "0", "--initial-noise", "1", "--critics", "2"]
+    args = ["finetune", "--policy", str(obedient), "--algo", "iql", *small, "--width", "16", "--batch", "8", "--data"]
+    assert main([*args, *sets, "--out", str(tmp_path / "run"), "--json"]) == 0
+    critics = load_guide(tmp_path / "run")
+    assert set(critics.interface.extra["words"]) == {LEFT, RIGHT} and PROMPT in critics.interface.observation
+    with EpisodeWriter(tmp_path / "other", INTERFACE) as writer:
+        for _ in range(10):
+            writer.add({"proprio": np.zeros(2)}, np.zeros(1))
+        writer.end(success=True, terminated=True, task="go up")
+    capsys.readouterr()
+    assert main([*args, str(tmp_path / "other"), "--out", str(tmp_path / "no")]) == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "got the task 'go up', expected one that was trained with" in said and LEFT in said

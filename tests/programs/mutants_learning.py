@@ -31,6 +31,9 @@ REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
 FRESH_RUNNER = "tests/rl/test_fresh_runner.py"
 FRESH = (f"{FRESH_RUNNER}::test_it_goes_on_from_what_acted_and_from_its_value_by_fresh_rollouts_alone",)
+GUIDED_BY_WORDS = (
+    "tests/policies/test_value_guided.py::test_critics_of_several_tasks_judge_by_the_sentence_of_the_present_one",
+)
 UNI_O4, UNI_O4S = f"{ALGORITHMS}/uni_o4.py", ("tests/rl/test_rl_uni_o4.py",)
 GATE, SURROGATE = (
     (f"{UNI_O4S[0]}::test_{name}",)
@@ -109,6 +112,9 @@ MUTANTS: dict[str, Mutant] = {
         "robolearn/cli/finetune_numbers.py", "offline[-1] - min(online)", "offline[-1] - online[-1]",
         (f"{FRESH_RUNNER}::test_the_dip_is_from_the_last_evaluation_offline_to_the_least_of_three_online",),
     ),
+    "guide-without-words": Mutant(GUIDED, "observation = {**observation, **told}", "observation = {PROMPT: np.zeros((len(chunks), 3), np.float32), **observation}", GUIDED_BY_WORDS),
+    "guide-of-words-asks-the-world-for-them": Mutant(GUIDED, "check_compatible(without_instructions(self.guide.interface), offered", "check_compatible(self.guide.interface, offered", GUIDED_BY_WORDS),
+    "critics-of-any-task": Mutant("policies/wrappers/prompted.py", "            if sentence not in known:\n                got, expected = f\"the task", "            if False:\n                got, expected = f\"the task", GUIDED_BY_WORDS),
     "uni-o4-accepts-all": Mutant(UNI_O4, "return mean > caution * spread, mean", "return True, mean", GATE),
     "uni-o4-judges-without-caution": Mutant(UNI_O4, "mean > caution * spread", "mean > 0.0", UNI_O4S),
     "uni-o4-judges-backwards": Mutant(UNI_O4, "(new - old).mean((1, 2))", "(old - new).mean((1, 2))", GATE),
