@@ -222,6 +222,22 @@ def test_a_size_that_no_encoder_takes_is_refused(tmp_path):
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("recorded", [True, False])
+def test_only_a_recording_is_written_packet_by_packet(tmp_path, monkeypatch, recorded):
+    """What is made at once has no index, by which its packets could be found after a kill."""
+    writes, real = [], os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda *args: writes.append(len(args[1])) or real(*args))
+    index = tmp_path / "a.journal" if recorded else None
+    config = VideoConfig("libx264", preset="ultrafast", threads=1)
+    made = encoder.VideoEncoder(tmp_path / "a.mp4", "a", ArraySpec((64, 80, 3), "uint8"), 20.0, config, index=index)
+    for t in range(60):
+        made.put(picture(0, t, 0)[:, ::-1])  # not in one piece
+    assert made.finish().frames == 60
+    assert (len(writes) > 60) is recorded
+    found = [frame.to_ndarray(format="rgb24") for frame in av.open(str(tmp_path / "a.mp4")).decode(video=0)]
+    assert len(found) == 60 and all(close(found[t], picture(0, t, 0)[:, ::-1]) for t in range(60))
+
+
 @pytest.mark.parametrize("where", ["video", "journal", "table"])
 def test_a_full_disk_costs_the_episode_at_hand_alone(tmp_path, cameras, monkeypatch, where):
     root, real, real_at = tmp_path / "set", os.write, os.pwrite

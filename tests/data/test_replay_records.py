@@ -203,3 +203,9 @@ def test_a_kill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
         kept = [record.index for record in opened.read() if isinstance(record, ReplayStep)]
         opened.close()
         assert kept == list(range(len(kept))) and len(kept) >= acknowledged + 1
+
+
+@pytest.mark.long
+def test_records_and_foreign_formats_load_no_torch() -> None:
+    code = "import sys, robolearn.data.replay, robolearn.data.convert.formats; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,9 +4,13 @@
 a reward model made of them; `buffer` episodes → windows of transitions. Imports nothing of RL.
 """
 
-from robolearn.data.replay.buffer import ReplayBatch, ReplayBuffer
+from typing import TYPE_CHECKING, Any
+
 from robolearn.data.replay.records import Assembler, End, PlayedEpisode, Record, RecordSchema, ReplayStep, TransitionLog
 from robolearn.data.replay.scores import EpisodeKey, ScoreLog, StoredScore
+
+if TYPE_CHECKING:
+    from robolearn.data.replay.buffer import ReplayBatch, ReplayBuffer
 
 __all__ = [
     "Assembler",
@@ -22,3 +26,12 @@ __all__ = [
     "StoredScore",
     "TransitionLog",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Windows are tensors: who reads or writes records does not import torch.
+    if name in ("ReplayBatch", "ReplayBuffer"):
+        from robolearn.data.replay import buffer
+
+        return getattr(buffer, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -257,7 +257,7 @@ class VideoEncoder:
         output = _Output(self.path)
         try:
             # What nobody could make whole again need not reach the disk packet by packet.
-            flush = {"flush_packets": "1"} if index is not None else {}
+            flush = {"flush_packets": "0" if index is None else "1"}
             with av.open(output, "w", format="mp4", options=flush) as container:
                 stream = open_stream(container, self._spec, self._hz, self._config)
                 rate, pixels = frame_rate(self._hz), stream.pix_fmt
@@ -265,10 +265,12 @@ class VideoEncoder:
                 def mux(packets: Any) -> None:
                     for packet in packets:
                         self._moves += 1
+                        if index is None:
+                            container.mux_one(packet)
+                            continue
                         frame = round(packet.pts * packet.time_base * rate)
                         container.mux_one(packet)
-                        if index is not None:
-                            index.append(_PACKET.pack(frame, *output.written()))
+                        index.append(_PACKET.pack(frame, *output.written()))
 
                 container.start_encoding()
                 output.written()
@@ -276,7 +278,9 @@ class VideoEncoder:
                     if self._error is not None:  # aborted
                         continue
                     self._statistics.add(frame)
-                    picture = in_format(av.VideoFrame.from_ndarray(frame, format="rgb24"), pixels)
+                    # Of the pixels where they lie: they change no more.
+                    whole = av.VideoFrame.from_numpy_buffer(np.ascontiguousarray(frame), format="rgb24")
+                    picture = in_format(whole, pixels)
                     # The first one starts more of its threads.
                     with nullcontext() if self._frames else ordinary_priority():
                         mux(stream.encode(picture))
