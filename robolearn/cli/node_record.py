@@ -142,7 +142,8 @@ def make_writer(out: str | Path, interface: Interface, task: str, *, resume: boo
     names = stamp_names(interface)
     if (Path(out) / layout.INFO_PATH).exists() and layout.read_info(Path(out)).get("total_episodes") == 0:
         resume = True
-    writer = EpisodeWriter(out, interface, resume=resume, stamps=names, task=task)
+    # The recording judges its rate while it goes on.
+    writer = EpisodeWriter(out, interface, resume=resume, stamps=names, task=task, real_time=False)
     try:
         blank = {key: np.zeros(spec.shape, spec.dtype) for key, spec in interface.observation.items()}
         writer.add(blank, np.zeros(interface.action.shape), stamps=dict.fromkeys(names, 0.0))

@@ -22,6 +22,7 @@ ARM, ODD = ("tests/data/tools/test_for_arm.py",), ("tests/data/tools/test_odd_ty
 FOR_ARM = f"{DATA}/convert/for_arm.py"
 PLUGINS = ("tests/core/test_plugins.py",)
 LEARNING = ("tests/reports/test_learning_that_was_off.py",)
+RATE = ("tests/data/test_rate_of_steps.py",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
 
 MUTANTS: dict[str, Mutant] = {
@@ -44,6 +45,11 @@ MUTANTS: dict[str, Mutant] = {
     "a-slow-recording-is-not-found": Mutant(
         "robolearn/core/types.py", "abs(seconds * fps / max(steps, 1) - 1.0)", "abs(0.0)", ("tests/reports/test_recordings_that_broke.py",)
     ),
+    "a-slow-loop-is-stored": Mutant(f"{DATA}/writing/steps.py", "if fault := stamped_rate_fault(stamps, hz, RATE_REFUSED):", "if fault := '':", RATE),
+    "a-slow-loop-is-named-again": Mutant(f"{DATA}/writing/writer.py", "            self._slow = True\n", "", RATE),
+    "steps-have-no-time-of-day": Mutant(f"{DATA}/writing/writer.py", "{ACTION: time.time(), **(stamps or {})}", "{ACTION: 0.0, **(stamps or {})}", RATE),
+    "a-frame-more-than-steps": Mutant(f"{DATA}/lerobot/clock.py", "return rate_fault(len(stamps) - 1,", "return rate_fault(len(stamps) - 15,", RATE),
+    "the-measured-rate-is-of-frames": Mutant(f"{DATA}/lerobot/clock.py", "return (len(stamps) - 1) / taken", "return len(stamps) / taken", RATE),
     "a-plug-in-takes-our-name": Mutant("robolearn/core/plugins.py", "if entry.name in taken or entry.name in loaded:", "if False:", PLUGINS),
     "a-plug-in-breaks-us": Mutant("robolearn/core/plugins.py", "except (Exception, SystemExit) as error:", "except KeyError as error:", PLUGINS),
     "anything-is-a-plug-in": Mutant("robolearn/core/plugins.py", 'fault = "" if fits(found) else', 'fault = "" if True else', PLUGINS),

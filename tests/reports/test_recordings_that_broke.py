@@ -109,7 +109,8 @@ def test_lerobot_2786_steps_that_came_slower_than_they_are_played_are_named(
     period_s: float, named: bool, run: Run, tmp_path: Path
 ) -> None:
     interface = Interface({"proprio": ArraySpec((1,))}, ArraySpec((1,)), 20.0)
-    with EpisodeWriter(tmp_path / "set", interface, task="lift", stamps=("action",)) as writer:
+    steps = {"stamps": ("action",), "real_time": False}
+    with EpisodeWriter(tmp_path / "set", interface, task="lift", **steps) as writer:
         for step in range(120):
             writer.add({"proprio": [step / 120]}, [step / 120], stamps={"action": 1000.0 + step * period_s})
         writer.end(success=True, terminated=True)

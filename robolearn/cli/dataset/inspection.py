@@ -50,6 +50,7 @@ class DatasetInfo(Command):
             "robot": interface.embodiment,
             "action": {"kind": interface.action_kind, "size": interface.action.size, "names": interface.action.names},
             "control_hz": hz,
+            "measured_hz": _measured(dataset),
             "observation": {
                 key: {"shape": spec.shape, "names": spec.names}
                 for key, spec in interface.observation.items()
@@ -87,6 +88,8 @@ class DatasetInfo(Command):
         length = result["length"]
         row("data set", f"{result['dataset']}  (LeRobotDataset {result['format']})")
         row("robot", f"{result['robot']} at {result['control_hz']:g} Hz")
+        if measured := result["measured_hz"]:
+            row("measured", f"{measured['median']:.4g} Hz, by episode {measured['min']:.4g} to {measured['max']:.4g}")
         action = result["action"]
         row("action", f"{action['kind']}, {action['size']}{_names(action['names'])}")
         for key, spec in result["observation"].items():
@@ -114,6 +117,18 @@ class DatasetInfo(Command):
             by = f"from {unit} to the limits of the joints" if unit else "by their extremes, which no arm knows"
             row("note", f"the actions were scaled into [-1, 1] when they were imported, {by}")
         console.print(table)
+
+
+def _measured(dataset: Dataset) -> dict[str, float] | None:
+    """Control steps a second of the episodes that say when their actions were executed; None where none does."""
+    import numpy as np
+
+    from robolearn.data.lerobot.clock import stamped_rate
+
+    stamps = dataset.stamps.get("action", np.empty(0))
+    parts = np.split(stamps, dataset.starts[1:]) if len(stamps) else []
+    rates = [rate for rate in map(stamped_rate, parts) if rate]
+    return {"min": min(rates), "median": float(np.median(rates)), "max": max(rates)} if rates else None
 
 
 def _codec(features: Mapping[str, Any], key: str) -> str:

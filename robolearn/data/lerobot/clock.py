@@ -1,6 +1,7 @@
-"""The one judge of the column ``timestamp``: what validating, importing and training refuse, they refuse alike.
+"""The one judge of a set's clocks: what recording, validating, importing and training refuse, they refuse alike.
 
 timestamp = frame_index / fps, always forwards
+rate      = (T − 1) / (stamp.action of the last frame − that of the first), near fps
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from robolearn.core.types import rate_fault
 
 GRID_S = 1e-4  # LeRobot's own tolerance [s]
 
@@ -44,3 +47,14 @@ def clock_faults(timestamp: NDArray, fps: float, tolerance_s: float = GRID_S) ->
     for first, last in runs(~(np.abs(stamps - expected) <= allowed) & ~back):
         what = f"timestamp {stamps[first]:.4f} s, expected {expected[first]:.4f} s"
         yield ClockFault(first, last, "off the grid", what)
+
+
+def stamped_rate(stamps: NDArray[np.float64]) -> float:
+    """Control steps a second of an episode whose actions were executed at `stamps` (T,) [s]; 0 where that says none."""
+    taken = float(stamps[-1] - stamps[0]) if len(stamps) else 0.0
+    return (len(stamps) - 1) / taken if taken > 0 else 0.0
+
+
+def stamped_rate_fault(stamps: NDArray[np.float64], fps: float, tolerance: float) -> str:
+    """`rate_fault` of an episode whose actions were executed at `stamps` (T,) [s]."""
+    return rate_fault(len(stamps) - 1, float(stamps[-1] - stamps[0]), fps, tolerance)

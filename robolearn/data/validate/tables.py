@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.core.types import RATE_REFUSED, rate_fault
+from robolearn.core.types import RATE_REFUSED
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.clock import clock_faults, runs
+from robolearn.data.lerobot.clock import clock_faults, runs, stamped_rate_fault
 from robolearn.data.lerobot.components import judged, outliers, still
 from robolearn.data.lerobot.features import FRAME, INTERFACE_KEY, NUMBERS, STAMP, key_of, stamp_column, stamp_name
 from robolearn.data.lerobot.statistics import describe
@@ -233,7 +233,7 @@ def sources(data: Opened, limits: Tolerances) -> Iterator[Defect]:
 def rates(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     """Steps were made as often as they are played: ``stamp.action`` against the frame rate, over each episode."""
     for rows, stamps in _column(data, stamp_column("action")):
-        what = rate_fault(len(stamps) - 1, float(stamps[-1] - stamps[0]), data.fps, RATE_REFUSED)
+        what = stamped_rate_fault(stamps, data.fps, RATE_REFUSED)
         if np.isfinite(stamps).all() and what:
             yield Defect("rate", what, rows.file, rows.index)
 

@@ -16,11 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
+from robolearn.core.types import RATE_NOTED, RATE_REFUSED
+from robolearn.data.lerobot.clock import stamped_rate_fault
 from robolearn.data.lerobot.features import cast, is_image, stored_dtype
 from robolearn.data.video.encoder import VideoConfig
 from robolearn.io.append_only import Journal, records
 
 ACTION_TOLERANCE = 1e-6
+ACTION = "action"  # the stamp of the moment at which an action was executed
 
 
 def present(observation: Mapping[str, Any], key: str) -> Any:
@@ -85,6 +88,23 @@ def bounded(action: NDArray, step: int) -> NDArray:
     return np.clip(action, -1.0, 1.0)
 
 
+def stamps_of(
+    stamps: Mapping[str, ArrayLike], wanted: Sequence[str], lead: tuple[int, ...], step: int
+) -> dict[str, NDArray[np.float64]]:
+    """One time, or (T,) times, for each name of `wanted`; others are refused."""
+    for name in stamps:
+        if name not in wanted:
+            raise BadInput("stamp", got=name, expected="one that the writer was made with", available=wanted)
+    times = {}
+    for name in wanted:
+        if name not in stamps:
+            at = "" if lead else f" at step {step}"
+            raise BadInput(f"stamps{at}", got=f"no {name!r}", expected="a time for each name", available=wanted)
+        array = np.asarray(stamps[name], np.float64)
+        times[name] = checked(array, ArraySpec((), "float64"), lead, f"stamp {name!r}", step)
+    return times
+
+
 def _component(spec: ArraySpec, where: NDArray) -> str:
     flat = int(np.ravel_multi_index(tuple(int(i) for i in where), spec.shape))
     return f"{flat} ({spec.names[flat]})" if flat < len(spec.names) else str(flat)
@@ -102,6 +122,20 @@ class RecordedStep:
     reward: float
     intervention: bool
     stamps: Mapping[str, NDArray[np.float64]]
+
+
+def rate_note(steps: Sequence[RecordedStep], hz: float, episode: int) -> str:
+    """A note on `steps` that were made a little more slowly or faster than they will be played, or nothing.
+
+    Raises:
+      BadInput: much more slowly or faster.
+    """
+    stamps = np.array([step.stamps[ACTION] for step in steps], np.float64)
+    if fault := stamped_rate_fault(stamps, hz, RATE_REFUSED):
+        hint = "A quicker loop, fewer or smaller pictures, or a control_hz that it keeps; discard() forgets the steps"
+        raise BadInput(f"episode {episode}: {fault}", hint=hint)
+    fault = stamped_rate_fault(stamps, hz, RATE_NOTED)
+    return fault and f"episode {episode}: {fault}"
 
 
 def episode_of(

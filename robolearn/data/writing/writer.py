@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from robolearn.data.lerobot.features import (
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
 from robolearn.data.writing.locked_dataset import CheckedEpisode, LockedDataset
 from robolearn.data.writing.steps import (
+    ACTION,
     RecordedStep,
     StepJournal,
     bounded,
@@ -46,6 +48,8 @@ from robolearn.data.writing.steps import (
     episode_of,
     picture,
     present,
+    rate_note,
+    stamps_of,
     vector,
 )
 
@@ -70,6 +74,9 @@ class EpisodeWriter:
       failures: True where kinds of failure are recorded (`Episode.failure`).
       durable: False for a set that is worthless if this process dies, as one that is renamed when it is whole: nothing
         is synced then.
+      real_time: True where steps are added as they happen. Each gets the stamp ``action``, the time of day [s], unless
+        it brings one, and `end` refuses an episode whose steps came a fifth more slowly or faster than they will be
+        played; a twentieth is logged, once. By default so where `stamps` name ``action``; False judges no rate.
 
     Raises:
       BadInput: `path` holds something else, another interface or other stamps, or has a writer at work; or
@@ -88,12 +95,16 @@ class EpisodeWriter:
         outcomes: bool = True,
         failures: bool = False,
         durable: bool = True,
+        real_time: bool | None = None,
     ) -> None:
         self.path = Path(path)
         self.interface = interface
         self._video = video or VideoConfig()
         self._task = task
         self._pictures = image_keys(interface)
+        self._real_time = ACTION in stamps if real_time is None else real_time
+        if self._real_time and ACTION not in stamps:
+            stamps = (*stamps, ACTION)
         self.locked = LockedDataset(
             self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes, failures=failures,
             durable=durable,
@@ -104,6 +115,7 @@ class EpisodeWriter:
         self._videos: dict[str, EpisodeVideo] = {}  # of an episode whose encoders have finished
         self._broken: RobolearnError | None = None  # why the episode at hand cannot be stored
         self._refused = False  # the disk has not taken all of the episode at hand
+        self._slow = False  # it was logged that steps do not come at the rate of the set
 
     @property
     def episodes(self) -> int:
@@ -142,6 +154,8 @@ class EpisodeWriter:
         """
         self._check_open()
         number = len(self._steps)
+        if self._real_time:
+            stamps = {ACTION: time.time(), **(stamps or {})}
         row, images = {}, {}
         for key, spec in self.interface.observation.items():
             value = present(observation, key)
@@ -153,7 +167,7 @@ class EpisodeWriter:
         value = float(reward)
         if not np.isfinite(value):
             raise BadInput(f"reward at step {number}", got=value, expected="a finite number")
-        times = self._stamps_of(stamps or {}, (), number)
+        times = stamps_of(stamps or {}, self.locked.stamps, (), number)
         step = RecordedStep(row, bounded(executed, number), value, self._intervention(intervention), times)
         self._record(step, images)
 
@@ -202,7 +216,8 @@ class EpisodeWriter:
           final: the observation after the last action, where it is known.
 
         Raises:
-          BadInput: a `final` that lacks a feature, or of another shape; the steps are still there.
+          BadInput: a `final` that lacks a feature, or of another shape, or steps that did not come at the rate of the
+            set, which `real_time` says; the steps are still there, and `discard` forgets them.
           RobolearnError: the disk is full; where the message has it the steps are still there, and `end` may be tried
             again. `close` leaves them to `repair`.
         """
@@ -210,6 +225,9 @@ class EpisodeWriter:
         if not self._steps:
             raise BadInput("episode", got="no steps", expected="at least one before end()")
         last = self._checked_final(final or {}, len(self._steps))
+        if self._real_time and (note := rate_note(self._steps, self.interface.control_hz, self.episodes)):
+            log.log(logging.DEBUG if self._slow else logging.WARNING, "%s: %s", self.path, note)
+            self._slow = True
         try:
             for key, encoder in self.encoders.items():
                 if key not in self._videos:
@@ -325,7 +343,7 @@ class EpisodeWriter:
             if intervention.shape != length:
                 raise BadInput("intervention", got=f"shape {intervention.shape}", expected=f"shape {length}")
             self._intervention(bool(intervention.any()))
-        times, action = self._stamps_of(episode.stamps, length, 0), bounded(action, 0)
+        times, action = stamps_of(episode.stamps, self.locked.stamps, length, 0), bounded(action, 0)
         numbers = {"observation": observation, "action": action, "reward": reward}
         numbers["final"] = self._checked_final(episode.final, length[0])
         return replace(episode, **numbers, intervention=intervention, stamps=times)
@@ -343,21 +361,6 @@ class EpisodeWriter:
             hint = "An older version began it; record into a new set"
             raise BadInput(f"data set {self.path}", got="an intervention", expected="a set that can say so", hint=hint)
         return bool(value)
-
-    def _stamps_of(self, stamps: Mapping[str, ArrayLike], lead: tuple[int, ...], step: int) -> dict[str, Any]:
-        """One time, or (T,) times, for each of the writer's stamps; others are refused."""
-        wanted = self.locked.stamps
-        for name in stamps:
-            if name not in wanted:
-                raise BadInput("stamp", got=name, expected="one that the writer was made with", available=wanted)
-        times = {}
-        for name in wanted:
-            if name not in stamps:
-                at = "" if lead else f" at step {step}"
-                raise BadInput(f"stamps{at}", got=f"no {name!r}", expected="a time for each name", available=wanted)
-            array = np.asarray(stamps[name], np.float64)
-            times[name] = checked(array, ArraySpec((), "float64"), lead, f"stamp {name!r}", step)
-        return times
 
     def _check_open(self) -> None:
         if self.locked.closed:
