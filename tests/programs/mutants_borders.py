@@ -23,6 +23,7 @@ FOR_ARM = f"{DATA}/convert/for_arm.py"
 PLUGINS = ("tests/core/test_plugins.py",)
 LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 RATE = ("tests/data/test_rate_of_steps.py",)
+IN_TABLES = ("tests/data/tools/test_pictures_in_tables.py::test_a_reader_looks_at_the_row_groups_that_it_needs",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
 
 MUTANTS: dict[str, Mutant] = {
@@ -50,6 +51,9 @@ MUTANTS: dict[str, Mutant] = {
     "steps-have-no-time-of-day": Mutant(f"{DATA}/writing/writer.py", "{ACTION: time.time(), **(stamps or {})}", "{ACTION: 0.0, **(stamps or {})}", RATE),
     "a-frame-more-than-steps": Mutant(f"{DATA}/lerobot/clock.py", "return rate_fault(len(stamps) - 1,", "return rate_fault(len(stamps) - 15,", RATE),
     "the-measured-rate-is-of-frames": Mutant(f"{DATA}/lerobot/clock.py", "return (len(stamps) - 1) / taken", "return len(stamps) / taken", RATE),
+    "a-row-group-is-read-again": Mutant(f"{DATA}/lerobot/cells.py", "        self._places[int(starts[group])] =", "        self._places = {}\n        self._places[int(starts[group])] =", IN_TABLES),
+    "pictures-of-the-row-after": Mutant(f"{DATA}/lerobot/cells.py", "[row - first : row - first + 2]", "[row - first + 1 : row - first + 3]", IN_TABLES),
+    "pictures-wait-for-ever": Mutant(f"{DATA}/lerobot/cells.py", "os.SEEK_END) > KEPT", "os.SEEK_END) > 1 << 60", IN_TABLES),
     "a-plug-in-takes-our-name": Mutant("robolearn/core/plugins.py", "if entry.name in taken or entry.name in loaded:", "if False:", PLUGINS),
     "a-plug-in-breaks-us": Mutant("robolearn/core/plugins.py", "except (Exception, SystemExit) as error:", "except KeyError as error:", PLUGINS),
     "anything-is-a-plug-in": Mutant("robolearn/core/plugins.py", 'fault = "" if fits(found) else', 'fault = "" if True else', PLUGINS),

@@ -21,12 +21,10 @@ from typing import Any
 
 import av
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.cells import content_of
+from robolearn.data.lerobot.cells import PictureCells, content_of
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.video.container import TOLERANCE_S
 from robolearn.data.video.packing import pack, rgb
@@ -175,20 +173,19 @@ class PictureReader(FrameReader):
 
     rows: NDArray[np.int64]
     column: str
-    _newest: dict[str, pa.ChunkedArray] = field(default_factory=dict, repr=False, compare=False)
+    _newest: dict[str, PictureCells] = field(default_factory=dict, repr=False, compare=False)
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
         path = self.paths[episode]
-        column = self._newest.get(path)
-        if column is None:
-            column = layout.read_parquet(self.root, path, [self.column])[self.column]
+        cells = self._newest.get(path)
+        if cells is None:
             self._newest.clear()  # the newest file only: neighbours are read one after the other
-            self._newest[path] = column
+            self._newest[path] = cells = PictureCells(self.root, path, self.column)
         count = int(self.lengths[episode]) - first if count is None else count
-        frames = np.empty((count, *self.shape), np.uint8)
-        for t, cell in enumerate(column.slice(int(self.rows[episode]) + first, count)):
+        frames, begin = np.empty((count, *self.shape), np.uint8), int(self.rows[episode]) + first
+        for t, content in enumerate(cells.at(range(begin, begin + count))):
             what = f"{self.root}: {path} (episode {episode}, frame {first + t}), {self.column}"
-            picture = picture_in(cell.as_py())
+            picture = picture_in(content)
             if picture is None or picture.shape != self.shape:
                 got = "no readable picture" if picture is None else f"shape {picture.shape}"
                 raise BadInput(what, got=got, expected=f"a picture of {self.shape}")

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cv2
@@ -17,7 +18,9 @@ import pytest
 from robolearn.data import Dataset
 from robolearn.data.convert.formats import ReadOptions, reader
 from robolearn.data.convert.source import open_numbers, write_dataset
+from robolearn.data.lerobot import cells
 from robolearn.data.lerobot.tables import tasks_table
+from robolearn.data.video.readers import PictureReader
 from robolearn.data.video.segments import array
 
 FPS = 30
@@ -130,6 +133,70 @@ def test_each_frame_shows_its_own_picture(tmp_path: Path, version: str, row_grou
             assert shown == [(8 * t + 64 * e + 5 * c) % 160 for t in range(len(draft))]
     write_dataset(reader(f"lerobot-{version}")(root, ReadOptions()), tmp_path / "out")
     assert open_numbers(tmp_path / "out").lengths.tolist() == [12, 9, 4]
+
+
+def opened(root: Path, lengths: Sequence[int], size: int) -> PictureReader:
+    starts = np.cumsum([0, *lengths])[:-1]
+    paths, column = ["data/chunk-000/file-000.parquet"] * len(lengths), "observation.images.front"
+    return PictureReader(root, "images.front", (size, size, 3), np.array(lengths), paths, None, starts, column)
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 28])
+def test_a_reader_looks_at_the_row_groups_that_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """Each once, as long as their pictures may wait; threads that read beside each other get their own frames."""
+    reader, taken, real = opened(picture_set(tmp_path, "v3.0", (12, 9, 4), 64, 0, 5), (12, 9, 4), 64), [], cells.layout
+    monkeypatch.setattr(cells, "KEPT", kept)
+
+    class Counted(pq.ParquetFile):
+        def iter_batches(self, size: int, groups: list[int], *args, **more):
+            taken.extend(groups)
+            return super().iter_batches(size, groups, *args, **more)
+
+    monkeypatch.setattr(real.pq, "ParquetFile", Counted)
+    assert reader.decode(2)[:, 0, 0, 0].tolist() == [(8 * t + 128) % 160 for t in range(4)] and taken == [4]
+    assert reader.decode(1, 2, 1)[0, 0, 0, 0] == 80 and taken == [4, 2]
+    asked = [(e, t) for e, length in enumerate((12, 9, 4)) for t in range(length)] * 4
+    np.random.default_rng(0).shuffle(asked)
+    with ThreadPoolExecutor(4) as pool:
+        shown = list(pool.map(lambda one: int(reader.decode(one[0], one[1], 1)[0, 0, 0, 0]), asked))
+    assert shown == [(8 * t + 64 * e) % 160 for e, t in asked]
+    assert sorted(taken) == [0, 1, 2, 3, 4] if kept else len(taken) > 5
+
+
+READS = """
+import re, sys
+from pathlib import Path
+import numpy as np
+from robolearn.data.video.readers import PictureReader
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
+
+def grown(root, lengths):
+    before, starts = peak(), np.cumsum([0, *lengths])[:-1]
+    files = ["data/chunk-000/file-000.parquet"] * len(lengths)
+    place = (Path(root), "images.front", (256, 256, 3), np.array(lengths), files, None)
+    reader = PictureReader(*place, starts, "observation.images.front")
+    for e in range(len(lengths)):
+        for _ in reader.packed(e):
+            pass
+    return peak() - before
+
+grown(sys.argv[1], [10])
+print(grown(sys.argv[2], [50] * 8))
+"""
+
+
+@pytest.mark.long
+def test_a_reader_has_no_file_in_memory(tmp_path: Path) -> None:
+    """Read whole, all pictures of the camera were in memory while those of one episode were looked at."""
+    small = picture_set(tmp_path / "small", "v3.0", (10,), 256, 63)
+    large = picture_set(tmp_path / "large", "v3.0", (50,) * 8, 256, 63, 50)
+    held = sum(path.stat().st_size for path in large.glob("data/*/*")) >> 11  # of one camera
+    child = subprocess.run([sys.executable, "-c", READS, small, large], capture_output=True, text=True, check=True)
+    assert held > 50_000 and int(child.stdout) < 0.7 * held, (held, child.stdout)
 
 
 @pytest.mark.parametrize("camera", ["rows", "x.tmp"])
