@@ -65,7 +65,10 @@ def test_info(data: Path, capsys: pytest.CaptureFixture) -> None:
 def test_stats(data: Path, capsys: pytest.CaptureFixture) -> None:
     stats = result(capsys, "stats", data, "--episodes", "0,2")
     assert stats["features"]["proprio"]["max"] == [2, 7] and stats["features"]["proprio"]["names"] == ["x", "y"]
-    assert run("dataset", "stats", data) == 0 and "proprio" in capsys.readouterr().out
+    assert stats["note"].startswith("meta/stats.json has those of pictures, too: quantiles of pictures are made of")
+    assert run("dataset", "stats", data) == 0
+    shown = capsys.readouterr().out
+    assert "proprio" in shown and "q90 and q99 the greatest" in " ".join(shown.split())
 
 
 def test_validate_says_so_by_its_exit_code(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -170,10 +170,13 @@ class DatasetStats(Command):
     """Which episodes, such as 3,7,10-19; all of them if not given."""
 
     def run(self) -> dict[str, Any]:
-        """``{"features": {name: {"names": […], "min": […], …}}}``."""
+        """``{"features": {name: {"names": […], "min": […], …}}}``, and a note on what ``meta/stats.json`` has else."""
         from robolearn.data.convert.source import open_numbers
+        from robolearn.data.lerobot.layout import STATS_PATH
+        from robolearn.data.lerobot.statistics import BOUNDS
 
         dataset = open_numbers(self.data)
+        pictures = any(feature["dtype"] in ("image", "video") for feature in dataset.features.values())
         chosen = episode_list(self.episodes, dataset.episodes) if self.episodes else None
         specs = {**dataset.interface.observation, "action": dataset.interface.action}
         return {
@@ -183,6 +186,7 @@ class DatasetStats(Command):
                 key: {"names": list(specs[key].names), **{name: values.tolist() for name, values in stats.items()}}
                 for key, stats in dataset.statistics(chosen).items()
             },
+            "note": f"{STATS_PATH} has those of pictures, too: {BOUNDS}" if pictures else "",
         }
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
@@ -197,6 +201,8 @@ class DatasetStats(Command):
                 name = stats["names"][i] if stats["names"] else ",".join(map(str, place))
                 table.add_row(key if not i else "", name, *(f"{columns[column][place]:.4g}" for column in SHOWN))
         console.print(table)
+        if result["note"]:
+            console.print(result["note"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,7 @@ from robolearn.core.specs import ACTION_SCALE, PREDICTED_ACTIONS
 from robolearn.data.convert.options import Account
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, source_of
 from robolearn.data.lerobot.features import image_keys
+from robolearn.data.lerobot.statistics import BOUNDS
 from robolearn.data.reading.reader import Dataset
 
 ACTIONS = ("auto", "first", "last", "mean", "sum")
@@ -85,10 +86,7 @@ def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
         if name not in stamps
     ]
     if image_keys(first.interface):
-        made = "q01 and q10 the least, q90 and q99 the greatest, q50 the mean of theirs"
-        account.changed.append(
-            f"quantiles of pictures are made of the episodes': {made}; all other statistics are exact"
-        )
+        account.changed.append(BOUNDS)
     drafts, count = (draft for source in sources for draft in source.drafts), sum(source.count for source in sources)
     failures = any(source.failures for source in sources)
     return EpisodeSource(first.interface, drafts, count, stamps, account, first.outcomes, failures)

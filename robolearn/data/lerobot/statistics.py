@@ -17,6 +17,12 @@ QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 Stats = dict[str, NDArray]
 """Statistic → (D,), or (E, D) where E parts are stacked; ``count`` → (1,) or (E, 1) int64."""
 
+BOUNDS = (
+    "quantiles of pictures are made of the episodes': q01 and q10 the least, q90 and q99 the greatest, q50 the mean of "
+    "theirs; all other statistics are exact"
+)
+"""Of a set of several episodes, by `aggregate`."""
+
 
 def describe(frames: NDArray) -> Stats:
     """The exact statistics of `frames` (T, D), T ≥ 1.
