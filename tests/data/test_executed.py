@@ -11,8 +11,7 @@ import pytest
 
 from robolearn.core import ArraySpec, Episode, Interface
 from robolearn.data import Dataset
-from robolearn.data.replay.executed import LAGS, motion_explained, predicted_alone
-from robolearn.data.replay.recorded import demonstrated, recorded
+from robolearn.data.replay.recorded import LAGS, demonstrated, motion_explained, predicted_alone, recorded
 from robolearn.data.writing.writer import EpisodeWriter
 
 NAMES = ("q", *(f"tcp_{a}" for a in "xyz"), *(f"tcp_rot{i}" for i in range(6)))

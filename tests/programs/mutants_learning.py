@@ -42,7 +42,7 @@ GATE, SURROGATE = (
         "the_surrogate_is_that_of_gaussians_around_what_the_flow_makes_of_its_noise",
     )
 )
-EXECUTED_ACTIONS, FOLLOWED = f"{REPLAY}/executed.py", ("tests/data/test_executed.py",)
+EXECUTED_ACTIONS, FOLLOWED = f"{REPLAY}/recorded.py", ("tests/data/test_executed.py",)
 DSRL, INVERSION = f"{ALGORITHMS}/dsrl.py", f"{RL}/inversion.py"
 STEERS = {
     key: (f"tests/rl/test_rl_unisteer.py::test_{name}",)
