@@ -123,7 +123,7 @@ def _measured(dataset: Dataset) -> dict[str, float] | None:
     """Control steps a second of the episodes that say when their actions were executed; None where none does."""
     import numpy as np
 
-    from robolearn.data.lerobot.clock import stamped_rate
+    from robolearn.data.lerobot.columns import stamped_rate
 
     stamps = dataset.stamps.get("action", np.empty(0))
     parts = np.split(stamps, dataset.starts[1:]) if len(stamps) else []

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.data.lerobot import clock
+from robolearn.data.lerobot import columns
 from robolearn.data.reading.reader import Dataset
 from robots import ROBOTS
 
@@ -132,6 +132,6 @@ def scaled(values: Array, floor: float = 1e-6) -> Array:
 def runs(marked: NDArray[np.bool_], least: int) -> NDArray[np.bool_]:
     """(T,) the frames of `marked` that stand in a row of at least `least`."""
     out = np.zeros(len(marked), bool)
-    for first, last in clock.runs(marked):
+    for first, last in columns.runs(marked):
         out[first : last + 1] = last + 1 - first >= least
     return out

@@ -26,7 +26,7 @@ and rests of at least 0.25 s are idle. Shorter ones belong to the motion.
 repeats its stamp now and then, as a 15 Hz camera under a 20 Hz policy, so a frame is stale when the stamp of a source
 has stood for more than `PATIENCE` times as long as it usually stands, and at least one frame longer.
 
-**Wild frames** are the outliers of `robolearn.data.lerobot.components`, in observations and actions.
+**Wild frames** are the outliers of `robolearn.data.lerobot.columns`, in observations and actions.
 
 **Trajectory quality.** Schweighofer et al., "A Dataset Perspective on Offline Reinforcement Learning" (CoLLAs 2022):
 
@@ -41,7 +41,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.data.lerobot.components import outliers
+from robolearn.data.lerobot.columns import outliers
 from robolearn.data.quality.demonstrations import Array, Demonstrations, runs
 
 AMPLITUDE = 0.05

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.clock import clock_faults
+from robolearn.data.lerobot.columns import clock_faults
 from robolearn.data.lerobot.features import FAILURE, INTERVENTION, STAMP, image_keys, is_image, names_of, stored_dtype
 from robolearn.data.lerobot.remote import RemotePath, first_missing
 from robolearn.data.lerobot.statistics import Stats, describe_many

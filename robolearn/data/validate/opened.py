@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.clock import GRID_S
+from robolearn.data.lerobot.columns import GRID_S
 from robolearn.data.lerobot.features import INTERFACE_KEY, NUMBERS
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import flat_values, tasks_of

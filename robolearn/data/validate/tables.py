@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.core.types import RATE_REFUSED
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.clock import clock_faults, runs, stamped_rate_fault
-from robolearn.data.lerobot.components import judged, outliers, still
+from robolearn.data.lerobot.columns import clock_faults, judged, outliers, runs, stamped_rate_fault, still
 from robolearn.data.lerobot.features import FRAME, INTERFACE_KEY, NUMBERS, STAMP, key_of, stamp_column, stamp_name
 from robolearn.data.lerobot.statistics import describe
 from robolearn.data.reading.loading import read_weights

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.core.types import RATE_NOTED, RATE_REFUSED
-from robolearn.data.lerobot.clock import stamped_rate_fault
+from robolearn.data.lerobot.columns import stamped_rate_fault
 from robolearn.data.lerobot.features import cast, is_image, stored_dtype
 from robolearn.data.video.encoder import VideoConfig
 from robolearn.io.append_only import Journal, records

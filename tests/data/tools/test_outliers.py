@@ -11,7 +11,7 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.lerobot.components import outliers, still
+from robolearn.data.lerobot.columns import outliers, still
 from robolearn.data.validate import validate
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput
 from robolearn.data.convert.options import Account, ReadOptions
-from robolearn.data.lerobot.clock import GRID_S, clock_faults
+from robolearn.data.lerobot.columns import GRID_S, clock_faults
 from robolearn.data.lerobot.features import IMAGES, camera_name, stored_dtype
 
 

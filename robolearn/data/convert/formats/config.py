@@ -27,7 +27,7 @@ from robolearn.core.types import Episode
 from robolearn.data.convert.joint_units import TOLERANCE, Scale, joint_scale
 from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, drafts, interface_with_images
-from robolearn.data.lerobot.components import judged, outliers, still
+from robolearn.data.lerobot.columns import judged, outliers, still
 from robolearn.data.reading.reader import Dataset
 
 _FACTS = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "scale", "success")

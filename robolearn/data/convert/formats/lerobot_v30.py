@@ -29,7 +29,7 @@ from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, segments_of
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.cells import PictureCells
-from robolearn.data.lerobot.clock import GRID_S, clock_faults
+from robolearn.data.lerobot.columns import GRID_S, clock_faults
 from robolearn.data.lerobot.features import (
     INDEX,
     INTERVENTION,
