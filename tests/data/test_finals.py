@@ -13,8 +13,8 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.convert import edit
 from robolearn.data.convert.source import write_dataset
-from robolearn.data.lerobot.finals import FINAL_PATH
 from robolearn.data.lerobot.layout import numbered
+from robolearn.data.lerobot.tables import FINAL_PATH
 from robolearn.rewards.head_trainer import lengths_of
 from robolearn.rewards.metrics import window_of
 from robolearn.rollout.collect import collect

@@ -29,7 +29,7 @@ THRESHOLD, FITTED = "robolearn/rewards/thresholds.py", ("tests/rewards/test_thre
 FIRSTS, STRANGE = "robolearn/rewards/first_frames.py", ("tests/rewards/test_first_frames.py::test_distances_by_hand",)
 SHAPED, POTENTIAL = "robolearn/rewards/shaping.py", ("tests/rewards/test_potential.py",)
 ASKING, ASKED = "robolearn/rewards/asking.py", ("tests/rewards/test_asking.py",)
-FORMAT, LOCKED = "robolearn/data/lerobot/finals.py", "robolearn/data/writing/locked_dataset.py"
+FORMAT, LOCKED = "robolearn/data/lerobot/tables.py", "robolearn/data/writing/locked_dataset.py"
 
 TWO_WAY, TWO_WAYS = "sim/embedded/two_way.py", ("tests/sim/test_two_way.py",)
 IN_TURN, IN_TURNS = "robolearn/rl/two_way_runner.py", ("tests/rl/test_two_way_runner.py",)

@@ -32,11 +32,10 @@ from robolearn.data.lerobot.features import (
     names_of,
     stamp_name,
 )
-from robolearn.data.lerobot.finals import final_content, has_final, read_final
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.lerobot.statistics import Stats, describe_many
-from robolearn.data.lerobot.tables import numbered_tasks, tasks_of
+from robolearn.data.lerobot.tables import final_content, has_final, numbered_tasks, read_final, tasks_of
 from robolearn.data.reading.cache import LazyObservation, OnDemand, Progress, cache_folder, cached_frames, place_of
 from robolearn.data.reading.loading import (
     check_frames,

@@ -31,14 +31,15 @@ from robolearn.data.lerobot.features import (
     schema_of,
     stamp_name,
 )
-from robolearn.data.lerobot.finals import FINAL_PATH, final_table
 from robolearn.data.lerobot.layout import VERSION
 from robolearn.data.lerobot.statistics import Stats, aggregate, describe, merge, split
 from robolearn.data.lerobot.tables import (
+    FINAL_PATH,
     array_of,
     conformed,
     episode_row,
     episodes_schema,
+    final_table,
     frame_columns,
     frames_table,
     row_facts,
