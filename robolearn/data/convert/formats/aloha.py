@@ -21,10 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
-from robolearn.data.convert.formats.arrays import Head
+from robolearn.data.convert.formats.arrays import Head, NamedArrays, Pictures, decoded, episodes_of
 from robolearn.data.convert.formats.config import ARRAYS, FormatConfig
 from robolearn.data.convert.formats.hdf5 import check_own, damage, open_file
-from robolearn.data.convert.formats.named_arrays import NamedArrays, Pictures, decoded, episodes_of
 from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeSource
 from robolearn.data.lerobot.features import IMAGES

@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.core.installation import install_command
-from robolearn.data.convert.formats.arrays import Head
+from robolearn.data.convert.formats.arrays import Head, NamedArrays, Pictures, decoded, episodes_of
 from robolearn.data.convert.formats.config import ARRAYS, FormatConfig
-from robolearn.data.convert.formats.named_arrays import NamedArrays, Pictures, decoded, episodes_of
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeSource
 from robolearn.data.lerobot.features import IMAGES
