@@ -18,8 +18,8 @@ import pytest
 from robolearn.data import Dataset
 from robolearn.data.convert.formats import ReadOptions, reader
 from robolearn.data.convert.source import open_numbers, write_dataset
-from robolearn.data.lerobot import cells
 from robolearn.data.lerobot.tables import tasks_table
+from robolearn.data.video import readers
 from robolearn.data.video.readers import PictureReader
 from robolearn.data.video.segments import array
 
@@ -146,8 +146,8 @@ def test_a_reader_looks_at_the_row_groups_that_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     """Each once, as long as their pictures may wait; threads that read beside each other get their own frames."""
-    reader, taken, real = opened(picture_set(tmp_path, "v3.0", (12, 9, 4), 64, 0, 5), (12, 9, 4), 64), [], cells.layout
-    monkeypatch.setattr(cells, "KEPT", kept)
+    reader, taken, real = opened(picture_set(tmp_path, "v3.0", (12, 9, 4), 64, 0, 5), (12, 9, 4), 64), [], readers.layout
+    monkeypatch.setattr(readers, "KEPT", kept)
 
     class Counted(pq.ParquetFile):
         def iter_batches(self, size: int, groups: list[int], *args, **more):

@@ -33,7 +33,6 @@ from robolearn.data.convert.source import (
     write_video,
 )
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.cells import PictureCells
 from robolearn.data.lerobot.features import (
     INDEX,
     INTERFACE_KEY,
@@ -50,6 +49,7 @@ from robolearn.data.lerobot.statistics import describe, describe_frames
 from robolearn.data.lerobot.tables import frame_columns
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.container import facts
+from robolearn.data.video.readers import PictureCells
 from robolearn.data.video.segments import VideoSegment, frames
 
 CHUNK = 1000  # episodes per chunk folder

@@ -28,7 +28,6 @@ from robolearn.data.convert.formats.config import (
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, segments_of
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.cells import PictureCells
 from robolearn.data.lerobot.columns import GRID_S, clock_faults
 from robolearn.data.lerobot.features import (
     INDEX,
@@ -44,7 +43,7 @@ from robolearn.data.lerobot.features import (
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import array_of, numbered_tasks
 from robolearn.data.reading.loading import episode_files
-from robolearn.data.video.readers import picture_in
+from robolearn.data.video.readers import PictureCells, picture_in
 from robolearn.data.video.segments import Images, PictureStream, VideoSegment
 
 TASK_HINT = "With --task WORDS, which are those of all episodes, that file is not needed"
