@@ -18,20 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.convert.formats.config import (
-    FormatConfig,
-    exported,
-)
+from robolearn.data.convert.formats.config import FormatConfig, exported
 from robolearn.data.convert.formats.lerobot_v30 import OPTIONS, TASK_HINT, EpisodeRows, plan, version
 from robolearn.data.convert.options import ReadOptions
-from robolearn.data.convert.source import (
-    EpisodeSource,
-    Progress,
-    new_folder,
-    segments_of,
-    video_config,
-    write_video,
-)
+from robolearn.data.convert.source import EpisodeSource, Progress, new_folder, segments_of, video_config, write_video
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import (
     INDEX,

@@ -17,14 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.convert.formats.config import (
-    COMMON,
-    ForeignSet,
-    FormatConfig,
-    imported,
-    outcome,
-    stored_episode,
-)
+from robolearn.data.convert.formats.config import COMMON, ForeignSet, FormatConfig, imported, outcome, stored_episode
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, segments_of
 from robolearn.data.lerobot import layout

@@ -43,12 +43,7 @@ from robolearn.data.convert.formats.config import (
     stored_episode,
 )
 from robolearn.data.convert.options import Account, ReadOptions, sound
-from robolearn.data.convert.source import (
-    EpisodeDraft,
-    EpisodeSource,
-    Progress,
-    new_folder,
-)
+from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder
 from robolearn.data.lerobot.features import IMAGES, cast, is_image
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import array

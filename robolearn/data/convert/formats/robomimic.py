@@ -49,12 +49,7 @@ from robolearn.data.convert.formats.hdf5 import (
     open_file,
 )
 from robolearn.data.convert.options import Account, ReadOptions
-from robolearn.data.convert.source import (
-    EpisodeDraft,
-    EpisodeSource,
-    Progress,
-    check_new,
-)
+from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, check_new
 from robolearn.data.lerobot.features import IMAGES, is_image
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import Images, PictureStream, frames
