@@ -125,6 +125,8 @@ class WorldConfig:
     where 16 worlds or more are drawn. The pictures are the same."""
     two_way: tyro.conf.Suppress[bool] = _needs(False, "has_ways_back")  # noqa: RUF009
     """Nobody resets: the task and its way back take turns in our tasks (`sim.embedded.two_way`)."""
+    begin_along: tyro.conf.Suppress[bool] = _needs(False, "has_snapshots")  # noqa: RUF009
+    """Episodes may begin in states taken along demonstrations (`sim.embedded.snapshot_starts`)."""
     world_python: Path | None = _needs(None, "runs_elsewhere")  # noqa: RUF009
     """A Python interpreter of its own for a Gymnasium env, with numpy, gymnasium and what the env needs; nothing of
     robolearn need be there."""
@@ -243,6 +245,7 @@ class Family:
     has_cousins: bool = False  # scenes that differ
     has_stations: bool = False  # cameras of a robot contract
     has_ways_back: bool = False  # tasks that bring back what others have moved
+    has_snapshots: bool = False  # episodes that begin in any state
     runs_elsewhere: bool = False  # in an interpreter that the user names
     has_scene: bool = False  # poses of the things around the arm, for a page
     suites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # a name that stands for several of its tasks
@@ -285,6 +288,7 @@ _SHIPPED: dict[str, Family] = {
         has_cousins=True,
         has_stations=True,
         has_ways_back=True,
+        has_snapshots=True,
         has_scene=True,
     ),
     "robosuite": Family("robosuite:<Name>", "sim.adapters:make", cameras="its own"),

@@ -51,6 +51,7 @@ class Collect(Command):
         from robolearn.data.reading.reader import Dataset
         from robolearn.data.writing.writer import EpisodeWriter
         from robolearn.rollout.collect import collect
+        from robolearn.rollout.collected_starts import CollectedStarts, note_starts
         from robolearn.runs import Progress
         from sim.experts import demonstrator, named_quality
 
@@ -73,10 +74,12 @@ class Collect(Command):
                 # A resumed recording must not meet the starts and the mistakes of the first part again.
                 seed = self.seed * 1_000_003 + have
                 expert = demonstrator(task, env, self.quality, seed if have else self.seed)
-                with Progress(f"collecting {task}", total=max(self.episodes - have, 0), unit="episodes",
-                              quiet=self.json) as progress:  # fmt: skip
-                    collect(env, expert, writer, max(self.episodes - have, 0), seed, progress=progress,
-                            failure=expert.failure)  # fmt: skip
+                left = max(self.episodes - have, 0)
+                if world.family.has_snapshots and left:
+                    starts = (env.interface.embodiment, share, world.dynamics, seed, env.num_envs, left)
+                    note_starts(self.out, CollectedStarts(task, *starts))
+                with Progress(f"collecting {task}", total=left, unit="episodes", quiet=self.json) as progress:
+                    collect(env, expert, writer, left, seed, progress=progress, failure=expert.failure)
                 total, frames = writer.episodes, writer.frames
             robot = env.interface.embodiment
         stored = Dataset.open(self.out)

@@ -33,6 +33,7 @@ from robolearn.rl.algorithms import (
     algorithm_name,
     algorithms,
 )
+from robolearn.rl.along import AlongConfig
 from robolearn.rl.audit import AuditConfig, Audited
 from robolearn.rl.settings import BACKWARD, ReinFlowConfig
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text
@@ -79,6 +80,10 @@ class Finetune(Command):
     back_reward: str = ""
     """A reward model of the way back, beside one as --reward: each says when the other policy's turn is, and gives the
     rewards of its own. The world's success is then only shown."""
+    begin_along: Path | None = None
+    """Demonstrations that `collect` made of one of our tasks: a share of the training episodes begins in states along
+    them, from near the end back to the start (--along-share, --along-until). These do not count in the success that is
+    shown, and every evaluation begins as the task has it."""
     env_steps: int = RL_ENV_STEPS
     """Budget of control steps, the calibration of the noise included; 0: no world takes a step, for --updates."""
     seed: int = 0
@@ -91,6 +96,7 @@ class Finetune(Command):
     resume: bool = False
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
     settings: OnPolicyConfig | ReplayConfig = field(default_factory=ReinFlowConfig)
+    along: AlongConfig = field(default_factory=AlongConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
     auditing: AuditConfig = field(default_factory=AuditConfig)
 
@@ -104,6 +110,7 @@ class Finetune(Command):
 
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.cli.evaluator import Evaluator
+        from robolearn.cli.finetune_along import FLAG, snapshots_along
         from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core.machine import resolve_device
         from robolearn.io.json_files import plain
@@ -160,10 +167,22 @@ class Finetune(Command):
         shaping = config.step_discount(policy.execute_steps)
         stored |= own.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
         world = replace(own.matching(policy.interface), shaping_gamma=shaping, two_way=backward is not None)
+        snapshots: list[Any] = []
+        if self.begin_along is not None:
+            world = replace(world, begin_along=True)
+            snapshots = snapshots_along(self, world, bool(named), opened([self.begin_along], policy, FLAG)[0])
+            stored["begin_along"] = {
+                "path": str(self.begin_along),
+                "frames": sum(map(len, snapshots)),
+                **plain(self.along),
+            }
+            given["along"] = self.along
         evaluator = Evaluator(replace(own, reward="sparse"), self.keep.episodes, self.seed, self.json)
         worlds: Any = nullcontext()
         if self.env_steps:
-            made = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
+            made: Any = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
+            if snapshots:
+                made.demonstrations.extend(snapshots)
             worlds = closing(made)
         asked = [closing(one) if one is not None else nullcontext() for one in (model, back)]
         with worlds as env, closing(evaluator), asked[0], asked[1]:
@@ -176,7 +195,7 @@ class Finetune(Command):
                 stored["checkpoint_every"] = every
             if every != self.checkpoint_every:
                 log.info("the state of %s cannot be read: it is saved every %d iterations", world.task, every)
-            may_differ = ("policy", "demonstrations.path", "back.policy", "back.data")
+            may_differ = ("policy", "demonstrations.path", "back.policy", "back.data", "begin_along.path")
             with Run.create(self.out, stored, resume=self.resume, may_differ=may_differ, longer="env_steps") as run:
                 write_flags(self, "finetune", run.path)
                 run.track(self.log)

@@ -47,7 +47,7 @@ def rewarded_episodes(run: Path) -> int | None:
     """Episodes of a run whose return was not 0; None where none ended, or where an older version began the run."""
     from robolearn.runs.run import read_metrics
 
-    rows = [row for row in read_metrics(run) if row.get("episodes")]
+    rows = [row for row in read_metrics(run) if row.get("episodes") or row.get("along_episodes")]
     known = bool(rows) and all("rewarded" in row for row in rows)
     return round(sum(row["rewarded"] for row in rows)) if known else None
 

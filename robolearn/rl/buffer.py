@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from robolearn.core import Observation
+from robolearn.rl.along import Starts
 from robolearn.rollout import Agent, Decision, Engine, Turn
 from robolearn.rollout.engine import Quota
 from robolearn.runs.checkpoint import prefixed, unprefixed
@@ -39,10 +40,11 @@ class RolloutBatch:
     ended: Tensor
     solved: Tensor  # (B,) bool, ended, and the world calls the episode solved
     grid: Tensor  # (T, N) row of decision t of world w, −1 where there is none
-    # success, episodes: episodes that ended solved, and that ended, for the learning curve
+    # success, episodes: episodes that ended solved, and that ended, for the learning curve: from the task's own starts
     success: int
     episodes: int
     returns: NDArray[np.float64]  # (episodes,) undiscounted returns of those, in the world's units
+    along: NDArray[np.float64]  # (A,) undiscounted returns of those that began along a demonstration
     env_steps: int  # control steps executed
     # simulation_s, acting_s: seconds spent in the worlds and in deciding
     simulation_s: float
@@ -102,7 +104,7 @@ class ReturnTracker:
 
 def collect(
     engine: Engine, act: Act, quota: Quota, features: Callable[[Observation], dict[str, Tensor]], *,
-    device: torch.device, scale: Scale = unscaled, returns: ReturnTracker | None = None,
+    device: torch.device, scale: Scale = unscaled, returns: ReturnTracker | None = None, starts: Starts | None = None,
 ) -> RolloutBatch:  # fmt: skip
     """Let `act` decide until `quota` is met.
 
@@ -111,9 +113,11 @@ def collect(
       features: copies the features that the policy needs, to its device.
       scale: rewards of one decision → scaled rewards.
       returns: of the running episodes; brought up to date.
+      starts: of the episodes; by default all are the task's own.
     """
     limit, n = engine.env.max_episode_steps, engine.env.num_envs
     returns = ReturnTracker(n) if returns is None else returns
+    starts = Starts(engine.env, None) if starts is None else starts
     begun, steps = (engine.simulation_s, time.perf_counter()), engine.env_steps
     parts: dict[str, list[Tensor]] = {}
     aux: dict[str, list[Tensor]] = {}
@@ -122,6 +126,7 @@ def collect(
     count = np.zeros(n, np.int64)
     success = episodes = 0
     finished: list[NDArray[np.float64]] = []
+    along: list[NDArray[np.float64]] = []
     actor = _Actor(act, features)
     for turn in engine.turns(actor, quota):
         rows = np.flatnonzero(turn.worlds)
@@ -143,9 +148,12 @@ def collect(
         _append(after, actor.after(turn, engine.observation), pick)
         where.append((rows, count[rows]))
         count += turn.worlds
-        success += int((turn.solved & ended).sum())
-        episodes += int(ended.sum())
-        finished.append(returns.add(np.where(moved, reward, 0.0), moved & turn.ended, turn.worlds))
+        own = starts.own(turn)
+        success += int((turn.solved & ended & own).sum())
+        episodes += int((ended & own).sum())
+        totals = returns.add(np.where(moved, reward, 0.0), moved & turn.ended, turn.worlds)
+        finished.append(totals[own[ended]])
+        along.append(totals[~own[ended]])
     simulation_s = engine.simulation_s - begun[0]
     kept = _joined(aux)
     return RolloutBatch(
@@ -157,6 +165,7 @@ def collect(
         success=success,
         episodes=episodes,
         returns=np.concatenate(finished),
+        along=np.concatenate(along),
         env_steps=engine.env_steps - steps,
         simulation_s=simulation_s,
         acting_s=time.perf_counter() - begun[1] - simulation_s,

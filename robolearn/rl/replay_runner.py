@@ -25,6 +25,7 @@ from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Observation, RewardModel, bind_policy
 from robolearn.data.replay import PlayedEpisode
 from robolearn.rl.algorithms.off_policy import OffPolicy
+from robolearn.rl.along import AlongConfig, Starts
 from robolearn.rl.audit import counts
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.rl.offline_runner import OfflineRunner
@@ -51,6 +52,7 @@ class ReplayRunner(OfflineRunner):
       model: whose rewards, success and ends are learned from, in the place of the world's and the demonstrations'.
       name: of the policy, for messages.
       updates: before the first control step, from `demonstrations` alone.
+      along: see `robolearn.rl.runner.Runner`.
 
     Raises:
       BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
@@ -67,6 +69,7 @@ class ReplayRunner(OfflineRunner):
         model: RewardModel | None = None,
         name: str = "",
         updates: int = 0,
+        along: AlongConfig | None = None,
     ) -> None:
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
         if config.acting_delay:
@@ -77,6 +80,7 @@ class ReplayRunner(OfflineRunner):
         self._each = check_budget(env.num_envs, self.algorithm.chunk, env_steps)
         self._agent: Any = Explorer(self.algorithm, env)
         self._episodes = RunningEpisodes(env.num_envs)
+        self.starts = Starts(env, along)
         self._steps_before = 0
 
     @property
@@ -96,10 +100,12 @@ class ReplayRunner(OfflineRunner):
         if self.offline_left:
             return super().iterate(i)
         self.show()
+        self.starts.schedule(min(self.env_steps / self.budget, 1.0))
         if self.env_steps == 0:
             self._restart(self.seed)
         before_s = self.engine.simulation_s, self.engine.acting_s
         closed: list[PlayedEpisode] = []
+        along: list[PlayedEpisode] = []  # those of them that began along a demonstration
         verdicts: list[tuple[bool, bool]] = []  # called done by the model, solved
         sums: dict[str, Tensor] = {}
         updates, update_s = self.algorithm.updates, 0.0
@@ -109,7 +115,9 @@ class ReplayRunner(OfflineRunner):
                 ended = self._ended(turn)
                 scored = [(self.experience.add(episode), episode) for episode in ended]
                 verdicts += [(one.success, episode.success) for one, episode in scored if one is not None]
-                closed += ended
+                own, others = self.starts.split(ended, turn)
+                closed += own
+                along += others
                 began = time.perf_counter()
                 self.learn(self._allowed, sums)
                 update_s += time.perf_counter() - began
@@ -120,7 +128,8 @@ class ReplayRunner(OfflineRunner):
             "success": sum(e.success for e in closed) / len(closed) if known else math.nan,
             "episode_return": float(np.mean([e.reward.sum() for e in closed])) if closed else math.nan,
             "episodes": float(len(closed)),
-            "rewarded": float(np.count_nonzero([e.reward.sum() for e in closed])),
+            "rewarded": float(np.count_nonzero([e.reward.sum() for e in (*closed, *along)])),
+            **({"along_episodes": float(len(along))} if along else {}),
             "wall_simulation_s": self.engine.simulation_s - before_s[0],
             "wall_inference_s": self.engine.acting_s - before_s[1],
             "wall_update_s": update_s,

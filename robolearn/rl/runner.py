@@ -20,6 +20,7 @@ from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Env, RewardModel, bind_policy
 from robolearn.rl.algorithms.on_policy import OnPolicy
+from robolearn.rl.along import AlongConfig, Starts
 from robolearn.rl.buffer import ReturnTracker, collect, unscaled
 from robolearn.rl.calibrate import NoiseCalibration
 from robolearn.rl.model_reward import ModelReward
@@ -45,6 +46,7 @@ class Runner:
       seed: of starts, noise and everything else.
       name: of the policy, for messages: where it lies.
       model: whose rewards are learned from, in the place of the world's.
+      along: the share of episodes that begin along the demonstrations of `env`; None: all begin as the task has them.
 
     Raises:
       BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
@@ -52,7 +54,7 @@ class Runner:
 
     def __init__(
         self, policy: ChunkPolicy, env: Env, config: OnPolicyConfig, env_steps: int, seed: int, name: str = "",
-        model: RewardModel | None = None,
+        model: RewardModel | None = None, along: AlongConfig | None = None,
     ) -> None:  # fmt: skip
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
         if env.num_envs != config.num_envs:
@@ -80,6 +82,7 @@ class Runner:
             raise BadInput("--reward", got="noise that is chosen by measurement", expected=expected)
         self.engine = Engine(env)
         self.returns = ReturnTracker(env.num_envs)
+        self.starts = Starts(env, along)
         self._steps_before = 0  # of earlier parts of a resumed run
 
     @property
@@ -104,10 +107,13 @@ class Runner:
         if i == 0:
             self.algorithm.prepare(self.engine, self.budget // CALIBRATION_SHARE)
             self._check_rest()
+        progress = min(self.env_steps / self.budget, 1.0)
+        self.starts.schedule(progress)
+        if i == 0:
             self._restart(self.seed)
         elif (options := self.algorithm.reset_options()) is not None:
             self._restart(self.seed * 1_000_003 + i, options)
-        algorithm, progress = self.algorithm, min(self.env_steps / self.budget, 1.0)
+        algorithm = self.algorithm
         algorithm.begin_iteration(progress)
         with torch.no_grad(), torch_threads(1):
             batch = collect(
@@ -118,6 +124,7 @@ class Runner:
                 device=self.device,
                 scale=algorithm.scale if self.reward is None else unscaled,
                 returns=self.returns,
+                starts=self.starts,
             )
             judged: dict[str, float] = {}
             if self.reward is not None:
@@ -133,7 +140,8 @@ class Runner:
             "success": success,
             "episode_return": float(batch.returns.mean()) if finished else math.nan,
             "episodes": float(batch.episodes),
-            "rewarded": float(np.count_nonzero(batch.returns)),
+            "rewarded": float(np.count_nonzero(batch.returns) + np.count_nonzero(batch.along)),
+            **({"along_episodes": float(len(batch.along))} if len(batch.along) else {}),
             "wall_simulation_s": batch.simulation_s,
             "wall_inference_s": batch.acting_s,
             "wall_update_s": time.perf_counter() - collected,

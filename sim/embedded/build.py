@@ -42,6 +42,10 @@ def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
         way_back = BACK[config.task](start_range=share)
         check_robot(robot, way_back.name)
         worlds = partial(TwoWayWorlds, way_back)
+    elif config.begin_along:
+        from sim.embedded.snapshot_starts import SnapshotWorlds
+
+        worlds = SnapshotWorlds
     return worlds(
         task,
         num_envs,

@@ -22,6 +22,8 @@ SCHEDULES = (f"{RUNNER}::test_noise_and_target_fall_as_the_budget_is_spent",)
 RATIOS = (f"{UPDATES}::test_every_ratio_is_1_before_the_first_update",)
 DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
 EXECUTED = ("tests/rl/test_rl_executed.py",)
+ALONG, ALONG_WORLDS = ("tests/rl/test_rl_along.py",), ("tests/sim/test_snapshot_starts.py",)
+SNAPSHOTS = "sim/embedded/snapshot_starts.py"
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY = "robolearn/data/replay"
 RECORDED, RECORDS = f"{REPLAY}/recorded.py", ("tests/data/test_recorded.py",)
@@ -604,6 +606,20 @@ MUTANTS: dict[str, Mutant] = {
     "what-surrounds-it-decides": Mutant(
         IMITATION, "        with self._autocast:\n", "        with __import__('contextlib').nullcontext():\n", PRECISION
     ),
+    "along-for-ever": Mutant(f"{RL}/along.py", "self.along_share * left, LATEST", "self.along_share, LATEST", ALONG),
+    "along-from-the-start-at-once": Mutant(f"{RL}/along.py", "LATEST * left, LATEST", "0.0, LATEST", ALONG),
+    "along-counts-as-the-task-s": Mutant(
+        f"{RL}/buffer.py", "(turn.solved & ended & own).sum()", "(turn.solved & ended).sum()", ALONG
+    ),
+    "along-of-another-world": Mutant(f"{RL}/along.py", "self.own(turn)[turn.worlds & turn.ended]", "self.own(turn)[: len(ended)]", ALONG),
+    "along-with-dynamics-of-its-own": Mutant(
+        SNAPSHOTS, "np.where(along[:, :1] >= 0, along,", "np.where(along[:, :1] >= 9, along,", ALONG_WORLDS
+    ),
+    "along-without-its-set-points": Mutant(
+        SNAPSHOTS, "= found.motion[frame]", "= found.motion[0]", ALONG_WORLDS
+    ),
+    "along-whatever-was-recorded": Mutant(SNAPSHOTS, "if difference > AGREE:", "if False:", ALONG_WORLDS),
+    "along-not-in-the-state": Mutant(SNAPSHOTS, 'self._along[:] = snapshot["along"]', "pass", ALONG_WORLDS),
     "worlds-do-not-rest": Mutant("robolearn/rollout/engine.py", "going = going & ~ended", "pass", ENGINE),
 }  # fmt: skip
 

@@ -51,7 +51,7 @@ def batch(x: list[float], after: list[float], ends: list[int], solved: list[int]
     return RolloutBatch(
         {"proprio": seen}, {"proprio": then}, rest, rest, {}, torch.full((count,), 7.0), terminated, ended,
         terminated, grid,
-        0, 0, np.zeros(0), count, 0.0, 0.0,
+        0, 0, np.zeros(0), np.zeros(0), count, 0.0, 0.0,
     )  # fmt: skip
 
 
