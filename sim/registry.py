@@ -125,6 +125,8 @@ class WorldConfig:
     where 16 worlds or more are drawn. The pictures are the same."""
     two_way: tyro.conf.Suppress[bool] = _needs(False, "has_ways_back")  # noqa: RUF009
     """Nobody resets: the task and its way back take turns in our tasks (`sim.embedded.two_way`)."""
+    pushed: tyro.conf.Suppress[str] = _needs("", "has_pushes")  # noqa: RUF009
+    """Episodes may be pushed: the arm, or a thing (`sim.embedded.pushes`); empty: none is."""
     begin_along: tyro.conf.Suppress[bool] = _needs(False, "has_snapshots")  # noqa: RUF009
     """Episodes may begin in states taken along demonstrations (`sim.embedded.snapshot_starts`)."""
     world_python: Path | None = _needs(None, "runs_elsewhere")  # noqa: RUF009
@@ -246,6 +248,7 @@ class Family:
     has_stations: bool = False  # cameras of a robot contract
     has_ways_back: bool = False  # tasks that bring back what others have moved
     has_snapshots: bool = False  # episodes that begin in any state
+    has_pushes: bool = False  # forces on the arm or a thing
     runs_elsewhere: bool = False  # in an interpreter that the user names
     has_scene: bool = False  # poses of the things around the arm, for a page
     suites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # a name that stands for several of its tasks
@@ -289,6 +292,7 @@ _SHIPPED: dict[str, Family] = {
         has_stations=True,
         has_ways_back=True,
         has_snapshots=True,
+        has_pushes=True,
         has_scene=True,
     ),
     "robosuite": Family("robosuite:<Name>", "sim.adapters:make", cameras="its own"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from policies.storage.backends import backend_device
+from robolearn.cli.evaluate_pushes import pushed_outcomes, show_pushes
 from robolearn.cli.evaluator import evaluate_policy
 from robolearn.cli.policy_flags import GoalSource, PolicyCommand, check_goal_flags
 from robolearn.cli.suite import mean_success, run_suite, show_suite
@@ -31,7 +33,16 @@ if TYPE_CHECKING:
     from robolearn.eval import Success
 
 log = logging.getLogger(__name__)
-ALONE = ("against", "goals", "guide", "shuffle", "out", "record", "words")  # what --paired-with does not go with
+ALONE = (
+    "against",
+    "goals",
+    "guide",
+    "shuffle",
+    "out",
+    "record",
+    "words",
+    "push",
+)  # what --paired-with does not go with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +63,11 @@ class Evaluate(PolicyCommand):
     shuffle: tuple[str, ...] = ()
     """Features of --policy that come from another world at each decision, as in --shuffle images.wrist: what success
     falls to says how much it relies on them. --against is shown its own."""
+    push: float = 0.0
+    """Force of pushes [N], in our tasks: the same starts once more under each of eight, to four sides, early and late,
+    for 0.2 s. The result has each and the worst; 0: none."""
+    push_on: Literal["arm", "thing"] = "arm"
+    """What is pushed: the arm at its hand, or the task's thing."""
     worlds: int = 64
     """Worlds side by side."""
     view: WorkView = "none"
@@ -91,9 +107,11 @@ class Evaluate(PolicyCommand):
         guide = self._guide(device)
         for path in paths:
             warn_of_trained_starts(path, self.seed)
+        if not 0.0 <= self.push < math.inf:
+            raise BadInput("--push", got=self.push, expected="a force [N], 0 or more")
         worlds = min(self.worlds, self.episodes)
         needed = [policy.interface for policy in policies] + ([without_instructions(guide.interface)] if guide else [])
-        world = self.world.matching(*needed)
+        world = replace(self.world.matching(*needed), pushed=self.push_on if self.push else "")
         goals = self._goals(worlds, world)
         with closing(watched(world.build(worlds), self.view, "evaluating", "The evaluation is over.")) as env:
             note = noting(env)
@@ -119,7 +137,11 @@ class Evaluate(PolicyCommand):
                 note(str(path))
                 with self._recorder(env) if not done else nullcontext() as record:
                     done.append(evaluate_policy(env, p, self.episodes, self.seed, self.json, str(path), record))
-            result = {"policy": str(self.policy), **done[0].to_json()}
+            pushes: list[dict[str, Any]] = []
+            if self.push:
+                push = self.push, self.push_on, self.episodes, self.seed, self.json
+                pushes = [{"pushes": pushed_outcomes(env, p, *push)} for p in policies]
+            result = {"policy": str(self.policy), **done[0].to_json(), **(pushes[0] if pushes else {})}
             if self.goals:
                 result["goals"] = {"from": self.goals, "choice": self.goal_choice}
             result |= {"shuffled": list(self.shuffle)} if self.shuffle else {}
@@ -131,7 +153,7 @@ class Evaluate(PolicyCommand):
             if self.against:
                 names = (str(self.policy), str(self.against))
                 verdict = compare(done[0], done[1], names=names)
-                result["against"] = {"policy": str(self.against), **done[1].to_json()}
+                result["against"] = {"policy": str(self.against), **done[1].to_json(), **(pushes[1] if pushes else {})}
                 result["verdict"] = verdict.to_json()
             if self.out is not None:
                 result |= reported(lambda: self._report(env, policies, done, verdict))
@@ -162,6 +184,8 @@ class Evaluate(PolicyCommand):
             alone, guided = (guide["latency_ms"][name]["p50"] for name in ("policy", "guided"))
             console.print(f"guide: {guide['run']} took another chunk than the first in {guide['departures']:.0%} of "
                           f"decisions; one takes {guided:.1f} ms, without guidance {alone:.1f} ms (p50)")  # fmt: skip
+        for row in rows:
+            show_pushes(row, console)
         if "verdict" in result:
             console.print(result["verdict"]["sentence"])
         if "report" in result:

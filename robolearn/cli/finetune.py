@@ -25,6 +25,7 @@ from robolearn.cli.view import WorkView
 from robolearn.core import BadInput
 from robolearn.io.hashes import sha256_file, sha256_weights
 from robolearn.presets import RL_ENV_STEPS, rl_env_steps, tuning_preset
+from robolearn.rl.adversary import AdversaryConfig
 from robolearn.rl.algorithms import (
     ALGORITHMS,
     OffPolicyConfig,
@@ -80,10 +81,6 @@ class Finetune(Command):
     back_reward: str = ""
     """A reward model of the way back, beside one as --reward: each says when the other policy's turn is, and gives the
     rewards of its own. The world's success is then only shown."""
-    begin_along: Path | None = None
-    """Demonstrations that `collect` made of one of our tasks: a share of the training episodes begins in states along
-    them, from near the end back to the start (--along-share, --along-until). These do not count in the success that is
-    shown, and every evaluation begins as the task has it."""
     env_steps: int = RL_ENV_STEPS
     """Budget of control steps, the calibration of the noise included; 0: no world takes a step, for --updates."""
     seed: int = 0
@@ -97,6 +94,7 @@ class Finetune(Command):
     """Go on with the run in --out, exactly; with more --env-steps than it had, also with a finished one."""
     settings: OnPolicyConfig | ReplayConfig = field(default_factory=ReinFlowConfig)
     along: AlongConfig = field(default_factory=AlongConfig)
+    pushing: AdversaryConfig = field(default_factory=AdversaryConfig)
     keep: KeepConfig = field(default_factory=KeepConfig)
     auditing: AuditConfig = field(default_factory=AuditConfig)
 
@@ -110,7 +108,7 @@ class Finetune(Command):
 
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.cli.evaluator import Evaluator
-        from robolearn.cli.finetune_along import FLAG, snapshots_along
+        from robolearn.cli.finetune_altered import altered_training
         from robolearn.cli.view import check_watched, noting, watched
         from robolearn.core.machine import resolve_device
         from robolearn.io.json_files import plain
@@ -167,22 +165,13 @@ class Finetune(Command):
         shaping = config.step_discount(policy.execute_steps)
         stored |= own.drawn() | ({"keep": plain(self.keep)} if self.keep.every else {})
         world = replace(own.matching(policy.interface), shaping_gamma=shaping, two_way=backward is not None)
-        snapshots: list[Any] = []
-        if self.begin_along is not None:
-            world = replace(world, begin_along=True)
-            snapshots = snapshots_along(self, world, bool(named), opened([self.begin_along], policy, FLAG)[0])
-            stored["begin_along"] = {
-                "path": str(self.begin_along),
-                "frames": sum(map(len, snapshots)),
-                **plain(self.along),
-            }
-            given["along"] = self.along
+        altered = altered_training(self, world, policy, bool(named))
+        world, stored, given = altered.world, stored | altered.stored, given | altered.given
         evaluator = Evaluator(replace(own, reward="sparse"), self.keep.episodes, self.seed, self.json)
         worlds: Any = nullcontext()
         if self.env_steps:
             made: Any = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
-            if snapshots:
-                made.demonstrations.extend(snapshots)
+            altered.prepare(made)
             worlds = closing(made)
         asked = [closing(one) if one is not None else nullcontext() for one in (model, back)]
         with worlds as env, closing(evaluator), asked[0], asked[1]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+KINDS = ("episodes", "along_episodes", "pushed_episodes")
 LAST = 5  # iterations whose rollouts are counted together at the end
 AFTER = 3  # evaluations after the switch from offline to online
 
@@ -47,7 +48,7 @@ def rewarded_episodes(run: Path) -> int | None:
     """Episodes of a run whose return was not 0; None where none ended, or where an older version began the run."""
     from robolearn.runs.run import read_metrics
 
-    rows = [row for row in read_metrics(run) if row.get("episodes") or row.get("along_episodes")]
+    rows = [row for row in read_metrics(run) if any(row.get(key) for key in KINDS)]
     known = bool(rows) and all("rewarded" in row for row in rows)
     return round(sum(row["rewarded"] for row in rows)) if known else None
 

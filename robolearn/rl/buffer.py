@@ -40,11 +40,11 @@ class RolloutBatch:
     ended: Tensor
     solved: Tensor  # (B,) bool, ended, and the world calls the episode solved
     grid: Tensor  # (T, N) row of decision t of world w, −1 where there is none
-    # success, episodes: episodes that ended solved, and that ended, for the learning curve: from the task's own starts
+    # success, episodes: episodes that ended solved, and that ended, for the learning curve: as the task has them
     success: int
     episodes: int
     returns: NDArray[np.float64]  # (episodes,) undiscounted returns of those, in the world's units
-    along: NDArray[np.float64]  # (A,) undiscounted returns of those that began along a demonstration
+    altered: NDArray[np.float64]  # (A,) undiscounted returns of the episodes that were not: see `robolearn.rl.along`
     env_steps: int  # control steps executed
     # simulation_s, acting_s: seconds spent in the worlds and in deciding
     simulation_s: float
@@ -113,11 +113,11 @@ def collect(
       features: copies the features that the policy needs, to its device.
       scale: rewards of one decision → scaled rewards.
       returns: of the running episodes; brought up to date.
-      starts: of the episodes; by default all are the task's own.
+      starts: of the episodes; by default all are as the task has them.
     """
     limit, n = engine.env.max_episode_steps, engine.env.num_envs
     returns = ReturnTracker(n) if returns is None else returns
-    starts = Starts(engine.env, None) if starts is None else starts
+    starts = Starts() if starts is None else starts
     begun, steps = (engine.simulation_s, time.perf_counter()), engine.env_steps
     parts: dict[str, list[Tensor]] = {}
     aux: dict[str, list[Tensor]] = {}
@@ -126,7 +126,7 @@ def collect(
     count = np.zeros(n, np.int64)
     success = episodes = 0
     finished: list[NDArray[np.float64]] = []
-    along: list[NDArray[np.float64]] = []
+    altered: list[NDArray[np.float64]] = []
     actor = _Actor(act, features)
     for turn in engine.turns(actor, quota):
         rows = np.flatnonzero(turn.worlds)
@@ -153,7 +153,7 @@ def collect(
         episodes += int((ended & own).sum())
         totals = returns.add(np.where(moved, reward, 0.0), moved & turn.ended, turn.worlds)
         finished.append(totals[own[ended]])
-        along.append(totals[~own[ended]])
+        altered.append(totals[~own[ended]])
     simulation_s = engine.simulation_s - begun[0]
     kept = _joined(aux)
     return RolloutBatch(
@@ -165,7 +165,7 @@ def collect(
         success=success,
         episodes=episodes,
         returns=np.concatenate(finished),
-        along=np.concatenate(along),
+        altered=np.concatenate(altered),
         env_steps=engine.env_steps - steps,
         simulation_s=simulation_s,
         acting_s=time.perf_counter() - begun[1] - simulation_s,

@@ -19,6 +19,7 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, RewardModel, bind_policy
 from robolearn.data.replay import PlayedEpisode
+from robolearn.rl.adversary import AdversaryConfig
 from robolearn.rl.along import AlongConfig
 from robolearn.rl.algorithms.uni_o4 import UniO4
 from robolearn.rl.offline_runner import OfflineRunner
@@ -34,7 +35,7 @@ class FreshRunner(OfflineRunner):
       env: the worlds, not yet reset.
       env_steps: budget of control steps.
       name: of the policy, for messages.
-      along: see `robolearn.rl.runner.Runner`.
+      altered: see `robolearn.rl.runner.Runner`.
 
     Raises:
       BadInput: no updates, a policy that does not fit the world, or a budget too small for one iteration.
@@ -45,12 +46,12 @@ class FreshRunner(OfflineRunner):
     def __init__(
         self, policy: ChunkPolicy, env: Env, config: UniO4Config, env_steps: int, seed: int,
         episodes: Iterable[PlayedEpisode], model: RewardModel | None, name: str, updates: int,
-        along: AlongConfig | None = None,
+        altered: AlongConfig | AdversaryConfig | None = None,
     ) -> None:  # fmt: skip
         if not updates:
             raise BadInput("--updates", got=0, expected=f"some, with --data: {config.title} goes online from offline")
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
-        self.env, self.budget, self.along = env, env_steps, along
+        self.env, self.budget, self.altered = env, env_steps, altered
         self.online = config.online(env.num_envs, policy.execute_steps)
         self.online.check_budget(env.max_episode_steps, policy.execute_steps, env_steps)
         self._each = self.online.iteration_cost(env.max_episode_steps, policy.execute_steps)
@@ -80,7 +81,7 @@ class FreshRunner(OfflineRunner):
     def _switched(self) -> Runner:
         """The on-policy runner, whose policy is a copy of what acts."""
         acts = copy.deepcopy(self.algorithm.policy.proposer)
-        return Runner(acts, self.env, self.online, self.budget, self.seed, model=self._model, along=self.along)
+        return Runner(acts, self.env, self.online, self.budget, self.seed, model=self._model, altered=self.altered)
 
     def export(self, path: Path) -> None:
         if self._rollouts is None:

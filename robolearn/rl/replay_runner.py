@@ -24,6 +24,7 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Observation, RewardModel, bind_policy
 from robolearn.data.replay import PlayedEpisode
+from robolearn.rl.adversary import AdversaryConfig
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.along import AlongConfig, Starts
 from robolearn.rl.audit import counts
@@ -52,7 +53,7 @@ class ReplayRunner(OfflineRunner):
       model: whose rewards, success and ends are learned from, in the place of the world's and the demonstrations'.
       name: of the policy, for messages.
       updates: before the first control step, from `demonstrations` alone.
-      along: see `robolearn.rl.runner.Runner`.
+      altered: see `robolearn.rl.runner.Runner`.
 
     Raises:
       BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
@@ -69,7 +70,7 @@ class ReplayRunner(OfflineRunner):
         model: RewardModel | None = None,
         name: str = "",
         updates: int = 0,
-        along: AlongConfig | None = None,
+        altered: AlongConfig | AdversaryConfig | None = None,
     ) -> None:
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
         if config.acting_delay:
@@ -80,7 +81,7 @@ class ReplayRunner(OfflineRunner):
         self._each = check_budget(env.num_envs, self.algorithm.chunk, env_steps)
         self._agent: Any = Explorer(self.algorithm, env)
         self._episodes = RunningEpisodes(env.num_envs)
-        self.starts = Starts(env, along)
+        self.starts = Starts() if altered is None else altered.build(env)
         self._steps_before = 0
 
     @property
@@ -105,7 +106,7 @@ class ReplayRunner(OfflineRunner):
             self._restart(self.seed)
         before_s = self.engine.simulation_s, self.engine.acting_s
         closed: list[PlayedEpisode] = []
-        along: list[PlayedEpisode] = []  # those of them that began along a demonstration
+        altered: list[PlayedEpisode] = []  # see `robolearn.rl.along`
         verdicts: list[tuple[bool, bool]] = []  # called done by the model, solved
         sums: dict[str, Tensor] = {}
         updates, update_s = self.algorithm.updates, 0.0
@@ -117,7 +118,7 @@ class ReplayRunner(OfflineRunner):
                 verdicts += [(one.success, episode.success) for one, episode in scored if one is not None]
                 own, others = self.starts.split(ended, turn)
                 closed += own
-                along += others
+                altered += others
                 began = time.perf_counter()
                 self.learn(self._allowed, sums)
                 update_s += time.perf_counter() - began
@@ -128,8 +129,8 @@ class ReplayRunner(OfflineRunner):
             "success": sum(e.success for e in closed) / len(closed) if known else math.nan,
             "episode_return": float(np.mean([e.reward.sum() for e in closed])) if closed else math.nan,
             "episodes": float(len(closed)),
-            "rewarded": float(np.count_nonzero([e.reward.sum() for e in (*closed, *along)])),
-            **({"along_episodes": float(len(along))} if along else {}),
+            "rewarded": float(np.count_nonzero([e.reward.sum() for e in (*closed, *altered)])),
+            **self.starts.metrics(len(altered)),
             "wall_simulation_s": self.engine.simulation_s - before_s[0],
             "wall_inference_s": self.engine.acting_s - before_s[1],
             "wall_update_s": update_s,
@@ -159,6 +160,7 @@ class ReplayRunner(OfflineRunner):
         if snapshot is None and self.env_steps:
             self._restart(self._restart_seed())
         tensors, meta = super().state()
+        tensors |= prefixed("starts", {key: torch.from_numpy(value) for key, value in self.starts.state().items()})
         if snapshot is not None:
             for name, arrays in (("engine", snapshot), ("running", self._episodes.state())):
                 tensors |= prefixed(name, {key: torch.from_numpy(value) for key, value in arrays.items()})
@@ -168,6 +170,8 @@ class ReplayRunner(OfflineRunner):
         """The inverse of `state`."""
         super().load_state(tensors, meta)
         self._steps_before = int(meta["env_steps"]) - self.engine.env_steps
+        if starts := unprefixed("starts", tensors):
+            self.starts.load_state({key: value.numpy() for key, value in starts.items()})
         snapshot, running = (
             {key: value.numpy() for key, value in unprefixed(name, tensors).items()} for name in ("engine", "running")
         )

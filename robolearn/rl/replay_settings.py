@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
     from robolearn.core import Env, RewardModel
     from robolearn.data.replay import PlayedEpisode
+    from robolearn.rl.adversary import AdversaryConfig
     from robolearn.rl.along import AlongConfig
 
 
@@ -65,7 +66,7 @@ class ReplayConfig:
         shown: Iterable[PlayedEpisode] = (),
         back_model: RewardModel | None = None,
         judges: tuple[RewardModel, RewardModel] | None = None,
-        along: AlongConfig | None = None,
+        altered: AlongConfig | AdversaryConfig | None = None,
     ) -> Any:
         """A trainer that fine-tunes `policy`, in `env` or without worlds, and `backward` with it where nobody resets;
         see `robolearn.rl.replay_runner.ReplayRunner`, `robolearn.rl.two_way_runner.TwoWayRunner`,
@@ -79,7 +80,7 @@ class ReplayConfig:
             return made(policy, env, self.algorithm, env_steps, seed, *both)
         fresh = self.algorithm.online(self.num_envs, policy.execute_steps) is not None
         made = resolve_name(f"robolearn.rl.{'fresh_runner:Fresh' if fresh else 'replay_runner:Replay'}Runner")
-        return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name, self.updates, along)
+        return made(policy, env, self.algorithm, env_steps, seed, demonstrations, model, name, self.updates, altered)
 
     def check_budget(self, max_episode_steps: int, execute: int, env_steps: int) -> None:
         """Raise `BadInput` unless `env_steps` pay for an iteration."""

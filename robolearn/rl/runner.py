@@ -19,6 +19,7 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Env, RewardModel, bind_policy
+from robolearn.rl.adversary import AdversaryConfig
 from robolearn.rl.algorithms.on_policy import OnPolicy
 from robolearn.rl.along import AlongConfig, Starts
 from robolearn.rl.buffer import ReturnTracker, collect, unscaled
@@ -46,7 +47,7 @@ class Runner:
       seed: of starts, noise and everything else.
       name: of the policy, for messages: where it lies.
       model: whose rewards are learned from, in the place of the world's.
-      along: the share of episodes that begin along the demonstrations of `env`; None: all begin as the task has them.
+      altered: episodes that are not as the task has them, in an `env` that can; None: all are.
 
     Raises:
       BadInput: a policy that does not fit the world or the algorithm, or a budget too small for one iteration.
@@ -54,7 +55,7 @@ class Runner:
 
     def __init__(
         self, policy: ChunkPolicy, env: Env, config: OnPolicyConfig, env_steps: int, seed: int, name: str = "",
-        model: RewardModel | None = None, along: AlongConfig | None = None,
+        model: RewardModel | None = None, altered: AlongConfig | AdversaryConfig | None = None,
     ) -> None:  # fmt: skip
         bind_policy(policy, env.interface, what=f"{f'policy {name}' if name else 'policy'} in {env.task}")
         if env.num_envs != config.num_envs:
@@ -82,7 +83,7 @@ class Runner:
             raise BadInput("--reward", got="noise that is chosen by measurement", expected=expected)
         self.engine = Engine(env)
         self.returns = ReturnTracker(env.num_envs)
-        self.starts = Starts(env, along)
+        self.starts = Starts() if altered is None else altered.build(env)
         self._steps_before = 0  # of earlier parts of a resumed run
 
     @property
@@ -140,8 +141,8 @@ class Runner:
             "success": success,
             "episode_return": float(batch.returns.mean()) if finished else math.nan,
             "episodes": float(batch.episodes),
-            "rewarded": float(np.count_nonzero(batch.returns) + np.count_nonzero(batch.along)),
-            **({"along_episodes": float(len(batch.along))} if len(batch.along) else {}),
+            "rewarded": float(np.count_nonzero(batch.returns) + np.count_nonzero(batch.altered)),
+            **self.starts.metrics(len(batch.altered)),
             "wall_simulation_s": batch.simulation_s,
             "wall_inference_s": batch.acting_s,
             "wall_update_s": time.perf_counter() - collected,
@@ -174,6 +175,7 @@ class Runner:
         if snapshot is None:
             self._restart(self._restart_seed())
         tensors, meta = self.algorithm.state()
+        tensors |= prefixed("starts", {key: torch.from_numpy(value) for key, value in self.starts.state().items()})
         if snapshot is not None:
             tensors |= prefixed("engine", {key: torch.from_numpy(value) for key, value in snapshot.items()})
             tensors["returns"] = torch.from_numpy(self.returns.now.copy())
@@ -185,6 +187,8 @@ class Runner:
         """The inverse of `state`."""
         self.algorithm.load_state(tensors, meta["algorithm"])
         self._steps_before, self._done = int(meta["env_steps"]) - self.engine.env_steps, int(meta["done"])
+        if starts := unprefixed("starts", tensors):
+            self.starts.load_state({key: value.numpy() for key, value in starts.items()})
         snapshot = unprefixed("engine", tensors)
         if snapshot:
             self.engine.restore({key: value.numpy() for key, value in snapshot.items()})

@@ -22,6 +22,7 @@ from robolearn.rewards.shaping import Shaping
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
     from robolearn.core import Env, Interface, RewardModel
+    from robolearn.rl.adversary import AdversaryConfig
     from robolearn.rl.along import AlongConfig
 
 UNKNOWN_EPISODE = 1000  # control steps to reckon with where a world states no limit
@@ -187,10 +188,10 @@ class OnPolicyConfig(AlgorithmConfig):
 
     def runner(
         self, policy: ChunkPolicy, env: Env, env_steps: int, seed: int, name: str, model: RewardModel | None = None,
-        along: AlongConfig | None = None,
+        altered: AlongConfig | AdversaryConfig | None = None,
     ) -> Any:  # fmt: skip
         """A trainer that fine-tunes `policy` in `env`; see `robolearn.rl.runner.Runner`."""
-        return resolve_name("robolearn.rl.runner:Runner")(policy, env, self, env_steps, seed, name, model, along)
+        return resolve_name("robolearn.rl.runner:Runner")(policy, env, self, env_steps, seed, name, model, altered)
 
     def check_budget(self, max_episode_steps: int, execute: int, env_steps: int) -> None:
         """Raise `BadInput` unless `env_steps` pay for learning; see `robolearn.rl.runner.check_budget`."""

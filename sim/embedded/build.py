@@ -46,6 +46,10 @@ def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
         from sim.embedded.snapshot_starts import SnapshotWorlds
 
         worlds = SnapshotWorlds
+    elif config.pushed:
+        from sim.embedded.pushes import PushedWorlds
+
+        worlds = partial(PushedWorlds, pushed=config.pushed)
     return worlds(
         task,
         num_envs,

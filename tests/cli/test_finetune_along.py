@@ -47,7 +47,7 @@ def test_a_run_is_resumed_exactly_and_judged_from_the_task_s_own_starts(
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     rows = list(read_metrics(whole))
     assert sum(row.get("along_episodes", 0) for row in rows) > 4
-    assert not rows[-1].get("along_episodes"), "the last tenth of the budget begins as the task has it"
+    assert not rows[-1]["along_episodes"], "the last tenth of the budget begins as the task has it"
     counted = result["training_success"]
     assert counted is None or counted["episodes"] <= sum(row["episodes"] for row in rows)
     assert run("evaluate", "--policy", whole, "--episodes", 4, "--seed", 1000, "--json") == 0

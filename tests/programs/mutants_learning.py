@@ -23,6 +23,8 @@ RATIOS = (f"{UPDATES}::test_every_ratio_is_1_before_the_first_update",)
 DPPO, GRPO = ("tests/rl/test_rl_dppo.py",), ("tests/rl/test_rl_grpo.py",)
 EXECUTED = ("tests/rl/test_rl_executed.py",)
 ALONG, ALONG_WORLDS = ("tests/rl/test_rl_along.py",), ("tests/sim/test_snapshot_starts.py",)
+ADVERSARY, ADVERSARIES = f"{RL}/adversary.py", ("tests/rl/test_rl_adversary.py",)
+PUSHED = ("tests/sim/test_pushes.py",)
 SNAPSHOTS = "sim/embedded/snapshot_starts.py"
 ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY = "robolearn/data/replay"
@@ -620,6 +622,17 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "along-whatever-was-recorded": Mutant(SNAPSHOTS, "if difference > AGREE:", "if False:", ALONG_WORLDS),
     "along-not-in-the-state": Mutant(SNAPSHOTS, 'self._along[:] = snapshot["along"]', "pass", ALONG_WORLDS),
+    "adversary-helps": Mutant(ADVERSARY, "score = -self.strength", "score = self.strength", ADVERSARIES),
+    "adversary-rational-from-the-first": Mutant(ADVERSARY, "-self.strength * value", "-1.0 * value", ADVERSARIES),
+    "adversary-forgets-nothing": Mutant(ADVERSARY, "FORGETTING * np.stack", "1.0 * np.stack", ADVERSARIES),
+    "adversary-never-yields": Mutant(ADVERSARY, "- float(rate < FALLS_AT)", "", ADVERSARIES),
+    "pushes-for-ever": Mutant("sim/embedded/pushes.py", " & (self._elapsed < first + PUSH_STEPS)", "", PUSHED),
+    "pushes-of-the-next-episodes-force": Mutant(
+        "sim/embedded/pushes.py", "np.where(now, self._strength, 0.0)", "np.where(now, self._force, 0.0)", PUSHED
+    ),
+    "adversary-begins-anew": Mutant(
+        f"{RL}/runner.py", 'if starts := unprefixed("starts", tensors):', "if starts := {}:", ("tests/cli/test_adversary.py",)
+    ),
     "worlds-do-not-rest": Mutant("robolearn/rollout/engine.py", "going = going & ~ended", "pass", ENGINE),
 }  # fmt: skip
 

@@ -49,8 +49,8 @@ def test_share_and_window_go_from_near_the_end_to_the_task_s_own_starts() -> Non
     assert config.at(0.125) == pytest.approx((0.6, 0.675, 0.9))  # a quarter of the way
     assert config.at(0.5) == config.at(1.0) == pytest.approx((0.0, 0.0, 0.9))
     env = AlternatingWorlds(1)
-    Starts(env, config).schedule(0.25)
-    Starts(env, None).schedule(0.25)
+    config.build(env).schedule(0.25)
+    Starts().schedule(0.25)
     assert env.asked == [pytest.approx((0.4, 0.45, 0.9))]
 
 
@@ -71,12 +71,17 @@ def test_what_began_along_a_demonstration_counts_neither_as_success_nor_as_failu
     act = lambda seen: Decision(np.zeros((2, 1, 1), np.float32), {})  # noqa: E731
     features = lambda seen: {"proprio": torch.from_numpy(seen["proprio"].copy())}  # noqa: E731
     batch = collect(
-        engine, act, Episodes(np.full(2, 5)), features, device=torch.device("cpu"), starts=Starts(env, config)
+        engine,
+        act,
+        Episodes(np.full(2, 5)),
+        features,
+        device=torch.device("cpu"),
+        starts=config.build(env) if config else None,
     )
-    assert (batch.episodes, batch.success, len(batch.along)) == counted
+    assert (batch.episodes, batch.success, len(batch.altered)) == counted
     assert len(batch) == 10 and int(batch.solved.sum()) == 4, "all of them are learned from"
     if config is not None:
-        assert not batch.returns.any() and (batch.along == 2.0).all()
+        assert not batch.returns.any() and (batch.altered == 2.0).all()
 
 
 def test_episodes_of_a_replay_are_split_by_the_worlds_that_ended() -> None:
@@ -86,6 +91,6 @@ def test_episodes_of_a_replay_are_split_by_the_worlds_that_ended() -> None:
     env.number[1] = 1  # the second world's episode began along a demonstration
     agent: Any = type("Agent", (), {"observes_every_step": False, "begin": lambda *_: None,
                                     "decide": lambda *_: Decision(np.zeros((3, 1, 1), np.float32))})()  # fmt: skip
-    turn = next(iter(engine.turns(agent, Episodes(np.array([1, 1, 0])))))
-    assert Starts(env, AlongConfig()).split(["first", "second"], turn) == (["first"], ["second"])
-    assert Starts(env, None).split(["first", "second"], turn) == (["first", "second"], [])
+    turn = next(iter(engine.turns(agent, Episodes(np.array([0, 1, 1])))))
+    assert AlongConfig().build(env).split(["first", "second"], turn) == (["second"], ["first"])
+    assert Starts().split(["first", "second"], turn) == (["first", "second"], [])
