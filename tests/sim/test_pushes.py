@@ -96,6 +96,7 @@ def test_unpushed_worlds_are_plain_ones_and_a_snapshot_goes_on_within_a_push() -
     other = worlds()
     other.restore(env.snapshot())
     env.push(one(0), 0.0)  # the running episodes keep their force
+    other.push(one(0), 9.0)
     for _ in range(5):
         np.testing.assert_array_equal(env.step(still(env))[0]["objects"], other.step(still(env))[0]["objects"])
 
