@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robolearn.cli.choices import AnyAlgorithm, Device, Tracker, rewarded
 from robolearn.cli.config_file import write_flags
-from robolearn.cli.evaluator import show_outcomes
 from robolearn.cli.finetune_numbers import (
     last_success,
     rewarded_episodes,
+    show_finetuned,
     standing,
     switched,
     wall_profile,
@@ -27,7 +27,6 @@ from robolearn.io.hashes import sha256_file, sha256_weights
 from robolearn.presets import RL_ENV_STEPS, rl_env_steps, tuning_preset
 from robolearn.rl.adversary import AdversaryConfig
 from robolearn.rl.algorithms import (
-    ALGORITHMS,
     OffPolicyConfig,
     OnPolicyConfig,
     ReplayConfig,
@@ -37,7 +36,7 @@ from robolearn.rl.algorithms import (
 from robolearn.rl.along import AlongConfig
 from robolearn.rl.audit import AuditConfig, Audited
 from robolearn.rl.settings import BACKWARD, ReinFlowConfig
-from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text
+from robolearn.runs.command import Command, at_least, check_seed, peek
 from robolearn.runs.loop import KeepConfig
 from robolearn.runs.trackers import check_tracker
 from sim.registry import WorldConfig
@@ -238,56 +237,8 @@ class Finetune(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         if "suite" in result:
             show_suite(result, console, _success)
-            return
-        r = result
-        console.print(f"policy       {r['policy']}")
-        if r.get("updates_offline"):
-            console.print(f"offline      {r['updates_offline']:,} updates from {', '.join(map(str, self.data))} alone")
-        iterations = f"{r['iterations']} iteration{'' if r['iterations'] == 1 else 's'}"
-        steps = f"{r['env_steps']:,} of {r['budget']:,} control steps, {iterations}"
-        title = ALGORITHMS[r["algorithm"]].title
-        console.print(f"fine-tuned   {steps} of {title}, in {r['wall_s']['total']:.0f} s")
-        if r["calibration"]:
-            noise, reason = r["calibration"]["noise"], r["calibration"]["reason"]
-            console.print(
-                f"noise        begins at {noise['initial']:g}, explores up to {noise['sigma_max']:.2f}: {reason}"
-            )
-        if r["training_success"]:
-            console.print(
-                f"success      {rate_text(r['training_success'])} of the last rollouts, with exploration noise"
-            )
-        if switch := r.get("switch"):
-            after = ", ".join(f"{100 * value:.1f}" for value in switch["online"])
-            said = f"{100 * switch['offline']:.1f}% offline, then {after}: a dip of {100 * switch['dip']:.1f} points"
-            console.print(f"switch       {said}")
-        if back := r.get("back"):
-            console.print(f"way back     {back['policy']}; a person put things in their place {back['helped']} times")
-            if back.get("audit", {}).get("parted"):
-                console.print(f"its audit    {back['audit']['parted']}")
-        if r.get("withheld"):
-            console.print(f"withheld     {r['withheld']} episodes have no reward, and were not learned from")
-        if (found := r.get("audit")) and found["rule"] != "off":
-            shown = {"solved, of those called done": "precision", "called done, of those failed": "false_positives"}
-            for words, key in shown.items():
-                console.print(f"audit        {words}: {rate_text(found[key]) if found[key] else 'none'}")
-            console.print(f"audit        {found['parted'] or 'the reward model and the world have not parted'}")
-        show_outcomes(result, console, " " * 13)
-        self._show_rewarded(r, console)
-        if not r["unchanged"]:
-            again = f"robolearn evaluate --policy {self.policy} --against {r['run']} --task {self.world.task}"
-            console.print(f"next         {again} : a verdict on what it gained")
-
-    def _show_rewarded(self, r: Mapping[str, Any], console: Any) -> None:
-        """A line where no reward was found, or nothing was learned from those that were."""
-        weights = "every weight of the policy is as it was"
-        if r["rewarded_episodes"] == 0:
-            by_success = isinstance(self.settings, OnPolicyConfig) and self.settings.by_success
-            dense = self.world.family.has_progress and self.world.reward == "sparse" and not by_success
-            ways = "a better policy, more demonstrations or --reward dense" if dense else "a better policy"
-            same = f": {weights}" if r["unchanged"] else ""
-            console.print(f"rewarded     no episode of the run{same}; begin with {ways}")
-        elif r["unchanged"]:
-            console.print(f"unchanged    {weights}")
+        else:
+            show_finetuned(self, result, console)
 
     def _updates(self) -> int:
         """Updates offline; raises `BadInput` where there is nothing to do, or nothing to do it with."""

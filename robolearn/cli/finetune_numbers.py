@@ -1,11 +1,18 @@
-"""Numbers of a fine-tuning, from the metrics of its run: success, rewarded and withheld episodes, wall times."""
+"""Numbers of a fine-tuning, from the metrics of its run, and its result in words."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from robolearn.cli.evaluator import show_outcomes
+from robolearn.rl.algorithms import ALGORITHMS, OnPolicyConfig
+from robolearn.runs.command import rate_text
+
+if TYPE_CHECKING:
+    from robolearn.cli.finetune import Finetune
 
 KINDS = ("episodes", "along_episodes", "pushed_episodes")
 LAST = 5  # iterations whose rollouts are counted together at the end
@@ -76,3 +83,52 @@ def wall_profile(run: Path, calibration: Any) -> dict[str, float]:
         wall_s["simulation"] += calibration.simulation_s
         wall_s["calibration"] = calibration.wall_s - calibration.simulation_s
     return wall_s
+
+
+def show_finetuned(command: Finetune, r: Mapping[str, Any], console: Any) -> None:
+    """The result of a `Finetune` in words."""
+    console.print(f"policy       {r['policy']}")
+    if r.get("updates_offline"):
+        console.print(f"offline      {r['updates_offline']:,} updates from {', '.join(map(str, command.data))} alone")
+    iterations = f"{r['iterations']} iteration{'' if r['iterations'] == 1 else 's'}"
+    steps = f"{r['env_steps']:,} of {r['budget']:,} control steps, {iterations}"
+    title = ALGORITHMS[r["algorithm"]].title
+    console.print(f"fine-tuned   {steps} of {title}, in {r['wall_s']['total']:.0f} s")
+    if r["calibration"]:
+        noise, reason = r["calibration"]["noise"], r["calibration"]["reason"]
+        console.print(f"noise        begins at {noise['initial']:g}, explores up to {noise['sigma_max']:.2f}: {reason}")
+    if r["training_success"]:
+        console.print(f"success      {rate_text(r['training_success'])} of the last rollouts, with exploration noise")
+    if switch := r.get("switch"):
+        after = ", ".join(f"{100 * value:.1f}" for value in switch["online"])
+        said = f"{100 * switch['offline']:.1f}% offline, then {after}: a dip of {100 * switch['dip']:.1f} points"
+        console.print(f"switch       {said}")
+    if back := r.get("back"):
+        console.print(f"way back     {back['policy']}; a person put things in their place {back['helped']} times")
+        if back.get("audit", {}).get("parted"):
+            console.print(f"its audit    {back['audit']['parted']}")
+    if r.get("withheld"):
+        console.print(f"withheld     {r['withheld']} episodes have no reward, and were not learned from")
+    if (found := r.get("audit")) and found["rule"] != "off":
+        shown = {"solved, of those called done": "precision", "called done, of those failed": "false_positives"}
+        for words, key in shown.items():
+            console.print(f"audit        {words}: {rate_text(found[key]) if found[key] else 'none'}")
+        console.print(f"audit        {found['parted'] or 'the reward model and the world have not parted'}")
+    show_outcomes(r, console, " " * 13)
+    _show_rewarded(command, r, console)
+    if not r["unchanged"]:
+        again = f"robolearn evaluate --policy {command.policy} --against {r['run']} --task {command.world.task}"
+        console.print(f"next         {again} : a verdict on what it gained")
+
+
+def _show_rewarded(command: Finetune, r: Mapping[str, Any], console: Any) -> None:
+    """A line where no reward was found, or nothing was learned from those that were."""
+    weights = "every weight of the policy is as it was"
+    if r["rewarded_episodes"] == 0:
+        by_success = isinstance(command.settings, OnPolicyConfig) and command.settings.by_success
+        dense = command.world.family.has_progress and command.world.reward == "sparse" and not by_success
+        ways = "a better policy, more demonstrations or --reward dense" if dense else "a better policy"
+        same = f": {weights}" if r["unchanged"] else ""
+        console.print(f"rewarded     no episode of the run{same}; begin with {ways}")
+    elif r["unchanged"]:
+        console.print(f"unchanged    {weights}")

@@ -20,8 +20,8 @@ from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, RewardModel, bind_policy
 from robolearn.data.replay import PlayedEpisode
 from robolearn.rl.adversary import AdversaryConfig
-from robolearn.rl.along import AlongConfig
 from robolearn.rl.algorithms.uni_o4 import UniO4
+from robolearn.rl.along import AlongConfig
 from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.runner import Runner, iterations_apart
 from robolearn.rl.uni_o4_settings import UniO4Config

@@ -146,7 +146,8 @@ def test_a_reader_looks_at_the_row_groups_that_it_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
     """Each once, as long as their pictures may wait; threads that read beside each other get their own frames."""
-    reader, taken, real = opened(picture_set(tmp_path, "v3.0", (12, 9, 4), 64, 0, 5), (12, 9, 4), 64), [], readers.layout
+    taken, real = [], readers.layout
+    reader = opened(picture_set(tmp_path, "v3.0", (12, 9, 4), 64, 0, 5), (12, 9, 4), 64)
     monkeypatch.setattr(readers, "KEPT", kept)
 
     class Counted(pq.ParquetFile):
