@@ -133,6 +133,11 @@ class WorldConfig:
     """A Python interpreter of its own for a Gymnasium env, with numpy, gymnasium and what the env needs; nothing of
     robolearn need be there."""
 
+    workers: str = ""
+    """Workers that the worlds are spread over: a number of processes, ray for actors of Ray (extra ray) on this machine
+    or the cluster of RAY_ADDRESS, ray:<number> for so many here, or ray://<host>:<port> of a cluster. The policy stays
+    here. The results are the same; a worker that dies is started again."""
+
     def __post_init__(self) -> None:
         if self.reward == OWN_REWARDS[0]:  # one world, one name
             object.__setattr__(self, "reward", OWN_REWARDS[1])
@@ -177,6 +182,8 @@ class WorldConfig:
     def build(self, num_envs: int) -> Env:
         """`num_envs` worlds. Raises `BadInput`: what `check` refuses, or a value that the worlds do not have."""
         self.check()
+        if self.workers:
+            return resolve_name("sim.bridge.remote:spread")(self, num_envs)
         return self.family.build(self, num_envs)
 
     def matching(self, *interfaces: Interface) -> WorldConfig:

@@ -1,4 +1,4 @@
-"""Common to all vector envs: Gymnasium's spaces, and option ``start_ids`` of `reset`.
+"""Common to all vector envs: Gymnasium's spaces, and options ``start_ids`` and ``episodes`` of `reset`.
 
 The j-th episode of a world depends on (seed, start id, j) alone: equal ids give equal starts in any world. By default
 the id of world w is w. A group of worlds with one id meets the same sequence of episodes, so that returns within the
@@ -24,18 +24,29 @@ def episode_rng(seed: int, start_id: int, episode: int) -> np.random.Generator:
     return np.random.default_rng([seed, start_id, episode])
 
 
-def start_ids(options: Mapping[str, Any] | None, num_envs: int) -> NDArray[np.int64] | None:
-    """The ids in `options`, (N,) and not negative, or None where there are none. Raises `BadInput`: another option, or
-    ids that are not `num_envs` integers from 0 on."""
-    if not options:
-        return None
+RESET_OPTIONS = ("start_ids", "episodes")
+SNAPSHOT_AXES: Mapping[str, int | None] = {"seed": None, "motion": 1}
+"""Axis of the worlds in what a snapshot holds, where it is not the first; None: there is none."""
+
+
+def first_starts(
+    options: Mapping[str, Any] | None, num_envs: int
+) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
+    """Start ids (N,) in `options`, or None where there are none, and the number (N,) of the episode that each world
+    begins with, by default 0. Raises `BadInput`: another option, episodes without ids, or what is not `num_envs`
+    integers from 0 on."""
+    options = options or {}
+    found: dict[str, NDArray[np.int64]] = {}
     for name in options:
-        if name != "start_ids":
-            raise BadInput("option of reset", got=name, available=("start_ids",))
-    ids = np.asarray(options["start_ids"])
-    if ids.shape != (num_envs,) or not np.issubdtype(ids.dtype, np.integer) or (ids < 0).any():
-        raise BadInput("start_ids", got=ids.tolist(), expected=f"{num_envs} integers from 0 on")
-    return ids.astype(np.int64)
+        if name not in RESET_OPTIONS:
+            raise BadInput("option of reset", got=name, available=RESET_OPTIONS)
+        numbers = np.asarray(options[name])
+        if numbers.shape != (num_envs,) or not np.issubdtype(numbers.dtype, np.integer) or (numbers < 0).any():
+            raise BadInput(name, got=numbers.tolist(), expected=f"{num_envs} integers from 0 on")
+        found[name] = numbers.astype(np.int64)
+    if "episodes" in found and "start_ids" not in found:
+        raise BadInput("option of reset", got="episodes alone", expected="start_ids with them")
+    return found.get("start_ids"), found.get("episodes", np.zeros(num_envs, np.int64))
 
 
 def feature_space(spec: ArraySpec) -> gymnasium.spaces.Box:

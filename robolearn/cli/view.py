@@ -157,6 +157,10 @@ def check_watched(view: View, world: WorldConfig) -> None:
         raise BadInput(
             "--view", got=f"task {world.task}", expected="a task of ours: its worlds report their bodies' poses"
         )
+    if view != "none" and world.workers:
+        raise BadInput(
+            "--view", got=f"with --workers {world.workers}", expected="one of them: a page shows worlds here"
+        )
     from robots import PAIRS
 
     if view != "none" and world.arm in PAIRS:

@@ -28,8 +28,9 @@ class Env(Protocol):
     everything that is drawn for it (start, friction, mass, delay), so two policies that are compared with one seed
     meet the same episodes, whatever their lengths. The start id of world w is w, or ``start_ids[w]`` with
     ``reset(options={"start_ids": (N,) ints})``: worlds with equal ids meet equal episodes, the j-th of one being the
-    j-th of the other, also in the resets within steps. `reset()` goes on with the next episode of each world; ids
-    without a seed begin their sequences of the present seed anew.
+    j-th of the other, also in the resets within steps. ``"episodes"`` (N,) beside the ids begins world w with the
+    ``episodes[w]``-th of its sequence. `reset()` goes on with the next episode of each world; ids without a seed begin
+    their sequences of the present seed anew.
     """
 
     num_envs: int

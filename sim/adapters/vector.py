@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, NonFinite, Observation, RobolearnError, StepResult
 from sim.bridge.pools import Pool, interface_of
-from sim.vector import declare, start_ids
+from sim.vector import declare, first_starts
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +64,12 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
         Args:
           seed: the j-th start of world w depends on (seed, start id of w, j) alone. None goes on in that sequence,
             or, before the first seed, begins one at random.
-          options: ``{"start_ids": (N,) ints}`` begins the sequences of these ids; by default the id is w.
+          options: see `robolearn.core.Env`; by default the start id of world w is w.
 
         Raises:
           BadInput: another option, or ids of another shape.
         """
-        ids = start_ids(options, self.num_envs)
+        ids, first = first_starts(options, self.num_envs)
         restart = seed is not None or ids is not None or self._seed is None
         if seed is not None:
             self._seed = int(seed)
@@ -79,7 +79,7 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
         with self._whole():
             block = self._pool.block
             block.active[:] = True
-            block.starts[:] = np.stack([np.full(self.num_envs, self._seed), numbers], axis=1)
+            block.starts[:] = np.stack([np.full(self.num_envs, self._seed), numbers, first], axis=1)
             self._pool.reset(begin=restart)
         return _copy(block.observation), {}
 

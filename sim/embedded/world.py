@@ -35,7 +35,7 @@ from sim.embedded.scene import check_station
 from sim.embedded.task import Array, State, Task
 from sim.embedded.visual_randomisation import VisualRandomiser, randomisation_named
 from sim.shaping import SCALE, SHAPING_GAMMA, shape
-from sim.vector import declare, start_ids
+from sim.vector import declare, first_starts
 
 REWARDS = ("sparse", "dense")
 
@@ -140,18 +140,18 @@ class MujocoWorlds(VectorEnv):
 
         Args:
           seed: begins the sequences of episodes anew; None goes on in them.
-          options: ``{"start_ids": (N,) ints}`` begins the sequences of these ids; by default the id of world w is w.
+          options: see `robolearn.core.Env`; by default the start id of world w is w.
 
         Raises:
           BadInput: another option, or ids of another shape.
         """
-        ids = start_ids(options, self.num_envs)
+        ids, first = first_starts(options, self.num_envs)
         unseeded = self._episode[0] < 0
         if seed is not None or unseeded:
             self._seed = int(np.random.default_rng().integers(2**63)) if seed is None else int(seed)
         if seed is not None or unseeded or ids is not None:
             self._ids = self._worlds if ids is None else ids
-            self._episode[:] = -1
+            self._episode[:] = first - 1
         self._begin(self._worlds)
         self._observation = self._look(self._numbers(self._state(), self._seen), self._worlds)
         self._potential = self._phi(self.truth)

@@ -74,7 +74,7 @@ class AdapterEnv(gymnasium.Env):
 class WorldArrays:
     """Requests to N worlds and their answers, arrays over worlds. `final` is valid where a chunk has `ended`."""
 
-    starts: NDArray[np.uint64]  # (N, 2) seed and start id
+    starts: NDArray[np.uint64]  # (N, 3) seed, start id, number of the first episode
     active: NDArray[np.bool_]  # (N,)
     actions: NDArray[np.float32]  # (N, Ta, Da); an expert's action comes back in [:, 0]
     rewards: NDArray[np.float64]  # (N, Ta), of each executed step
@@ -128,7 +128,7 @@ def _arrays(facts: Facts, n: int, steps: int) -> dict[str, tuple[tuple[int, ...]
     """Name → (shape, dtype) of each array, in the order of the memory."""
     flags = dict.fromkeys(("active", "terminated", "truncated", "busy"), ((n,), "bool"))
     found = {
-        "starts": ((n, 2), "uint64"),
+        "starts": ((n, 3), "uint64"),
         "actions": ((n, steps, facts.action), "float32"),
         "rewards": ((n, steps), "float64"),
         "steps": ((n,), "int64"),

@@ -156,9 +156,9 @@ class World:
         self._seed, self._start_id = 0, index
         self._episode = 0
 
-    def reset(self, seed: int, start_id: int) -> Features:
-        """Start over: the following starts depend on (seed, start_id) alone."""
-        self._seed, self._start_id, self._episode = seed, start_id, 0
+    def reset(self, seed: int, start_id: int, episode: int = 0) -> Features:
+        """Start over with this episode: the starts that follow depend on (seed, start_id, episode) alone."""
+        self._seed, self._start_id, self._episode = seed, start_id, episode
         return self.next_episode()
 
     def next_episode(self) -> Features:

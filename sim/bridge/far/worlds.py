@@ -34,8 +34,8 @@ class Worlds:
         """Next episodes of the active worlds, from the starts in `block` where `begin`."""
 
         def start(i: int, world: World) -> None:
-            seed, start_id = (int(number) for number in block.starts[i])
-            _write(block.observation, i, world.reset(seed, start_id) if begin else world.next_episode())
+            numbers = (int(number) for number in block.starts[i])
+            _write(block.observation, i, world.reset(*numbers) if begin else world.next_episode())
 
         self._each(block, start)
 
