@@ -7,11 +7,9 @@ this folder and the data under the same paths.
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +21,6 @@ import tyro
 from robolearn.cli.console import make_console
 from robolearn.cli.registry import find
 from robolearn.core import BadInput, RobolearnError
-from robolearn.core.installation import install_command
 from robolearn.runs.command import Command, check_seed, command_text, print_table, reported
 
 if TYPE_CHECKING:
@@ -61,14 +58,14 @@ class Sweep(Command):
     """Go on with the sweep in --out."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.sweep import need_ray
         from robolearn.eval.sweep_report import summary, write
         from robolearn.io.json_files import read_json, write_json
+        from robolearn.runs.ray_cluster import need_ray
         from robolearn.runs.run import RESULT
 
         ones = list(self.plan())
         if self.runner == "ray":
-            need_ray()
+            need_ray("--runner ray")
         self._check_out()
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / PLAN, {"command": list(self.command)})
@@ -180,15 +177,6 @@ def _folder(setting: Mapping[str, str]) -> str:
     return re.sub(r"[^\w=,.+-]", "_", ",".join(f"{name}={value}" for name, value in setting.items()))
 
 
-ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # by its name only of those: 0 makes Ray listen on loopback alone
-
-
-def need_ray() -> None:
-    """Raise `BadInput` where Ray is not installed."""
-    if importlib.util.find_spec("ray") is None:
-        raise BadInput("--runner ray", got="no package ray", expected="it installed", hint=install_command("ray"))
-
-
 def run_all(lines: Sequence[Sequence[str]], folder: str, done: Callable[[int], None]) -> None:
     """Run each of the command lines, in any order.
 
@@ -199,16 +187,9 @@ def run_all(lines: Sequence[Sequence[str]], folder: str, done: Callable[[int], N
     Raises:
       RobolearnError: one failed; those that had begun are stopped, and go on from their last state when resumed.
     """
-    need_ray()
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # tasks that ask for no GPU may still see them
-    if "RAY_ADDRESS" not in os.environ:  # read when Ray is imported
-        os.environ[ONE_MACHINE] = "0"
-        os.environ["RAY_AUTH_MODE"] = "token"
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    ray: Any = importlib.import_module("ray")
-    own: dict[str, Any] = {} if "RAY_ADDRESS" in os.environ else {"include_dashboard": False}
-    ray.init(**own, log_to_driver=False, logging_level="ERROR")
+    from robolearn.runs.ray_cluster import start_ray
+
+    ray = start_ray()
     try:
         task = ray.remote(run_one)
         left = {task.remote(list(line), folder): line for line in lines}

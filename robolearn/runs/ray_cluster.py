@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import ipaddress
+import logging
 import os
 import secrets
+import warnings
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +20,8 @@ from urllib.parse import urlsplit
 from robolearn.core import BadInput
 from robolearn.core.errors import first_line
 from robolearn.core.installation import install_command
+
+log = logging.getLogger(__name__)
 
 ONE_MACHINE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # by its name only of those: 0 makes Ray listen on loopback alone
 MODE, TOKEN, TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -39,6 +43,8 @@ def start_ray(**options: Any) -> Any:
         options["include_dashboard"] = False
     ray: Any = importlib.import_module("ray")
     ray.init(**options, log_to_driver=False, logging_level="ERROR")
+    # Ray prints what became of a worker to stdout, which belongs to the result.
+    ray._private.worker.print_to_stdstream = lambda data, **_: log.debug("Ray: %s", data["lines"])
     return ray
 
 
@@ -49,7 +55,8 @@ def join_ray(address: str, flag: str) -> Any:
     _quiet()
     ray: Any = importlib.import_module("ray")
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        with warnings.catch_warnings(action="ignore"):  # it warns of what it then raises
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except Exception as error:  # Ray raises its own types and gRPC's
         got = f"no answer ({type(error).__name__}: {first_line(error)})"
         raise BadInput(flag, got=got, expected="a cluster of Ray, its token the one here") from error

@@ -145,8 +145,8 @@ class RemoteWorlds(VectorEnv):
         self._episode = self._episode + ended
         self._report()
         infos: dict[str, Any] = {"steps": steps, "step_rewards": rewards, "final_obs": final, "_final_obs": ended}
-        if (success := self._success(answers)) is not None:
-            infos["success"] = success
+        if (success := self._success(answers)) is not None or self.reports_success:
+            infos["success"] = np.zeros(n, np.bool_) if success is None else success
         return observation, rewards.sum(axis=1), terminated, truncated, infos
 
     def demonstrate(self, active: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
