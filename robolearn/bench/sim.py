@@ -38,6 +38,9 @@ class BenchmarkSim(Command):
         at_least(1, worlds=self.worlds)
         if self.world.task not in task_names():
             raise BadInput("--task", got=self.world.task, available=task_names())
+        if self.world.workers:
+            hint = "robolearn benchmark worlds --task lift --workers 1 2 measures workers"
+            raise BadInput("--workers", got=self.world.workers, expected="none: one process is measured", hint=hint)
         for name in ("seconds", "repeats"):
             if not getattr(self, name) > 0:
                 raise BadInput(name, got=getattr(self, name), expected="more than 0")

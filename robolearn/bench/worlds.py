@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from robolearn.bench.measuring import in_turn, rate
-from robolearn.runs.command import Command, at_least
+from robolearn.core import BadInput
+from robolearn.runs.command import Command, at_least, print_table
 
 STATE, PICTURES = "state", "pictures"
 
@@ -20,11 +21,14 @@ class BenchmarkWorlds(Command):
     """Step worlds in which nothing happens, here and in a worker process: the difference is the bridge.
 
     The durations are those of the fastest tenth of the steps, in turn: on a machine with other work the rest measures
-    that work. With --task also control steps a second of a world of another maker, by small random actions.
+    that work. With --task also control steps a second of its worlds, by small random actions; with --workers besides in
+    workers, with the CPU time and the bytes that each step takes on this side.
     """
 
     task: str = ""
     """A task whose worlds are measured besides, such as metaworld:drawer-open-v3."""
+    workers: tuple[str, ...] = ()
+    """Workers that the worlds of --task are spread over in turn, as in --workers 1 2 4 ray:2; one thread each."""
     world_python: Path | None = None
     """The interpreter of the worker process; by default this one."""
     worlds: int = 64
@@ -45,6 +49,8 @@ class BenchmarkWorlds(Command):
         from sim.registry import WorldConfig
 
         at_least(1, worlds=self.worlds, repeats=self.repeats)
+        if self.workers and not self.task:
+            raise BadInput("--workers", got="no --task", expected="a task, as in --task lift --workers 1 2 4")
         python, n = str(self.world_python or ""), self.worlds
         result: dict[str, Any] = {"worlds": n, "image_size": self.image_size}
         with ExitStack() as open_envs:
@@ -72,7 +78,49 @@ class BenchmarkWorlds(Command):
             finally:
                 env.close()
             result["task"], result["steps_per_s"] = self.task, float(np.median(values["world"]))
+        if self.workers:
+            result["workers"] = self._in_workers()
         return result
+
+    def _in_workers(self) -> dict[str, dict[str, float]]:
+        """Workers, or ``here`` for none → control steps a second (the fastest measurement), and for each of them the
+        CPU time of this process [µs] and the bytes that went to workers and came back."""
+        import numpy as np
+
+        from sim.registry import WorldConfig
+
+        config = WorldConfig(self.task, world_python=self.world_python, threads=1)
+        found: dict[str, dict[str, float]] = {}
+        with ExitStack() as open_envs:
+            envs: dict[str, Any] = {"here": config.build(self.worlds)}
+            open_envs.callback(envs["here"].close)
+            for workers in self.workers:
+                envs[workers] = replace(config, workers=workers).build(self.worlds)
+                open_envs.callback(envs[workers].close)
+            for env in envs.values():
+                env.reset(seed=0)
+            cpu, moved = dict.fromkeys(envs, 0.0), dict.fromkeys(envs, 0)
+
+            def measured(name: str) -> float:
+                begun = time.process_time()
+                speed = rate(lambda: counted(name), self.seconds)
+                cpu[name] += time.process_time() - begun
+                return speed
+
+            def counted(name: str) -> int:
+                steps = _chunk(envs[name])
+                moved[name] += steps
+                return steps
+
+            before = {name: getattr(env, "traffic", 0) for name, env in envs.items()}
+            speeds = in_turn({name: lambda name=name: measured(name) for name in envs}, self.repeats)
+            for name, env in envs.items():
+                found[name] = {
+                    "steps_per_s": float(np.max(speeds[name])),
+                    "cpu_us_per_step": 1e6 * cpu[name] / moved[name],
+                    "bytes_per_step": (getattr(env, "traffic", 0) - before[name]) / moved[name],
+                }
+        return found
 
     def _step_us(self, env: Any) -> float:
         """The fastest tenth of the steps in so many seconds [µs]."""
@@ -94,6 +142,13 @@ class BenchmarkWorlds(Command):
         console.print(f"{'':12}{result['pictures_gb_per_s']:.2f} GB/s of {result['image_size']} px pictures")
         if "steps_per_s" in result:
             console.print(f"{result['task']}: {result['steps_per_s']:,.0f} control steps a second, resets included")
+        if "workers" in result:
+            rows = [
+                (name, f"{one['steps_per_s']:,.0f}", f"{one['cpu_us_per_step']:,.1f}", f"{one['bytes_per_step']:,.0f}")
+                for name, one in result["workers"].items()
+            ]
+            heads = ("workers", "control steps/s", "µs of this process a step", "bytes a step")
+            print_table(console, heads, rows, title=f"{result['task']}, {result['worlds']} worlds, chunks of 8")
 
 
 def _chunk(env: Any) -> int:

@@ -44,7 +44,8 @@ class Part:
         self.number, self.rows, self.worker = number, rows, worker
         self.log = EpisodeLog(rows.stop - rows.start)
         self.node = ""
-        self.steps = self.deaths = self.died = 0  # control steps; deaths in a row, and of all
+        self.steps = self.traffic = 0  # control steps; bytes there and back
+        self.deaths = self.died = 0  # deaths in a row, and of all
 
     @property
     def name(self) -> str:
@@ -198,6 +199,11 @@ class RemoteWorlds(VectorEnv):
         self._parts = []
         self._host.close()
 
+    @property
+    def traffic(self) -> int:
+        """Bytes that were sent to workers and came from them."""
+        return sum(part.traffic for part in self._parts)
+
     # --- the workers ------------------------------------------------------------------------------------------
 
     def _ask(self, kind: bytes, asked: list[tuple[Part, Arrays, dict[str, Any]]]) -> list[tuple[Part, Arrays]]:
@@ -207,6 +213,7 @@ class RemoteWorlds(VectorEnv):
         requests = [(part, share.pack(arrays, said)) for part, arrays, said in asked]
         try:
             for part, payload in requests:
+                part.traffic += len(payload)
                 part.worker.send(kind, payload)
             return [(part, self._answer(part, kind, payload)) for part, payload in requests]
         except BaseException as error:  # the answers of the others would be taken for those of the next request
@@ -232,6 +239,7 @@ class RemoteWorlds(VectorEnv):
           BadInput, NonFinite, RobolearnError: its worlds raised it; which worker's, in one line.
         """
         kind, payload = part.worker.receive()
+        part.traffic += len(payload)
         if kind == share.BAD_INPUT:
             raise from_parts(payload)
         if kind != share.DONE:
@@ -331,12 +339,15 @@ class RemoteWorlds(VectorEnv):
     def _tell(self) -> None:
         """A line about each node."""
         self._told = time.monotonic()
+        seconds = max(self._told - self._begun, 1e-9)
         for node in dict.fromkeys(part.node for part in self._parts if part.steps):
             parts = [part for part in self._parts if part.node == node]
-            steps, worlds = sum(p.steps for p in parts), sum(p.rows.stop - p.rows.start for p in parts)
-            log.info("node %s: %d workers, %d worlds, %d control steps (%.0f a second), %d started again", node,
-                     len(parts), worlds, steps, steps / max(self._told - self._begun, 1e-9),
-                     sum(p.died for p in parts))  # fmt: skip
+            steps, worlds = sum(part.steps for part in parts), sum(part.rows.stop - part.rows.start for part in parts)
+            log.info(
+                "node %s: %d worker(s), %d world(s), %d control steps (%.0f a second), %.3g MB a second, %d started again",
+                *(node, len(parts), worlds, steps, steps / seconds),
+                *(sum(part.traffic for part in parts) / 1e6 / seconds, sum(part.died for part in parts)),
+            )
 
 
 def spread(config: WorldConfig, num_envs: int) -> RemoteWorlds:

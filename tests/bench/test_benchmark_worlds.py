@@ -21,3 +21,17 @@ def test_the_price_of_the_bridge_is_what_a_process_costs_more(capsys: pytest.Cap
     assert result["pictures_gb_per_s"] == pytest.approx(bytes_a_step / (result["step_us"]["pictures"]["bridge"] * 1e3))
     assert main(["benchmark", "worlds", "--world-python", "/no/such", *flags]) == 2
     assert "--world-python /no/such: got no such file" in capsys.readouterr().err
+
+
+def test_workers_are_measured_beside_one_process(capsys: pytest.CaptureFixture[str]) -> None:
+    """A decision of two worlds: 8 actions of 7 numbers each go there at least, and each world's observation comes back."""
+    flags = ["--worlds", "2", "--image-size", "32", "--seconds", "0.1", "--repeats", "1", "--workers", "2"]
+    assert main(["benchmark", "worlds", *flags, "--task", "lift", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])["workers"]
+    assert list(result) == ["here", "2"] and all(one["steps_per_s"] > 0 for one in result.values())
+    assert result["here"]["bytes_per_step"] == 0 and 4 * 7 < result["2"]["bytes_per_step"] < 2000
+    assert result["2"]["cpu_us_per_step"] < result["here"]["cpu_us_per_step"]
+    assert main(["benchmark", "worlds", *flags]) == 2
+    assert "--workers: got no --task, expected a task" in capsys.readouterr().err
+    assert main(["benchmark", "sim", "--workers", "2"]) == 2
+    assert "--workers: got 2, expected none: one process is measured" in capsys.readouterr().err

@@ -244,7 +244,7 @@ def test_the_command_says_what_each_node_did(tmp_path: Path, caplog: pytest.LogC
         sets.append({path.relative_to(out): path.read_bytes() for path in out.rglob("*.parquet")})
     assert sets[0] == sets[1] and sets[0]
     told = [record.getMessage() for record in caplog.records if record.getMessage().startswith("node ")]
-    assert len(told) == 1 and "2 workers, 4 worlds" in told[0] and "0 started again" in told[0]
+    assert len(told) == 1 and "2 worker(s), 4 world(s), " in told[0] and "0 started again" in told[0]
 
 
 REFUSED = {
