@@ -31,6 +31,8 @@ class BenchmarkWorlds(Command):
     """Workers that the worlds of --task are spread over in turn, as in --workers 1 2 4 ray:2; one thread each."""
     world_python: Path | None = None
     """The interpreter of the worker process; by default this one."""
+    cameras: tuple[str, ...] = ()
+    """Cameras of --task that are observed in workers."""
     worlds: int = 64
     """Worlds side by side."""
     image_size: int = 84
@@ -89,7 +91,8 @@ class BenchmarkWorlds(Command):
 
         from sim.registry import WorldConfig
 
-        config = WorldConfig(self.task, world_python=self.world_python, threads=1)
+        pictures = {"cameras": self.cameras, "image_size": self.image_size}
+        config = WorldConfig(self.task, world_python=self.world_python, threads=1, **pictures)
         found: dict[str, dict[str, float]] = {}
         with ExitStack() as open_envs:
             envs: dict[str, Any] = {"here": config.build(self.worlds)}

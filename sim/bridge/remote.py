@@ -37,7 +37,7 @@ DEATHS = 3  # of one worker without an answer between them
 TOLD_S = 60.0  # [s] between two lines about the nodes
 
 
-class Part:
+class RemoteShare:
     """The worlds `rows` of the vector env, in a worker; `log`: what a new worker needs to be where this one is."""
 
     def __init__(self, number: int, rows: slice, worker: Worker) -> None:
@@ -57,6 +57,7 @@ class RemoteWorlds(VectorEnv):
     """A `robolearn.core.ChunkEnv` of worlds in workers of `host`, which is closed with it.
 
     Attributes:
+      parts: the shares of the worlds, each with its worker.
       demonstrates, says: see `AdapterVectorEnv`.
     """
 
@@ -67,7 +68,7 @@ class RemoteWorlds(VectorEnv):
             raise BadInput("number of worlds", got=num_envs, expected="at least 1")
         self.num_envs, self._host = num_envs, host
         self._config = share.to_json(config)
-        self._parts: list[Part] = []
+        self.parts: list[RemoteShare] = []
         self._seed: int | None = None
         self._broken = ""
         self._ids, self._episode = np.arange(num_envs), np.zeros(num_envs, np.int64)
@@ -77,10 +78,10 @@ class RemoteWorlds(VectorEnv):
             if not host.count:
                 raise BadInput("--workers", got="a cluster without CPUs", expected="a node that has some")
             for k, rows in enumerate(np.array_split(np.arange(num_envs), min(host.count, num_envs))):
-                self._parts.append(Part(k, slice(int(rows[0]), int(rows[-1]) + 1), host.start(k)))
-            for part in self._parts:
+                self.parts.append(RemoteShare(k, slice(int(rows[0]), int(rows[-1]) + 1), host.start(k)))
+            for part in self.parts:
                 self._send_open(part)
-            facts, *_ = [self._opened(part) for part in self._parts]
+            facts, *_ = [self._opened(part) for part in self.parts]
         except WorkerLost as lost:
             self.close()
             raise RobolearnError(f"a worker of {config.task} does not start: {lost}") from lost
@@ -105,9 +106,9 @@ class RemoteWorlds(VectorEnv):
             self._ids, self._episode = np.arange(self.num_envs) if ids is None else ids, first
         else:
             self._episode = self._episode + 1
-        for part in self._parts:
+        for part in self.parts:
             part.log.begin_all()
-        answers = self._ask(share.RESET, [self._start(part) for part in self._parts])
+        answers = self._ask(share.RESET, [self._start(part) for part in self.parts])
         self._observation = self._joined(answers)
         self._report()
         solved = self._success(answers)
@@ -126,7 +127,7 @@ class RemoteWorlds(VectorEnv):
         live = np.ones(n, np.bool_) if active is None else np.asarray(active, np.bool_)
         if (bad := live & ~np.isfinite(chunks).all((1, 2))).any():
             raise NonFinite(f"action of world {int(bad.argmax())} is not finite")
-        asked = [(p, {"chunks": chunks[p.rows], "active": live[p.rows]}, {}) for p in self._parts if live[p.rows].any()]
+        asked = [(p, {"chunks": chunks[p.rows], "active": live[p.rows]}, {}) for p in self.parts if live[p.rows].any()]
         answers = self._ask(share.CHUNK, asked)
         steps, rewards = np.zeros(n, np.int64), np.zeros(chunks.shape[:2], np.float32)
         terminated, truncated = np.zeros((2, n), np.bool_)
@@ -153,7 +154,7 @@ class RemoteWorlds(VectorEnv):
     def demonstrate(self, active: NDArray[np.bool_] | None = None) -> NDArray[np.float32]:
         """See `AdapterVectorEnv.demonstrate`."""
         live = np.ones(self.num_envs, np.bool_) if active is None else np.asarray(active, np.bool_)
-        asked = [(part, {"active": live[part.rows]}, {}) for part in self._parts if live[part.rows].any()]
+        asked = [(part, {"active": live[part.rows]}, {}) for part in self.parts if live[part.rows].any()]
         actions = np.zeros((self.num_envs, self.interface.action.size), np.float32)
         for part, found in self._ask(share.EXPERT, asked):
             actions[part.rows] = found["actions"]
@@ -162,7 +163,7 @@ class RemoteWorlds(VectorEnv):
 
     def snapshot(self) -> dict[str, NDArray] | None:
         """See `robolearn.core.Env.snapshot`; the same as that of these worlds in one process."""
-        answers = self._ask(share.SNAPSHOT, [(part, {}, {}) for part in self._parts])
+        answers = self._ask(share.SNAPSHOT, [(part, {}, {}) for part in self.parts])
         first = answers[0][1]
         if not first:
             return None
@@ -178,36 +179,38 @@ class RemoteWorlds(VectorEnv):
             raise BadInput("snapshot", got=f"{len(snapshot['start_ids'])} worlds", expected=self.num_envs)
         self._seed = int(snapshot["seed"][0])
         self._ids, self._episode = snapshot["start_ids"].copy(), snapshot["episode"].copy()
-        for part in self._parts:
+        for part in self.parts:
             part.log.restored({key: _rows(key, value, part.rows) for key, value in snapshot.items()})
-        answers = self._ask(share.RESTORE, [(part, part.log.snapshot, {}) for part in self._parts])
+        answers = self._ask(share.RESTORE, [(part, part.log.snapshot, {}) for part in self.parts])
         self._observation = self._joined(answers)
         return self._observation
 
     def frame(self, world: int = 0) -> NDArray[np.uint8] | None:
         """See `robolearn.core.Env.frame`."""
-        part = next(part for part in self._parts if part.rows.start <= world < part.rows.stop)
+        part = next(part for part in self.parts if part.rows.start <= world < part.rows.stop)
         return self._ask(share.FRAME, [(part, {}, {"world": world - part.rows.start})])[0][1].get("picture")
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the workers."""
         self._broken = self._broken or "they are closed"
-        if self._parts:
+        if self.parts:
             self._tell()
-        for part in self._parts:
+        for part in self.parts:
             part.worker.close()
-        self._parts = []
+        self.parts = []
         self._host.close()
 
     @property
     def traffic(self) -> int:
         """Bytes that were sent to workers and came from them."""
-        return sum(part.traffic for part in self._parts)
+        return sum(part.traffic for part in self.parts)
 
     # --- the workers ------------------------------------------------------------------------------------------
 
-    def _ask(self, kind: bytes, asked: list[tuple[Part, Arrays, dict[str, Any]]]) -> list[tuple[Part, Arrays]]:
-        """What these parts answer, each to its own request; a worker that dies meanwhile is started again."""
+    def _ask(
+        self, kind: bytes, asked: list[tuple[RemoteShare, Arrays, dict[str, Any]]]
+    ) -> list[tuple[RemoteShare, Arrays]]:
+        """Answers of these shares, each to its own request; a worker that dies meanwhile is started again."""
         if self._broken:
             raise RobolearnError(f"these worlds cannot be used any more: {self._broken}")
         requests = [(part, share.pack(arrays, said)) for part, arrays, said in asked]
@@ -221,7 +224,7 @@ class RemoteWorlds(VectorEnv):
             self.close()
             raise
 
-    def _answer(self, part: Part, kind: bytes, payload: bytes) -> Arrays:
+    def _answer(self, part: RemoteShare, kind: bytes, payload: bytes) -> Arrays:
         while True:
             try:
                 arrays, _ = self._received(part)
@@ -231,7 +234,7 @@ class RemoteWorlds(VectorEnv):
                 self._start_again(part, lost, begun=kind not in (share.RESET, share.RESTORE))
                 part.worker.send(kind, payload)
 
-    def _received(self, part: Part) -> tuple[Arrays, dict[str, Any]]:
+    def _received(self, part: RemoteShare) -> tuple[Arrays, dict[str, Any]]:
         """The next answer of a worker.
 
         Raises:
@@ -250,13 +253,13 @@ class RemoteWorlds(VectorEnv):
             log.warning("%s, which counts its worlds from 0: %s", part.name, note)
         return arrays, said
 
-    def _send_open(self, part: Part) -> None:
+    def _send_open(self, part: RemoteShare) -> None:
         said = {"config": self._config, "count": part.rows.stop - part.rows.start, "folder": os.getcwd(),
                 "robolearn": robolearn.__version__}  # fmt: skip
         part.worker.send(share.OPEN, share.pack({}, said))
 
-    def _opened(self, part: Part) -> dict[str, Any]:
-        """What a worker says of its worlds. Raises `WorkerLost`; `BadInput`: it is of a cluster without a token."""
+    def _opened(self, part: RemoteShare) -> dict[str, Any]:
+        """Facts of a worker's worlds. Raises `WorkerLost`; `BadInput`: it is of a cluster without a token."""
         facts = self._received(part)[1]
         if self._host.asks_token and facts["auth"] != "token":
             expected = "nodes that were started with RAY_AUTH_MODE=token"
@@ -264,7 +267,7 @@ class RemoteWorlds(VectorEnv):
         part.node = facts["node"]
         return facts
 
-    def _start_again(self, part: Part, lost: WorkerLost, *, begun: bool) -> None:
+    def _start_again(self, part: RemoteShare, lost: WorkerLost, *, begun: bool) -> None:
         """A new worker in place of one that died, with the running episodes where they were if they have `begun`."""
         part.deaths, part.died = part.deaths + 1, part.died + 1
         if part.deaths > DEATHS:
@@ -282,7 +285,7 @@ class RemoteWorlds(VectorEnv):
         except WorkerLost as again:
             self._start_again(part, again, begun=begun)
 
-    def _repeat(self, part: Part) -> None:
+    def _repeat(self, part: RemoteShare) -> None:
         """Bring the worlds of a new worker to where the last one's were."""
         if part.log.snapshot:
             part.worker.send(share.RESTORE, share.pack(part.log.snapshot))
@@ -307,11 +310,11 @@ class RemoteWorlds(VectorEnv):
 
     # --- what they answer -------------------------------------------------------------------------------------
 
-    def _start(self, part: Part) -> tuple[Part, Arrays, dict[str, Any]]:
+    def _start(self, part: RemoteShare) -> tuple[RemoteShare, Arrays, dict[str, Any]]:
         """The request for the episodes that are running, from their beginning."""
         return part, {"start_ids": self._ids[part.rows], "episodes": self._episode[part.rows]}, {"seed": self._seed}
 
-    def _joined(self, answers: list[tuple[Part, Arrays]]) -> Observation:
+    def _joined(self, answers: list[tuple[RemoteShare, Arrays]]) -> Observation:
         """Feature → (N, …); what was not asked for is as before."""
         found: Observation = {}
         for key, spec in self.interface.observation.items():
@@ -322,7 +325,7 @@ class RemoteWorlds(VectorEnv):
             found[key] = rows
         return found
 
-    def _success(self, answers: list[tuple[Part, Arrays]]) -> NDArray[np.bool_] | None:
+    def _success(self, answers: list[tuple[RemoteShare, Arrays]]) -> NDArray[np.bool_] | None:
         """(N,) solved in the last request; None where no world says."""
         solved = np.zeros(self.num_envs, np.bool_)
         said = False
@@ -340,11 +343,11 @@ class RemoteWorlds(VectorEnv):
         """A line about each node."""
         self._told = time.monotonic()
         seconds = max(self._told - self._begun, 1e-9)
-        for node in dict.fromkeys(part.node for part in self._parts if part.steps):
-            parts = [part for part in self._parts if part.node == node]
+        for node in dict.fromkeys(part.node for part in self.parts if part.steps):
+            parts = [part for part in self.parts if part.node == node]
             steps, worlds = sum(part.steps for part in parts), sum(part.rows.stop - part.rows.start for part in parts)
             log.info(
-                "node %s: %d worker(s), %d world(s), %d control steps (%.0f a second), %.3g MB a second, %d started again",
+                "node %s: %d worker(s), %d world(s), %d control steps (%.0f a second, %.3g MB/s), %d started again",
                 *(node, len(parts), worlds, steps, steps / seconds),
                 *(sum(part.traffic for part in parts) / 1e6 / seconds, sum(part.died for part in parts)),
             )

@@ -24,7 +24,7 @@ def test_the_price_of_the_bridge_is_what_a_process_costs_more(capsys: pytest.Cap
 
 
 def test_workers_are_measured_beside_one_process(capsys: pytest.CaptureFixture[str]) -> None:
-    """A decision of two worlds: 8 actions of 7 numbers each go there at least, and each world's observation comes back."""
+    """Of a decision go at least 8 actions of 7 numbers there, and what a world shows comes back."""
     flags = ["--worlds", "2", "--image-size", "32", "--seconds", "0.1", "--repeats", "1", "--workers", "2"]
     assert main(["benchmark", "worlds", *flags, "--task", "lift", "--json"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])["workers"]

@@ -54,7 +54,7 @@ def same(one: list[NDArray], two: list[NDArray]) -> None:
 
 def killer(env: remote.RemoteWorlds, at: dict[int, int]) -> Callable[[int], None]:
     """Kills worker ``at[k]`` before chunk k."""
-    return lambda k: env._parts[at[k]].worker.process.kill() if k in at else None  # type: ignore[attr-defined]
+    return lambda k: env.parts[at[k]].worker.process.kill() if k in at else None  # type: ignore[attr-defined]
 
 
 @pytest.mark.long
@@ -70,7 +70,7 @@ def test_our_worlds_are_the_same_in_workers_and_when_they_are_killed(
     env = make_env(num_envs=5, workers=workers, **options)
     last = int(workers) - 1
     found = rolled(env, 40, killer(env, {30: last, 36: 0}))
-    steps = [part.steps for part in env._parts]
+    steps = [part.steps for part in env.parts]
     assert env.snapshot()["episode"].min() >= 1  # an episode of each world has ended
     env.close()
     same(expected, found)
@@ -109,7 +109,7 @@ def test_a_world_of_another_maker_is_the_same_and_its_killed_worker_costs_its_ep
     env.reset(seed=0)
     for _ in range(3):  # 3 steps; 2 more, which end the episode; 3 of the second one
         env.step_chunk(np.zeros((3, 3, 1), np.float32))
-    env._parts[1].worker.process.kill()
+    env.parts[1].worker.process.kill()
     observation = env.step(np.full((3, 1), 0.5, np.float32))[0]
     np.testing.assert_array_equal(observation["proprio"][:, 1:], [[4, 4.0]] * 3)  # 0.5 of [-2, 6] is 4
     env.close()
@@ -129,7 +129,7 @@ def test_a_new_episode_of_a_world_goes_on_in_its_sequence() -> None:
             rows.append(env.step_chunk(np.zeros((3, 5, 1), np.float32), np.array([True, False, True]))[0]["proprio"])
         rows.append(env.reset()[0]["proprio"])
         if workers:
-            env._parts[0].worker.process.kill()
+            env.parts[0].worker.process.kill()
         rows.append(env.step(np.zeros((3, 1), np.float32))[0]["proprio"])
         rows.append(env.reset(options=ids)[0]["proprio"])
         seen.append(rows)
@@ -156,7 +156,7 @@ def test_a_snapshot_is_one_of_the_same_worlds_in_one_process() -> None:
         rows = [env.restore({key: value.copy() for key, value in snapshot.items()})["objects"].copy()]
         for k, chunk in enumerate(chunks[6:], 6):
             if k in deaths:
-                env._parts[deaths[k]].worker.process.kill()
+                env.parts[deaths[k]].worker.process.kill()
             rows.append(env.step_chunk(chunk)[0]["objects"].copy())
         last = env.snapshot()
         env.close()
@@ -196,7 +196,7 @@ def test_an_evaluation_with_a_killed_worker_has_exactly_its_episodes(tmp_path: P
     results = []
     for workers in ("", "2"):
         env: Any = make_env("gym:reach2d:Reach2D-v0", 4, workers=workers, threads=1)
-        kill = env._parts[1].worker.process.kill if workers else lambda: None
+        kill = env.parts[1].worker.process.kill if workers else lambda: None
         found = evaluate(env, Still(env, kill), 11, seed=1).to_json()
         env.close()
         results.append({key: value for key, value in found.items() if key != "wall_s"})
@@ -226,7 +226,7 @@ def test_a_worker_that_dies_again_and_again_at_the_same_work_ends_the_command(mo
     env = make_env("lift", 2, workers="2")
     env.reset(seed=0)
     monkeypatch.setattr(env, "_repeat", lambda part: part.worker.process.kill())
-    env._parts[1].worker.process.kill()
+    env.parts[1].worker.process.kill()
     with pytest.raises(RobolearnError, match=r"worker 1 on .* \(worlds 1 to 1\) of lift died 4 times at the same work"):
         env.step_chunk(np.zeros((2, 2, 7), np.float32))
 
