@@ -126,7 +126,7 @@ class RayActors:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         place = NodeAffinitySchedulingStrategy(self._slots[k], soft=True)  # another node where this one is gone
-        made = self._ray.remote(share.Share).options(num_cpus=0, max_restarts=0, scheduling_strategy=place)
+        made = self._ray.remote(share.OwnShare).options(num_cpus=0, max_restarts=0, scheduling_strategy=place)
         return RayWorker(self._ray, made.remote())
 
     def close(self) -> None:

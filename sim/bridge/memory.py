@@ -57,8 +57,8 @@ class EpisodeLog:
         return sum(item is not None for items in self._items for item in items)
 
     def actions(self) -> Iterator[tuple[NDArray[np.float32] | None, NDArray[np.bool_]]]:
-        """The items of all worlds, one after the other: actions (N, Da), or None for the experts, and the worlds (N,) that
-        do it."""
+        """The items, one after the other: actions (N, Da), or None for the experts, and the worlds (N,) that they are
+        for."""
         size = next((len(item) for items in self._items for item in items if item is not None), 0)
         for at in range(max(len(items) for items in self._items)):
             asked, moved = np.zeros((2, len(self._items)), np.bool_)

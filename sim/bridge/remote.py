@@ -64,8 +64,6 @@ class RemoteWorlds(VectorEnv):
     steps_together = False
 
     def __init__(self, config: WorldConfig, num_envs: int, host: Host) -> None:
-        if num_envs < 1:
-            raise BadInput("number of worlds", got=num_envs, expected="at least 1")
         self.num_envs, self._host = num_envs, host
         self._config = share.to_json(config)
         self.parts: list[RemoteShare] = []
@@ -360,6 +358,8 @@ def spread(config: WorldConfig, num_envs: int) -> RemoteWorlds:
       BadInput: what `host_of` refuses, what the worlds themselves refuse, or worlds whose episodes go on from one
         another.
     """
+    if num_envs < 1:
+        raise BadInput("number of worlds", got=num_envs, expected="at least 1")
     if config.two_way:
         raise BadInput("--workers", got="--back-policy", expected="one of them: there an episode needs those before it")
     host = host_of(config.workers)

@@ -86,14 +86,13 @@ class Share:
 
     def __init__(self) -> None:
         self._env: Any = None
-        self._notes = _Notes()
-        logging.getLogger().addHandler(self._notes)
+        self.notes = Notes()
 
     def answer(self, kind: bytes, payload: bytes) -> tuple[bytes, bytes]:
         """Kind and payload of the answer; whatever goes wrong is an answer, too."""
         try:
             arrays, said = self._answer(kind, *unpack(payload))
-            return DONE, pack(arrays, said | {"notes": self._notes.taken()})
+            return DONE, pack(arrays, said | {"notes": self.notes.taken()})
         except BadInput as error:
             return BAD_INPUT, parts_of(error)
         except NonFinite as error:
@@ -154,6 +153,14 @@ class Share:
             self._env.close()
 
 
+class OwnShare(Share):
+    """The share of a process that has no other: its notes are all warnings of the process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        logging.getLogger().addHandler(self.notes)
+
+
 def _seen(observation: Mapping[str, NDArray[Any]]) -> Arrays:
     return {SEEN + key: value for key, value in observation.items()}
 
@@ -162,7 +169,7 @@ def _success(infos: Mapping[str, Any]) -> Arrays:
     return {"success": np.asarray(infos["success"], np.bool_)} if "success" in infos else {}
 
 
-class _Notes(logging.Handler):
+class Notes(logging.Handler):
     """Warnings of the worlds, for the log of the command: a worker's own goes nowhere."""
 
     def __init__(self) -> None:
@@ -185,7 +192,7 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # what worlds print is no answer
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    share = Share()
+    share = OwnShare()
     try:
         while True:
             write(answers, *share.answer(*read(requests)))

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, NonFinite, RobolearnError
 from sim.bridge import remote
-from sim.bridge.hosts import host_of, slots_of
+from sim.bridge.hosts import WorkerLost, host_of, slots_of
+from sim.bridge.memory import EpisodeLog
+from sim.bridge.share import Share, from_json, pack, to_json, unpack
 from sim.registry import WorldConfig, make_env
 
 HERE = Path(__file__).parent
@@ -55,6 +57,113 @@ def same(one: list[NDArray], two: list[NDArray]) -> None:
 def killer(env: remote.RemoteWorlds, at: dict[int, int]) -> Callable[[int], None]:
     """Kills worker ``at[k]`` before chunk k."""
     return lambda k: env.parts[at[k]].worker.process.kill() if k in at else None  # type: ignore[attr-defined]
+
+
+class Here:
+    """A host whose workers are in this process, and die when they are told to."""
+
+    threads, asks_token = 1, False
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def start(self, k: int) -> HereWorker:
+        return HereWorker()
+
+    def close(self) -> None: ...
+
+
+class HereWorker:
+    """A share of worlds that answers when it is asked."""
+
+    def __init__(self) -> None:
+        self.share, self.killed, self.asked = Share(), False, (b"", b"")
+
+    def kill(self) -> None:
+        self.killed = True
+
+    @property
+    def process(self) -> HereWorker:
+        return self
+
+    def send(self, kind: bytes, payload: bytes) -> None:
+        self.asked = kind, payload
+
+    def receive(self) -> tuple[bytes, bytes]:
+        if self.killed:
+            raise WorkerLost("it was told to die")
+        return self.share.answer(*self.asked)
+
+    def close(self) -> None:
+        self.share.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_shares_are_the_same_worlds_and_one_that_dies_costs_its_running_episodes_alone(
+    workers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = WorldConfig("gym:reach2d:Reach2D-v0")
+    env: Any = config.build(5)
+    expected = rolled(env, 30)
+    env.close()
+    env = remote.RemoteWorlds(config, 5, Here(workers))
+    assert [part.rows.stop - part.rows.start for part in env.parts] == {1: [5], 2: [3, 2], 4: [2, 1, 1, 1]}[workers]
+    found = rolled(env, 30, killer(env, {0: 0, 11: workers - 1, 12: workers - 1, 20: 0}))
+    env.close()
+    same(expected, found)
+    assert len({line for line in caplog.messages if "it was told to die; it is started again" in line}) == 4
+
+
+@pytest.mark.long
+def test_a_share_that_dies_while_an_episode_of_a_snapshot_runs_is_restored() -> None:
+    """Worlds of ours, which have snapshots: taken in two shares, continued here and in three that die."""
+    config = WorldConfig("lift", threads=1)
+    chunks = np.random.default_rng(1).uniform(-1, 1, (24, 3, 4, 7)).astype(np.float32)
+    env: Any = remote.RemoteWorlds(config, 3, Here(2))
+    env.reset(seed=2)
+    for chunk in chunks[:6]:
+        env.step_chunk(chunk)
+    snapshot = env.snapshot()
+    env.close()
+    seen = []
+    for env, deaths in ((config.build(3), {}), (remote.RemoteWorlds(config, 3, Here(3)), {8: 0, 9: 2, 23: 0})):
+        rows = [env.restore({key: value.copy() for key, value in snapshot.items()})["objects"].copy()]
+        for k, chunk in enumerate(chunks[6:], 6):
+            if k in deaths:
+                env.parts[deaths[k]].worker.kill()
+            rows.append(env.step_chunk(chunk)[0]["objects"].copy())
+        last = env.snapshot()
+        env.close()
+        seen.append([*rows, *(last[key] for key in sorted(last))])
+    same(seen[0], seen[1])
+    two = remote.RemoteWorlds(config, 2, Here(1))
+    with pytest.raises(BadInput, match="snapshot: got 3 worlds, expected 2"):
+        two.restore(snapshot)
+    two.close()
+
+
+def test_what_has_to_be_done_again() -> None:
+    """By hand: two worlds, actions of one number."""
+
+    def done(log: EpisodeLog) -> list[tuple[list[float] | None, list[bool]]]:
+        return [(None if a is None else a[:, 0].tolist(), worlds.tolist()) for a, worlds in log.actions()]
+
+    chunk, yes, no = np.array([[[1], [2], [3]], [[4], [5], [6]]], np.float32), True, False
+    log = EpisodeLog(2)
+    log.demonstrated(np.array([no, yes]))
+    log.executed(chunk, np.array([2, 1]), np.array([no, no]))
+    assert log.running == 3
+    assert done(log) == [(None, [no, yes]), ([1, 0], [yes, no]), ([2, 4], [yes, yes])]
+    log.executed(chunk, np.array([3, 1]), np.array([yes, no]))  # the first one's episode ends
+    assert done(log) == [(None, [no, yes]), ([0, 4], [no, yes]), ([0, 4], [no, yes])]
+    log.restored({"state": np.zeros(2)})
+    log.executed(chunk, np.array([1, 3]), np.array([yes, no]))
+    log.executed(chunk, np.array([2, 0]), np.array([no, no]))
+    assert log.snapshot and done(log) == [([1, 4], [yes, yes]), ([1, 5], [yes, yes]), ([2, 6], [yes, yes])]
+    log.executed(chunk, np.array([0, 1]), np.array([no, yes]))  # now no episode of the snapshot runs any more
+    assert not log.snapshot and done(log) == [([1, 0], [yes, no]), ([2, 0], [yes, no])]
+    log.begin_all()
+    assert log.running == 0 and done(log) == []
 
 
 @pytest.mark.long
@@ -137,37 +246,6 @@ def test_a_new_episode_of_a_world_goes_on_in_its_sequence() -> None:
     same(seen[0], seen[1])
     assert len({float(row[0, 0]) for row in seen[1][:4]}) == 4  # each episode began elsewhere
     np.testing.assert_array_equal(seen[1][0], seen[1][5])
-
-
-@pytest.mark.long
-def test_a_snapshot_is_one_of_the_same_worlds_in_one_process() -> None:
-    """Taken in workers, continued here and in workers; one of these is killed before and after its episode ends."""
-    chunks = np.random.default_rng(1).uniform(-1, 1, (26, 3, 4, 7)).astype(np.float32)
-    options: dict[str, Any] = {"task": "lift", "dynamics": "mild"}
-    env = make_env(num_envs=3, workers="2", **options)
-    env.reset(seed=2)
-    for chunk in chunks[:6]:
-        env.step_chunk(chunk)
-    snapshot = env.snapshot()
-    env.close()
-    seen = []
-    for workers, deaths in (("", {}), ("3", {8: 0, 25: 0})):
-        env = make_env(num_envs=3, workers=workers, threads=1, **options)
-        rows = [env.restore({key: value.copy() for key, value in snapshot.items()})["objects"].copy()]
-        for k, chunk in enumerate(chunks[6:], 6):
-            if k in deaths:
-                env.parts[deaths[k]].worker.process.kill()
-            rows.append(env.step_chunk(chunk)[0]["objects"].copy())
-        last = env.snapshot()
-        env.close()
-        seen.append([*rows, *(last[key] for key in sorted(last))])
-    same(seen[0], seen[1])
-    with pytest.raises(BadInput, match="snapshot: got 3 worlds, expected 2"):
-        two = make_env("lift", 2, workers="1")
-        try:
-            two.restore(snapshot)
-        finally:
-            two.close()
 
 
 @pytest.mark.long
@@ -325,16 +403,12 @@ def test_each_node_has_a_worker_before_any_has_two() -> None:
 
 
 def test_a_config_crosses_as_it_is() -> None:
-    from sim.bridge.share import from_json, to_json
-
     config = WorldConfig("gym:counter_env:Counter-v0", cameras=("render",), world_python=Path("/usr/bin/python3"))
     assert from_json(json.loads(json.dumps(to_json(config)))) == config
     assert from_json(to_json(WorldConfig("lift"))) == WorldConfig("lift")
 
 
 def test_arrays_cross_as_they_are() -> None:
-    from sim.bridge.share import pack, unpack
-
     arrays = {
         "a": np.arange(12, dtype=np.int64).reshape(3, 4)[:, ::2],
         "b": np.zeros((0, 3), np.float32),

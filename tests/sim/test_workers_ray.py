@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 def kill_an_actor(family: psutil.Process) -> None:
     """SIGKILL for one of the actors among the descendants of a process."""
-    actors = [one for one in family.children(recursive=True) if one.name().startswith("ray::Share")]
+    actors = [one for one in family.children(recursive=True) if one.name().startswith("ray::OwnShare")]
     actors[0].kill()
 
 
