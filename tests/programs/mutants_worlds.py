@@ -25,6 +25,11 @@ CHUNKS = ("tests/sim/test_adapters_chunks.py",)
 VECTOR = ("tests/sim/test_adapters_vector.py",)
 COUSINS = ("tests/sim/test_cousins.py",)
 SCENES, RANGES = "sim/embedded/cousin_scenes.py", "sim/embedded/cousins.py"
+SHARES = ("tests/sim/test_workers.py::test_shares_are_the_same_worlds_and_one_that_dies_costs_its_running_episodes_alone",)
+AGAIN = ("tests/sim/test_workers.py::test_what_has_to_be_done_again",)
+TOKENS = ("tests/sim/test_workers.py::test_a_token_is_one_that_ray_sends",)
+REFUSED = ("tests/sim/test_workers.py::test_what_names_no_workers_is_refused_in_one_line",)
+SLOTS = ("tests/sim/test_workers.py::test_each_node_has_a_worker_before_any_has_two",)
 
 MUTANTS: dict[str, Mutant] = {
     "worlds-outlive-their-parent": Mutant(f"{FAR}/serve.py", " | os.O_ASYNC)", ")", DEATH),
@@ -92,6 +97,17 @@ MUTANTS: dict[str, Mutant] = {
     "any-width-is-gripped": Mutant(RANGES, "if self.width[1] > opens - MARGIN + 1e-9:", "if self.width[1] > opens + 1.0:", COUSINS),
     "pages-show-the-twin": Mutant("sim/embedded/world.py", "*self.physics.positions(world), appearance)", "*self.physics.positions(world))", COUSINS),
     "tall-things-weigh-as-the-twin": Mutant("sim/embedded/physics.py", "own, turns = self.cousins.mass[worlds], self.cousins.inertia[worlds]", "turns = self.cousins.inertia[worlds]", COUSINS),
+    "each-worker-counts-its-worlds-from-0": Mutant(f"{BRIDGE}/remote.py", '"start_ids": self._ids[part.rows]', '"start_ids": self._ids[: part.rows.stop - part.rows.start]', SHARES),
+    "the-first-episode-once-more": Mutant(f"{BRIDGE}/remote.py", "        self._episode = self._episode + ended\n", "", SHARES),
+    "a-new-worker-begins-anew": Mutant(f"{BRIDGE}/remote.py", "                self._repeat(part)\n", "                pass\n", SHARES),
+    "an-ended-episode-is-repeated": Mutant(f"{BRIDGE}/memory.py", "            self._items = [items[first:] for", "            self._items = [items[0:] for", AGAIN),
+    "actions-that-were-dropped-are-repeated": Mutant(f"{BRIDGE}/memory.py", "chunks[w, : steps[w]].copy()", "chunks[w].copy()", AGAIN),
+    "a-snapshot-is-left-with-its-first-episode": Mutant(f"{BRIDGE}/memory.py", "if self._new.all():", "if self._new.any():", AGAIN),
+    "last-observations-of-others": Mutant(f"{BRIDGE}/remote.py", "final[key][rows][ended] = found[share.FINAL + key]", "pass", SHARES),
+    "a-token-that-is-not-sent": Mutant("robolearn/runs/ray_cluster.py", '.lower() == "token" and (', '.lower() != "disabled" and (', TOKENS),
+    "every-address-is-here": Mutant("robolearn/runs/ray_cluster.py", "if not on_this_machine(address) and not has_token():", "if False:", REFUSED),
+    "the-first-node-is-filled-first": Mutant(f"{BRIDGE}/hosts.py", "for level in range(max(cpus.values(), default=0)) for node, count in cpus.items() if count > level", "for node, count in cpus.items() for _ in range(count)", SLOTS),
+    "dead-nodes-have-workers": Mutant(f"{BRIDGE}/hosts.py", ' if node["Alive"]}', "}", SLOTS),
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -104,11 +104,11 @@ def test_shares_are_the_same_worlds_and_one_that_dies_costs_its_running_episodes
 ) -> None:
     config = WorldConfig("gym:reach2d:Reach2D-v0")
     env: Any = config.build(5)
-    expected = rolled(env, 30)
+    expected = rolled(env, 40)
     env.close()
     env = remote.RemoteWorlds(config, 5, Here(workers))
     assert [part.rows.stop - part.rows.start for part in env.parts] == {1: [5], 2: [3, 2], 4: [2, 1, 1, 1]}[workers]
-    found = rolled(env, 30, killer(env, {0: 0, 11: workers - 1, 12: workers - 1, 20: 0}))
+    found = rolled(env, 40, killer(env, {0: 0, 11: workers - 1, 12: workers - 1, 37: 0}))  # 60 steps an episode
     env.close()
     same(expected, found)
     assert len({line for line in caplog.messages if "it was told to die; it is started again" in line}) == 4
