@@ -24,6 +24,11 @@ STEP_S = 120.0  # [s] one world may take for a chunk or a reset
 TELL_S = 10.0  # [s] between two lines about a world that is still starting
 OLDEST = (3, 9)  # Python of a world
 
+
+class WorldDied(RobolearnError):
+    """The process of a world has ended."""
+
+
 # A world's interpreter gets the folder of `sim.bridge.far` under another name and nothing else of robolearn.
 BOOT = """
 import sys
@@ -179,7 +184,7 @@ class WorkerProcess(Child):
                     return BadInput(of, got=f"no {module} there", expected="numpy and gymnasium", hint=hint)
         doing = " while it started" if self.block is None else ""
         world = self._at_work()
-        return RobolearnError(f"world {world} of {self._task}: its worker process {ending}{doing}{self._last()}")
+        return WorldDied(f"world {world} of {self._task}: its worker process {ending}{doing}{self._last()}")
 
     def started(self) -> None:
         """Say in one line that the world printed while it started."""

@@ -236,13 +236,15 @@ class RemoteWorlds(VectorEnv):
         """The next answer of a worker.
 
         Raises:
-          WorkerLost: there is none any more.
+          WorkerLost: there is none any more, or the interpreter of its worlds has ended.
           BadInput, NonFinite, RobolearnError: its worlds raised it; which worker's, in one line.
         """
         kind, payload = part.worker.receive()
         part.traffic += len(payload)
         if kind == share.BAD_INPUT:
             raise from_parts(payload)
+        if kind == share.DIED:
+            raise WorkerLost(payload.decode())
         if kind != share.DONE:
             text = f"{part.name}, which counts its worlds from 0: {payload.decode()}"
             raise (NonFinite if kind == share.NOT_FINITE else RobolearnError)(text)

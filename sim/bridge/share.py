@@ -26,11 +26,12 @@ from safetensors.numpy import load, save
 import robolearn
 from robolearn.core import BadInput, ChunkEnv, NonFinite
 from sim.bridge.far.errors import describe, parts_of
+from sim.bridge.process import WorldDied
 from sim.registry import WorldConfig
 
 OPEN, RESET, CHUNK, EXPERT, FRAME = b"o", b"r", b"c", b"x", b"f"  # requests
 SNAPSHOT, RESTORE = b"s", b"t"
-DONE, BAD_INPUT, NOT_FINITE, FAILED = b"d", b"i", b"n", b"e"  # answers
+DONE, BAD_INPUT, NOT_FINITE, DIED, FAILED = b"d", b"i", b"n", b"g", b"e"  # answers
 HEADER = struct.Struct("<cQ")
 SAID = "json"
 SEEN, FINAL = "seen/", "final/"  # before the names of features
@@ -97,6 +98,8 @@ class Share:
             return BAD_INPUT, parts_of(error)
         except NonFinite as error:
             return NOT_FINITE, str(error).encode()
+        except WorldDied as error:
+            return DIED, str(error).encode()
         except (Exception, SystemExit) as error:
             return FAILED, describe(error).replace("\n", " ").encode()
 
