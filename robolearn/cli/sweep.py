@@ -22,6 +22,7 @@ from robolearn.cli.console import make_console
 from robolearn.cli.registry import find
 from robolearn.core import BadInput, RobolearnError
 from robolearn.runs.command import Command, check_seed, command_text, print_table, reported
+from robolearn.runs.ray_cluster import need_ray, start_ray
 
 if TYPE_CHECKING:
     from robolearn.eval.sweep_report import SweepRun
@@ -58,14 +59,13 @@ class Sweep(Command):
     """Go on with the sweep in --out."""
 
     def run(self) -> dict[str, Any]:
+        if self.runner == "ray":
+            need_ray("--runner ray")
         from robolearn.eval.sweep_report import summary, write
         from robolearn.io.json_files import read_json, write_json
-        from robolearn.runs.ray_cluster import need_ray
         from robolearn.runs.run import RESULT
 
         ones = list(self.plan())
-        if self.runner == "ray":
-            need_ray("--runner ray")
         self._check_out()
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / PLAN, {"command": list(self.command)})
@@ -187,8 +187,6 @@ def run_all(lines: Sequence[Sequence[str]], folder: str, done: Callable[[int], N
     Raises:
       RobolearnError: one failed; those that had begun are stopped, and go on from their last state when resumed.
     """
-    from robolearn.runs.ray_cluster import start_ray
-
     ray = start_ray()
     try:
         task = ray.remote(run_one)

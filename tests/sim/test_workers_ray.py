@@ -64,11 +64,11 @@ def test_a_cluster_with_a_token_collects_the_same_set(tmp_path: Path) -> None:
     ours, loopback = clean | {"RAY_AUTH_TOKEN": token}, {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     start = ["start", "--head", "--block", "--node-ip-address", "127.0.0.1", "--port", str(free_port()), "--num-cpus",
              "2", "--include-dashboard", "false", "--ray-client-server-port", str(port)]  # fmt: skip
-    ray = "import sys; from ray.scripts.scripts import main; sys.exit(main())"
+    ray = Path(sys.executable).with_name("ray")
     line = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "collect",
             "--task", "lift", "--episodes", "3", "--quality", "expert"]  # fmt: skip
     with (tmp_path / "head.log").open("wb") as log:
-        head = subprocess.Popen([sys.executable, "-c", ray, *start], env=ours | loopback, stdout=log, stderr=log)
+        head = subprocess.Popen([ray, *start], env=ours | loopback, stdout=log, stderr=log)
     try:
         end = time.monotonic() + 120
         while b"block forever" not in (tmp_path / "head.log").read_bytes():
@@ -76,8 +76,8 @@ def test_a_cluster_with_a_token_collects_the_same_set(tmp_path: Path) -> None:
             time.sleep(0.5)
         there = [*line, "--out", str(tmp_path / "there"), "--workers", f"ray://127.0.0.1:{port}"]
         subprocess.run(there, env=ours, check=True, timeout=250)
-        family = [one for one in psutil.Process(head.pid).children(recursive=True)]
     finally:
+        family = psutil.Process(head.pid).children(recursive=True)
         head.terminate()
         head.wait(60)
         psutil.wait_procs(family, 20)
