@@ -25,7 +25,9 @@ CHUNKS = ("tests/sim/test_adapters_chunks.py",)
 VECTOR = ("tests/sim/test_adapters_vector.py",)
 COUSINS = ("tests/sim/test_cousins.py",)
 SCENES, RANGES = "sim/embedded/cousin_scenes.py", "sim/embedded/cousins.py"
-SHARES = ("tests/sim/test_workers.py::test_shares_are_the_same_worlds_and_one_that_dies_costs_its_running_episodes_alone",)
+SHARES = (
+    "tests/sim/test_workers.py::test_shares_are_the_same_worlds_and_one_that_dies_costs_its_running_episodes_alone",
+)
 AGAIN = ("tests/sim/test_workers.py::test_what_has_to_be_done_again",)
 TOKENS = ("tests/sim/test_workers.py::test_a_token_is_one_that_ray_sends",)
 REFUSED = ("tests/sim/test_workers.py::test_what_names_no_workers_is_refused_in_one_line",)
