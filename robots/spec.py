@@ -234,6 +234,11 @@ class RobotSpec:
         return (ArmPart("", self),)
 
     @property
+    def slices(self) -> tuple[slice, ...]:
+        """The joints of each part among those of the robot: all."""
+        return (slice(0, len(self.joints)),)
+
+    @property
     def fingers(self) -> tuple[str, ...]:
         """Names of the joints of its gripper in the MJCF."""
         return self.gripper.joints

@@ -3,7 +3,7 @@
 from robots.stations.contract import Contract
 from robots.stations.contract_file import CONTRACTS, contract_names, load_contract
 from robots.stations.mounting import Camera, CameraPose, Frames, Intrinsics
-from robots.stations.pair_contract import PairContract, load_pair, pair_names
+from robots.stations.pair_contract import AnyContract, PairContract, load_any_contract, load_pair, pair_names
 from robots.stations.parts import CommandTopic, Condition, ContactSensing, Gripper, GripperAction, Servos, Topic
 from robots.stations.values import (
     COMPRESSED,
@@ -20,7 +20,7 @@ from robots.stations.values import (
 
 __all__ = [
     "COMPRESSED", "CONTRACTS", "FLOATS", "FRANKA_GRASP", "GRIPPER_COMMAND", "IMAGE", "JOINT_STATE", "POSE", "STRING",
-    "TRAJECTORY", "WRENCH", "Camera", "CameraPose", "CommandTopic", "Condition", "ContactSensing", "Contract",
-    "Frames", "Gripper", "GripperAction", "Intrinsics", "PairContract", "Servos", "Topic", "contract_names",
-    "load_contract", "load_pair", "pair_names",
+    "TRAJECTORY", "WRENCH", "AnyContract", "Camera", "CameraPose", "CommandTopic", "Condition", "ContactSensing",
+    "Contract", "Frames", "Gripper", "GripperAction", "Intrinsics", "PairContract", "Servos", "Topic", "contract_names",
+    "load_any_contract", "load_contract", "load_pair", "pair_names",
 ]  # fmt: skip

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from robolearn.core.errors import BadInput
 from robolearn.core.specs import ArraySpec, Interface
-from robots.control import make_control
+from robots.control import GRIPPER, make_control
 from robots.limits import Limits
 from robots.spec import RobotSpec, proprio_spec
 from robots.stations.mounting import Camera, Frames
@@ -85,6 +85,25 @@ class Contract:
     version: str = ""
 
     @property
+    def arms(self) -> Mapping[str, Contract]:
+        """The arms of the station: this one, which needs no name."""
+        return {"": self}
+
+    def with_arms(self, change: Callable[[Contract], Contract]) -> Contract:
+        """This contract with each arm's changed."""
+        return change(self)
+
+    @property
+    def horizon_s(self) -> float:
+        """Time by which set-points are sent ahead of the arm [s]."""
+        return self.command.horizon_s
+
+    @property
+    def grippers(self) -> tuple[str, ...]:
+        """Names of the openings among the numbers of a target, behind those of the joints."""
+        return (GRIPPER,)
+
+    @property
     def interface(self) -> Interface:
         """Interface to policies, in the words of the simulated worlds."""
         observation = {"proprio": proprio_spec(self.robot)}
@@ -102,10 +121,7 @@ class Contract:
         """This contract for a task whose privileged vector has the components `names`. Raises `BadInput`: names are
         given and the station has no `objects` topic."""
         names = tuple(names)
-        if names and self.objects is None:
-            raise BadInput(
-                f"contract {self.name}", got="no objects topic", expected=f"a topic for {', '.join(names[:3])}, …"
-            )
+        check_objects(self.name, self.objects, names)
         return dataclasses.replace(self, object_names=names)
 
     def with_cameras(self, names: Iterable[str]) -> Contract:
@@ -119,12 +135,7 @@ class Contract:
     def with_picture_sizes(self, observation: Mapping[str, ArraySpec]) -> Contract:
         """This contract with its cameras' pictures resized to what a policy that needs `observation` has learned from;
         cameras that it does not look through stay as they are."""
-        cameras = dict(self.cameras)
-        for name, camera in cameras.items():
-            spec = observation.get(f"images.{name}")
-            if spec is not None and len(spec.shape) == 3:
-                cameras[name] = dataclasses.replace(camera, size=(spec.shape[0], spec.shape[1]))
-        return dataclasses.replace(self, cameras=cameras)
+        return dataclasses.replace(self, cameras=resized(self.cameras, observation))
 
     @property
     def command_joints(self) -> tuple[str, ...]:
@@ -166,3 +177,19 @@ class Contract:
         if self.contact is not None:
             found[self.contact.feature] = self.contact
         return found | {f"images.{name}": camera for name, camera in self.cameras.items()}
+
+
+def check_objects(name: str, objects: Topic | None, names: tuple[str, ...]) -> None:
+    """Raise `BadInput` where contract `name` has no topic for the components `names` of a task's privileged vector."""
+    if names and objects is None:
+        raise BadInput(f"contract {name}", got="no objects topic", expected=f"a topic for {', '.join(names[:3])}, …")
+
+
+def resized(cameras: Mapping[str, Camera], observation: Mapping[str, ArraySpec]) -> dict[str, Camera]:
+    """`cameras` with their pictures resized to those of `observation`."""
+    found = dict(cameras)
+    for name, camera in found.items():
+        spec = observation.get(f"images.{name}")
+        if spec is not None and len(spec.shape) == 3:
+            found[name] = dataclasses.replace(camera, size=(spec.shape[0], spec.shape[1]))
+    return found

@@ -215,6 +215,10 @@ class ContractFile:
 _FILE = TypeAdapter(ContractFile)
 
 
+class NoContract(BadInput):
+    """There is no contract of that name."""
+
+
 def contract_names() -> tuple[str, ...]:
     """The contracts that come with the package, and those of the user's own arms."""
     return tuple(sorted({*own_stations(), *(path.stem for path in CONTRACTS.glob("*.yaml"))}))
@@ -228,10 +232,10 @@ def load_contract(name_or_path: str | Path, namespace: str = "", *, override: bo
     shipped, own = CONTRACTS / f"{name_or_path}.yaml", own_stations().get(str(name_or_path))
     path = shipped if shipped.is_file() else own or in_station(Path(name_or_path).expanduser(), STATION)
     if not path.is_file():
-        raise BadInput("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
+        raise NoContract("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
     data = values.read_yaml(path)
     if isinstance(data, dict) and "arms" in data:
-        expected = "a contract of one arm: no command drives two real arms yet"
+        expected = "a contract of one arm: `robolearn deploy` alone takes those of two"
         raise BadInput(path.name, got="a station with two arms", expected=expected)
     try:
         file = _FILE.validate_python(data, context={})

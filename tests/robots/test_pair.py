@@ -16,7 +16,7 @@ from robots import PAIRS, PANDA, UR5E, PairSpec, make_control, robot_named
 from robots.chunk_execution import ActionParts
 from robots.limits import Box, Limits, Plane
 from robots.spec import ArmPart, Base, proprio_spec
-from robots.stations import contract_names, load_contract, load_pair, pair_names
+from robots.stations import contract_names, load_any_contract, load_contract, load_pair, pair_names
 
 # Two arms that differ in everything, of which one is turned.
 MIXED = PairSpec(
@@ -174,10 +174,10 @@ def test_shipped_contracts_of_two_arms(name: str) -> None:
     assert len(set(topics)) == len(topics) and {topic.split("/")[1] for topic in topics} == {"left", "right"}
     assert len(set(contract.joints)) == contract.limits.n == len(contract.robot.joints)
     assert contract.interface.embodiment == name
-    assert all(
-        key == "proprio" or key.split("_")[0] in ("images.left", "images.right")
-        for key in contract.interface.observation
-    )
+    cameras = {f"{side}_{camera}" for side, arm in contract.arms.items() for camera in arm.cameras}
+    assert set(contract.cameras) == cameras | ({"front"} if name == "panda_pair" else set())
+    assert set(contract.interface.observation) == {"proprio", *(f"images.{camera}" for camera in contract.cameras)}
+    assert load_any_contract(name).name == name and contract.simulated == (name == "panda_pair")
 
 
 def file(folder: Path, **changes: object) -> Path:
@@ -222,6 +222,12 @@ REFUSED: dict[str, dict[str, object]] = {
         "arms": {"left": ONE, "right": ONE | {"base": {"yaw": 9.0}}}
     },
     r"two.yaml: unknown key in arms.right: got place": {"arms": {"left": ONE, "right": ONE | {"place": 1}}},
+    r"arms.left: camera of contract so101: got up; available: none": {
+        "arms": {"left": ONE | {"cameras": ["up"]}, "right": ONE}
+    },
+    r"two.yaml: objects: got /left/joint_states, expected another topic than joint_states of an arm": {
+        "objects": {"topic": "left/joint_states", "type": "sensor_msgs/msg/JointState"}
+    },
     r"two.yaml: limit collision_distance: got 0.001, expected at least 0.02": {"collision_distance": 0.001},
 }
 
@@ -238,6 +244,23 @@ def test_two_arms_at_two_rates_are_refused(tmp_path: Path) -> None:
     (tmp_path / "slow.yaml").write_text(yaml.safe_dump(own))
     with pytest.raises(BadInput, match=r"two.yaml: control_hz: got 20.0 of left, 10.0 of right"):
         load_pair(file(tmp_path, arms={"left": ONE, "right": {"contract": "slow.yaml"}}))
+
+
+def test_a_real_arm_beside_a_simulated_one_is_refused(tmp_path: Path) -> None:
+    own = yaml.safe_load((Path(load_contract("so101").path)).read_text()) | {"simulated": True}
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(own))
+    with pytest.raises(BadInput, match=r"two.yaml: simulated: got False of left, True of right"):
+        load_pair(file(tmp_path, arms={"left": ONE, "right": {"contract": "other.yaml"}}))
+
+
+@pytest.mark.parametrize("name", ["two", "nowhere"])
+def test_a_contract_of_one_arm_or_two_is_found(tmp_path: Path, name: str) -> None:
+    assert list(load_any_contract(file(tmp_path)).arms) == ["left", "right"]
+    assert (
+        list(load_any_contract("sim", "/left").arms) == [""] and load_any_contract("sim", "/left").namespace == "/left"
+    )
+    with pytest.raises(BadInput, match=rf"contract: got {name}; available: .*sim, .*so101_pair"):
+        load_any_contract(name)
 
 
 def test_what_drives_one_arm_refuses_a_station_with_two(tmp_path: Path) -> None:
