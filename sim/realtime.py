@@ -1,4 +1,4 @@
-"""One embedded world in real time: it follows the last set-points, as a position controller does.
+"""One embedded world in real time: it follows the last set-points, as a position controller of each arm does.
 
 The same model, starts, success, failure and time limit as world 0 of `MujocoWorlds`; a test compares the two. On a
 real arm the meaning of an action and the motion of set-points belong to other stages, so they are missing here, and
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from robolearn.core.errors import BadInput
 from robolearn.core.scene import Scene
-from robots import CONTROL_HZ, PANDA, RobotSpec
+from robots import CONTROL_HZ, PANDA, AnyRobot
 from robots.dynamics_file import load_dynamics
 from sim.embedded.camera import IMAGE_SIZE, Cameras, TaskView
 from sim.embedded.physics import Physics
@@ -31,7 +31,7 @@ _ONE = np.zeros(1, dtype=np.int64)
 
 
 class RealtimeWorld:
-    """One arm and one task, moved by joint set-points.
+    """An arm, or two of them, and one task, moved by joint set-points.
 
     All methods may be called from one thread, and `image` from a second one.
 
@@ -51,7 +51,7 @@ class RealtimeWorld:
 
     def __init__(
         self, task: str, seed: int, cameras: tuple[str, ...] = (), image_size: int = IMAGE_SIZE, *,
-        robot: RobotSpec = PANDA, randomise: bool = True, dynamics: str = "none", limit_s: float | None = None,
+        robot: AnyRobot = PANDA, randomise: bool = True, dynamics: str = "none", limit_s: float | None = None,
     ) -> None:  # fmt: skip
         if task not in TASKS:
             raise BadInput("task", got=task, available=TASKS)
@@ -74,25 +74,28 @@ class RealtimeWorld:
         with self._lock:
             q = self.physics.begin(_ONE, [(self.seed, 0, self.episode)])
             self._command = np.append(q[0], self.physics.qpos[0, self.physics.finger_q].mean())
+            self._widths = np.atleast_1d(self.physics.commanded_widths()[0])
         self._noise = np.random.default_rng([5, self.seed, self.episode])
         self._ticks, self._due, self._begun, self._pushed = 0, 0.0, False, False
         self._outcome: dict[str, Any] | None = None
         self._broken = False
         return self.seed
 
-    def command(self, q: ArrayLike | None, width: float | None = None) -> None:
-        """Follow these set-points from now on, for ever; what is None stays as it is.
+    def command(self, q: ArrayLike | None, width: float | None = None, arm: int = 0) -> None:
+        """Let an arm follow these set-points from now on, for ever; what is None stays as it is.
 
         The first command begins the episode: until then the world holds still and its time limit does not run.
 
         Args:
           q: (n,) joint set-points [rad].
           width: opening of the gripper [m].
+          arm: which of them.
 
         Raises:
           BadInput: wrong length or not finite; nothing is changed then.
         """
-        n = len(self.robot.joints)
+        at = self.robot.slices[arm]
+        n = at.stop - at.start
         goal = None if q is None else np.asarray(q, dtype=np.float64)
         if goal is not None and (goal.shape != (n,) or not np.isfinite(goal).all()):
             raise BadInput("command", got=goal.tolist(), expected=f"{n} finite joint positions")
@@ -101,12 +104,13 @@ class RealtimeWorld:
         if not self._begun:
             self._begun, self._ticks = True, 0
         if goal is not None:
-            self.physics.command_arms(_ONE, goal[None])
-            self._command[:-1] = goal
+            self._command[:-1][at] = goal
+            self.physics.command_arms(_ONE, self._command[None, :-1])
             self._pushed = False
         if width is not None:
-            self.physics.command_grippers(_ONE, np.array([width]))
-            self._command[-1] = self.robot.gripper.joint_of(np.array(width))
+            self._widths[arm] = width
+            self.physics.command_grippers(_ONE, self._widths if len(self._widths) == 1 else self._widths[None])
+            self._command[-1] = self.robot.parts[arm].robot.gripper.joint_of(np.array(width))
 
     def push(self, torque: ArrayLike) -> None:
         """Let the motors of the arm have (n,) torques [Nm], beside what carries it, in the next step of the physics.
@@ -166,17 +170,19 @@ class RealtimeWorld:
         """Outcome of the episode, ``{"success", "truncated", "steps"}``, or None; the world goes on afterwards."""
         return self._outcome
 
-    def joint_state(self) -> tuple[tuple[str, ...], Array, Array]:
-        """Names, positions [rad, m] and velocities [rad/s, m/s] of the joints of the arm, then of the gripper.
+    def joint_state(self, arm: int = 0) -> tuple[tuple[str, ...], Array, Array]:
+        """Names, positions [rad, m] and velocities [rad/s, m/s] of the joints of an arm, then of its gripper.
 
         With dynamics, positions have the offsets and the noise of the arm's sensors, and those of its joints are late.
         """
-        p = self.physics
-        names = (*self.robot.joints, *self.robot.gripper.joints)
-        q = np.concatenate([p.qpos[0, p.arm_q], p.qpos[0, p.finger_q]])
+        p, own, at = self.physics, self.robot.parts[arm].robot, self.robot.slices[arm]
+        begin = sum(len(part.robot.gripper.joints) for part in self.robot.parts[:arm])
+        fingers = slice(begin, begin + len(own.gripper.joints))
+        q = np.concatenate([p.qpos[0, p.arm_q[at]], p.qpos[0, p.finger_q[fingers]]])
         if p.arms is not None:
-            q[: len(p.arm_q)] = p.arms.sensed(self._noise)
-        return names, q, np.concatenate([p.qvel[0, p.arm_v], p.qvel[0, p.finger_v]])
+            q[: len(own.joints)] = p.arms.sensed(self._noise)
+        v = np.concatenate([p.qvel[0, p.arm_v[at]], p.qvel[0, p.finger_v[fingers]]])
+        return (*own.joints, *own.gripper.joints), q, v
 
     def objects(self) -> tuple[tuple[str, ...], Array]:
         """Names and values of the task's privileged vector."""
@@ -186,9 +192,9 @@ class RealtimeWorld:
         """The things around the arm, at their present poses."""
         return self._view.scene(*self.physics.positions(0))
 
-    def external_torque(self) -> Array:
-        """(n,) torque of contacts and joint stops on each joint of the arm [Nm]."""
-        return self.physics.external_torque()[0]
+    def external_torque(self, arm: int = 0) -> Array:
+        """(n,) torque of contacts and joint stops on each joint of an arm [Nm]."""
+        return self.physics.external_torque()[0][self.robot.slices[arm]]
 
     def image(self, camera: str) -> NDArray[np.uint8]:
         """(image_size, image_size, 3) picture of the world as it is now; always from one and the same thread. Raises

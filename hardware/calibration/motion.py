@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from hardware.execution.played_motion import way_from
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.states import JointTarget, SafetyState
+from hardware.safety.states import SafetyState, joint_target
 from robolearn.core.errors import RobolearnError
 from robots.motion_log import MotionLog
-from robots.stations import Contract
+from robots.stations import AnyContract
 
 Array = NDArray[np.float64]
 REST_S = 2.0  # before the motion
@@ -52,7 +52,7 @@ class PerfectArm:
 
 
 def drive(
-    arm: SteppedArm, contract: Contract, targets: Array, progress: Callable[[int], Any] = lambda done: None
+    arm: SteppedArm, contract: AnyContract, targets: Array, progress: Callable[[int], Any] = lambda done: None
 ) -> MotionLog:
     """Move `arm` to the first of `targets` (T, n) [rad] and along them, one a period of the contract's stream; the log
     of its motion.
@@ -75,7 +75,7 @@ def drive(
         now += period
         safety.measured(joints, arm.joint_state()[1][:n])
         safety.deadman(True)
-        safety.target(JointTarget(joints, target))
+        safety.target(joint_target(contract.robot.slices, joints, target))
         command = safety.step()
         if command is None or safety.state is not SafetyState.ARMED or safety.reason:
             raise RobolearnError(f"the safety filter stopped the motion after {k * period:.1f} s: {safety.reason}")

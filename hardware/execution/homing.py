@@ -17,7 +17,7 @@ from hardware.calibration.motion import PerfectArm, drive
 from hardware.execution.played_motion import ELSEWHERE, way_from
 from robolearn.core import BadInput, RobolearnError
 from robots.ik import solve
-from robots.stations import Contract
+from robots.stations import AnyContract, Contract
 
 Array = NDArray[np.float64]
 OPENING_S = 1.0  # for the gripper, before anything moves
@@ -27,7 +27,12 @@ RESETS = ("person", "motion")
 
 
 def goes_home(
-    reset: str, contract: Contract, *, what: str = "--reset", instead: str = "a real arm", others: tuple[str, ...] = ()
+    reset: str,
+    contract: AnyContract,
+    *,
+    what: str = "--reset",
+    instead: str = "a real arm",
+    others: tuple[str, ...] = (),
 ) -> bool:
     """True where the arm of `contract` goes home by itself between episodes: one of `RESETS` says who brings it there,
     or one of `others`.
@@ -42,25 +47,32 @@ def goes_home(
     return reset == "motion"
 
 
-def way_home(contract: Contract, q: Array) -> Array:
-    """(T, n + 1) targets of the joints [rad] and of the gripper's opening [m] from the posture `q` (n,) home, one a
-    period of the stream. The tool rises no higher than the workspace.
+def way_home(contract: AnyContract, q: Array) -> Array:
+    """(T, n + arms) targets of the joints [rad] and of each gripper's opening [m] from the posture `q` (n,) home, one a
+    period of the stream. A tool rises no higher than the workspace; two arms go side by side.
 
     Raises:
       RobolearnError: the station's safety filter does not let it pass; its reason.
     """
-    chain, limits, home = contract.robot.chain, contract.limits, np.array(contract.robot.home)
-    pos, rot = chain.forward(q[None])
-    above = pos.copy()
-    above[0, 2] += RISE_M
-    if limits.workspace is not None:
-        above[0, 2] = max(pos[0, 2], min(above[0, 2], limits.workspace[1, 2] - 0.01))
-    risen = solve(chain, q[None], above, rot, rest=home)[0]
+    home, arms = np.array(contract.robot.home), contract.arms.values()
+    risen = np.concatenate([_risen(arm, q[at]) for arm, at in zip(arms, contract.robot.slices, strict=True)])
     still = np.tile(q, (round(OPENING_S * contract.stream_hz), 1))
     ways = (still, way_from(q, risen[None], contract, SPEED), way_from(risen, home[None], contract, SPEED))
     way = np.concatenate(ways)
     drive(PerfectArm(contract.joints, q), contract, way)
-    return np.concatenate([way, np.full((len(way), 1), limits.gripper_max)], axis=1)
+    openings = [arm.limits.gripper_max for arm in arms]
+    return np.concatenate([way, np.tile(openings, (len(way), 1))], axis=1)
+
+
+def _risen(arm: Contract, q: Array) -> Array:
+    """(n,) joints [rad] of one arm at `q` (n,) with its tool raised."""
+    chain, workspace = arm.robot.chain, arm.limits.workspace
+    pos, rot = chain.forward(q[None])
+    above = pos.copy()
+    above[0, 2] += RISE_M
+    if workspace is not None:
+        above[0, 2] = max(pos[0, 2], min(above[0, 2], workspace[1, 2] - 0.01))
+    return solve(chain, q[None], above, rot, rest=np.array(arm.robot.home))[0]
 
 
 def in_thread(work: Callable[[], Array]) -> Future[Array]:
@@ -84,7 +96,7 @@ class Homecoming:
       reason: why the last one was not made, or not to its end; or nothing.
     """
 
-    def __init__(self, contract: Contract) -> None:
+    def __init__(self, contract: AnyContract) -> None:
         self._contract = contract
         self._made: Future[Array] | None = None
         self._way: Array | None = None
@@ -107,7 +119,7 @@ class Homecoming:
         self._made, self._way, self._next, self.reason = None, None, 0, reason
 
     def target(self, q: Array) -> Array | None:
-        """(n + 1,) the target of this period [rad], [m] for an arm at `q` (n,); None where there is none."""
+        """(n + arms,) the target of this period [rad], [m] for an arm at `q` (n,); None where there is none."""
         if self._made is not None and self._made.done():
             made, self._made = self._made, None
             try:
@@ -115,7 +127,7 @@ class Homecoming:
             except RobolearnError as error:
                 self.cancel(f"the arm does not go home: {error}")
                 return None
-            if np.abs(q - self._way[0, :-1]).max() > ELSEWHERE:
+            if np.abs(q - self._way[0, : len(q)]).max() > ELSEWHERE:
                 self.cancel("the arm does not go home: it has moved since")
                 return None
         if self._way is None:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from robots.stations import Contract
+from robots.stations import AnyContract
 
 Array = NDArray[np.float64]
 TAIL_S = 0.5  # after its end: what was commanded last is still on its way
 ELSEWHERE = 0.02  # of the first target: the arm has moved since the motion was made for it [rad]
 
 
-def way_from(start: Array, targets: Array, contract: Contract, speed: float = 0.1) -> Array:
+def way_from(start: Array, targets: Array, contract: AnyContract, speed: float = 0.1) -> Array:
     """(R + T, n) from where the arm is to the first of `targets` (T, n) at that share of its speed, a second there,
     then the targets; a row each period of the stream."""
     period, velocity = 1.0 / contract.stream_hz, contract.limits.velocity

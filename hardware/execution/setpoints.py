@@ -1,4 +1,4 @@
-"""Actions of one arm ↔ its joint set-points, as the streamer and the teleoperation node send them to the safety filter.
+"""Actions ↔ joint set-points of one arm or of two, as the streamer and the teleoperation node send them to the filter.
 
 Targets that would lead the tool out of the workspace or too near to a plane are clamped: moved back along the normal,
 so that the motion along the limit remains. The safety filter alone would stop the arm there until a target leads
@@ -13,11 +13,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from robots import make_control
-from robots.control import GRIPPER, Array
+from robots import RobotSpec, make_control
+from robots.chunk_execution import ActionParts
+from robots.control import Array
 from robots.ik import solve
 from robots.limits import Plane
-from robots.stations import Contract
+from robots.stations import AnyContract, Contract
 
 # An arm that is so little beyond the margin goes back to it: held where it is, it would be led outside step by step, by
 # noise. One that is farther outside is not moved.
@@ -73,45 +74,54 @@ class WorkspaceClamp:
 
 
 class SetPoints:
-    """The control of a contract, for one arm.
+    """The control of a contract, for one arm or for two.
 
     Attributes:
-      names: (n + 1,) of a target's numbers: the contract's joints [rad], then the gripper's opening [m].
+      names: (n + arms,) of a target's numbers: all joints [rad], then the opening of each gripper [m].
       spec: of an action.
-      relative: actions are displacements, but for the gripper's.
+      relative: actions are displacements, but for the grippers'.
     """
 
-    def __init__(self, contract: Contract) -> None:
+    def __init__(self, contract: AnyContract) -> None:
         self._control = make_control(contract.action_kind, contract.robot, contract.control_hz)
         self.relative = contract.action_kind == "tcp_delta"
-        self._robot, self._clamp = contract.robot, WorkspaceClamp(contract)
-        self.names = (*contract.joints, GRIPPER)
+        self._n, arms = len(contract.joints), zip(contract.robot.slices, contract.arms.values(), strict=True)
+        self._arms = [(at, arm.robot, WorkspaceClamp(arm)) for at, arm in arms]
+        self.names = (*contract.joints, *contract.grippers)
         self.spec = self._control.spec
+        self._moves = ~ActionParts.named(self.spec.names, displacements=self.relative).opening
         # Compile now, not while the arm moves.
         home = np.array(contract.robot.home)
         self.action(home, self.target(home, np.zeros(self.spec.size)))
 
     def wanted(self, q: Array, action: NDArray) -> Array:
-        """(n + 1,) the target that `action` (Da,) leads to from the measured joints `q` (n,) [rad], unclamped."""
-        goal, width = self._control.targets(q[None], self._robot.chain.forward(q[None]), action[None])
-        return np.concatenate([goal[0], width])
+        """(n + arms,) the target that `action` (Da,) leads to from the measured joints `q` (n,) [rad], unclamped."""
+        goal, widths = self._control.targets(q[None], None, action[None])
+        return np.concatenate([goal[0], widths.ravel()])
 
     def target(self, q: Array, action: NDArray) -> Array:
-        """As `wanted`, clamped to the workspace."""
-        chain, wanted = self._robot.chain, self.wanted(q, action)
-        if not self.relative:  # joint positions are wanted as such
-            return wanted
-        now, (pos, rot) = chain.forward(q[None]), chain.forward(wanted[None, :-1])
-        inside = self._clamp.inside(pos[0], rot[0], (now[0][0], now[1][0]))
-        if np.array_equal(inside, pos[0]):
-            return wanted
-        goal = solve(chain, q[None], inside[None], rot, rest=np.asarray(self._robot.home))
-        return np.concatenate([goal[0], wanted[-1:]])
+        """As `wanted`, clamped to the workspace of each arm."""
+        wanted = self.wanted(q, action)
+        if self.relative:  # joint positions are wanted as such
+            for at, robot, clamp in self._arms:
+                wanted[at] = _clamped(robot, clamp, q[at], wanted[at])
+        return wanted
 
     def at_rest(self, action: NDArray) -> bool:
-        """True where `action` (Da,) is no motion of the arm."""
-        return self.relative and not np.any(action[:-1])
+        """True where `action` (Da,) is no motion of an arm."""
+        return self.relative and not np.any(action[self._moves])
 
     def action(self, q: Array, target: Array) -> Array:
-        """(Da,) in [-1, 1]: the action that leads from `q` (n,) to `target` (n + 1,), or as near as any does."""
-        return self._control.actions(q[None], target[None, :-1], target[-1:])[0]
+        """(Da,) in [-1, 1]: the action that leads from `q` (n,) to `target` (n + arms,), or as near as any does."""
+        goal, widths = np.split(target, [self._n])
+        return self._control.actions(q[None], goal[None], widths if len(self._arms) == 1 else widths[None])[0]
+
+
+def _clamped(robot: RobotSpec, clamp: WorkspaceClamp, q: Array, wanted: Array) -> Array:
+    """(n,) joints [rad] of one arm at `q` (n,) that keep the tool inside, as near to `wanted` (n,) as can be."""
+    chain = robot.chain
+    now, (pos, rot) = chain.forward(q[None]), chain.forward(wanted[None])
+    inside = clamp.inside(pos[0], rot[0], (now[0][0], now[1][0]))
+    if np.array_equal(inside, pos[0]):
+        return wanted
+    return solve(chain, q[None], inside[None], rot, rest=np.asarray(robot.home))[0]

@@ -25,11 +25,11 @@ from numpy.typing import ArrayLike, NDArray
 from hardware.execution.played_motion import PlayedMotion
 from hardware.execution.setpoints import SetPoints
 from hardware.observing.clocks import FUTURE_S, MEND, SenderClock
-from hardware.observing.observer import JointReader
+from hardware.observing.joints import StationJoints
 from hardware.observing.timing import Latencies
 from robolearn.core import BadInput, RobolearnError
 from robots.chunk_execution import ActionParts, ChunkExecutor, ChunkStep
-from robots.stations import Contract
+from robots.stations import AnyContract
 
 Array = NDArray[np.float64]
 
@@ -182,10 +182,10 @@ SILENCE_S = 0.12  # of the policy's heartbeat, 50 times a second; with the braki
 
 @dataclass(frozen=True, eq=False)
 class StreamTarget:
-    """One set-point per joint and the gripper's opening.
+    """One set-point per joint and each gripper's opening.
 
     Attributes:
-      positions: (n + 1,) [rad], [m].
+      positions: (n + arms,) [rad], [m].
       stamp_ns: of the observation behind it.
       after_s: between that and now, when it is sent.
     """
@@ -217,12 +217,12 @@ class Streamer:
       arming: which arming this is; empty: not armed.
       stopped: why the streamer has stopped since the arm was armed, or empty.
       last_stop: the newest reason of all.
-      names: (n + 1,) of a target's components.
+      names: (n + arms,) of a target's components.
     """
 
     def __init__(
         self,
-        contract: Contract,
+        contract: AnyContract,
         send: Callable[[StreamTarget | StreamStop], None],
         *,
         grace_s: float | None = None,
@@ -243,8 +243,10 @@ class Streamer:
             relative=self._set_points.relative,
             clock=clock,
         )
-        self.joints = JointReader(contract, clock)
-        self._sender_clock = SenderClock(contract.limits.state_timeout_s, clock, wall)
+        self.joints = StationJoints(contract, clock)
+        self._sender_clocks = {
+            name: SenderClock(arm.limits.state_timeout_s, clock, wall) for name, arm in contract.arms.items()
+        }
         self.arming = self.stopped = self.last_stop = ""
         self._send, self._clock, self._wall = send, clock, wall
         self._armed_at = 0.0  # by the clock of stamps
@@ -274,12 +276,14 @@ class Streamer:
         if self._homing is not None:
             self._homing.safety(arming)
 
-    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
-        """A joint state, see `JointReader.update`."""
-        if self.joints.update(names, np.asarray(positions, dtype=np.float64), stamp, publisher):
-            self._sender_clock.update(stamp)
-            if self._homing is not None and self.joints.q is not None:
-                self._homing.joint_state(stamp, self.joints.q)
+    def joint_state(
+        self, names: Sequence[str], positions: ArrayLike, stamp: float, publisher: Hashable = None, arm: str = ""
+    ) -> None:
+        """A joint state of `arm`, see `JointReader.update`."""
+        if self.joints.update(names, np.asarray(positions, dtype=np.float64), stamp, publisher, arm):
+            self._sender_clocks[arm].update(stamp)
+            if self._homing is not None and (q := self.joints.q) is not None:
+                self._homing.joint_state(stamp, q)
 
     def go_home(self, way: Array) -> int:
         """Follow `way` (T, n + 1), see `hardware.execution.homing`, when it is armed within `HOMING_S`, and no chunk
@@ -291,8 +295,12 @@ class Streamer:
 
     def _problem(self) -> str:
         """Problem of the joint states, or nothing."""
-        problem = self._sender_clock.problem()
-        return self.joints.problem() or (problem and f"{self.joints.freshness.name}: {problem}")
+        if problem := self.joints.problem():
+            return problem
+        for name, reader in self.joints.arms.items():
+            if problem := self._sender_clocks[name].problem():
+                return f"{reader.freshness.name}: {problem}"
+        return ""
 
     def chunk(
         self, stamp_ns: int, names: Sequence[str], actions: Any, times: NDArray[np.float64], sender: object = None
@@ -360,8 +368,9 @@ class Streamer:
             self.halt(self.stream.reason)
             return
         if step.fresh:
-            assert self.joints.q is not None
-            self._target = self._set_points.target(self.joints.q, step.action)
+            q = self.joints.q
+            assert q is not None
+            self._target = self._set_points.target(q, step.action)
             if self._begins:
                 self._begins = False
                 self._first.add(self._wall() - 1e-9 * self._observed_ns)

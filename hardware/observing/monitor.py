@@ -208,3 +208,20 @@ class LimitMonitor:
         for kind in wrong:
             self._counts[kind] += 1
         return tuple(wrong)
+
+
+def joined(summaries: list[dict[str, Any]]) -> dict[str, Any]:
+    """One summary of the monitors of several arms: their counts together, the least margins, the greatest shares."""
+    if len(summaries) == 1:
+        return summaries[0]
+    peaks = [one["peak"] for one in summaries]
+    margins = {
+        kind: min((peak[kind] for peak in peaks if peak[kind] is not None), default=None)
+        for kind in ("position_margin", "measured_margin")
+    }
+    return {
+        **{kind: sum(one[kind] for one in summaries) for kind in ("commands", "violations", "non_finite", "gaps")},
+        "violations_by_kind": {kind: sum(one["violations_by_kind"][kind] for one in summaries) for kind in KINDS},
+        "peak": {**margins, **{kind: max(peak[kind] for peak in peaks) for kind in _DERIVATIVES}},
+        "max_command_age_s": max(one["max_command_age_s"] for one in summaries),
+    }

@@ -18,32 +18,15 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.observing.joints import StationJoints, pick
 from hardware.observing.pictures import CameraPictures
 from hardware.observing.timing import Freshness
-from hardware.safety.senders import Publishers
 from robolearn.core import BadInput, RobolearnError
-from robots.spec import proprio
-from robots.stations import Contract
+from robots.pair import AnyRobot
+from robots.stations import AnyContract, Contract
 from robots.stations.parts import WRENCH_NAMES
 
 Array = NDArray[np.float64]
-
-
-def pick(
-    freshness: Freshness, names: Sequence[str], values: Sequence[float] | Array, wanted: Sequence[str], what: str = ""
-) -> Array | None:
-    """(n,) values of `wanted` in a message; None, and the fault of `freshness`, where it is not whole or not finite."""
-    index = {name: i for i, name in enumerate(names)}
-    if len(values) != len(names) or len(index) != len(names):
-        freshness.fault = f"{len(names)} names and {len(values)} values, or a name twice"
-    elif missing := [name for name in wanted if name not in index]:
-        freshness.fault = f"no {what}{missing[0]!r} among {', '.join(names) or 'no names'}"
-    else:
-        found = np.array([values[index[name]] for name in wanted], dtype=np.float64)
-        if np.isfinite(found).all():
-            return found
-        freshness.fault = "not finite"
-    return None
 
 
 class ContactReader:
@@ -119,7 +102,6 @@ class ContactReader:
         return f"{self.name}: {self._parts[i]} {sizes[i]:.1f} {self._units[i]}, allowed {self._sensing.most[i]:g}"
 
 
-GRIPPER_AGES = 10.0  # a gripper with a publisher of its own may be so many times as old as the arm's joints
 BLACK = 8  # of 255: a picture without anything brighter shows nothing
 
 
@@ -127,142 +109,41 @@ class NotObserved(RobolearnError):
     """There is no valid observation; the message names the input and what is wrong with it."""
 
 
-class JointReader:
-    """The arm's joints and its gripper's out of joint states, whatever their order and company. Messages that name no
-    joint of the arm are another device's and passed over; a gripper may have its own. A joint of the gripper comes from
-    one publisher: while two report it, neither is believed.
-
-    Attributes:
-      describe: the name of a publisher, for reasons.
-    """
-
-    def __init__(
-        self,
-        contract: Contract,
-        clock: Callable[[], float] = time.monotonic,
-        describe: Callable[[Hashable], str] = str,
-    ) -> None:
-        topic = contract.joint_states
-        self.contract = contract
-        self.freshness = Freshness(f"joint states on {topic.topic}", topic.max_age_s, clock)
-        self.q: Array | None = None
-        self._gripper = dict.fromkeys(contract.gripper_joints, np.nan)
-        self._gripper_heard = dict.fromkeys(contract.gripper_joints, 0.0)  # when each last arrived
-        self.describe = describe
-        self._apart = False  # the gripper's joints come on a topic of their own
-        self._listen(topic.topic)
-
-    def _listen(self, topic: str) -> None:
-        self._second: tuple[Publishers, Hashable] | None = None  # another publisher than the bound one
-        self._publishers = {
-            name: Publishers(f"gripper joint {name!r} on {topic}", self.freshness.clock, lambda one: self.describe(one))
-            for name in self._gripper
-        }
-
-    def update(
-        self, names: Sequence[str], positions: Sequence[float] | Array, stamp: float, publisher: Hashable = None
-    ) -> bool:
-        """Take a message of `publisher` in; True where it is the arm's, whole and newer than the last."""
-        if not self._apart:
-            self._take_gripper(names, positions, publisher)
-        if not any(name in names for name in self.contract.joints):
-            return False
-        q = pick(self.freshness, names, positions, self.contract.joints, "joint ")
-        if q is None or not self.freshness.update(stamp):
-            return False
-        self.q = q
-        return True
-
-    def gripper(self, names: Sequence[str], positions: Sequence[float] | Array, publisher: Hashable = None) -> None:
-        """Take a message of the gripper's own topic in. From the first one on its joints count nowhere else."""
-        topic = self.contract.gripper_states
-        if topic is not None and not self._apart and any(name in self._gripper for name in names):
-            self._apart = True
-            self._listen(topic.topic)
-        self._take_gripper(names, positions, publisher)
-
-    def _take_gripper(self, names: Sequence[str], positions: Sequence[float] | Array, publisher: Hashable) -> None:
-        if not len(positions) == len(names) == len(set(names)):
-            return
-        for name, position in zip(names, positions, strict=True):
-            if name not in self._gripper:
-                continue
-            publishers = self._publishers[name]
-            if not publishers.heard(publisher):
-                self._second = publishers, publisher
-            if publishers.alone:
-                self._gripper[name], self._gripper_heard[name] = float(position), self.freshness.clock()
-
-    def bind(self) -> None:
-        """The arm is armed: another publisher of the gripper's joints than the one that is heard is
-        a `second_publisher`."""
-        self._second = None
-        for publishers in self._publishers.values():
-            publishers.bind()
-
-    def second_publisher(self) -> str:
-        """Reason to stop an arm that was armed by one publisher of the gripper's joints; empty where it is alone."""
-        if self._second is None:
-            return ""
-        publishers, second = self._second
-        return publishers.against(second)
-
-    @property
-    def width(self) -> float:
-        """Opening of the gripper [m]; NaN before it was heard of, 0 without one."""
-        if not self._gripper:
-            return 0.0
-        return self.contract.gripper_width(list(self._gripper.values()))
-
-    def problem(self) -> str:
-        """The problem, or nothing."""
-        if problem := self.freshness.problem():
-            return problem
-        if found := [problem for one in self._publishers.values() if (problem := one.problem())]:
-            return found[0]
-        silent = [name for name, value in self._gripper.items() if not np.isfinite(value)]
-        if silent:
-            return f"{self.freshness.name}: no gripper joint {silent[0]!r}"
-        now = self.freshness.clock()
-        for name, heard in self._gripper_heard.items():
-            if now - heard > GRIPPER_AGES * self.freshness.max_age_s:
-                return f"{self.freshness.name}: gripper joint {name!r} silent for {now - heard:.2f} s"
-        return ""
-
-
 class Observer:
     """The newest observation of the features that a policy needs: ``proprio``, ``objects``, ``external_torque`` or
     ``wrench``, ``images.<camera>``, of those that the station offers. `clock` is the steady time [s].
 
     Attributes:
-      joints: of arm and gripper.
+      joints: of arms and grippers.
       describe: the name of a publisher of pictures, for reasons.
     """
 
     def __init__(
-        self, contract: Contract, features: Collection[str], clock: Callable[[], float] = time.monotonic
+        self, contract: AnyContract, features: Collection[str], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.contract = contract
         self.features = tuple(features)
-        self.joints = JointReader(contract, clock)
+        self.joints = StationJoints(contract, clock)
         self._objects: Freshness | None = None
         self._object_values: Array = np.zeros(0)
         if "objects" in features:
             if contract.objects is None:
                 raise BadInput(f"contract {contract.name}", got="no objects topic", expected="objects")
             self._objects = Freshness(f"objects on {contract.objects.topic}", contract.objects.max_age_s, clock)
-        self.contact: ContactReader | None = None
-        if contract.contact is not None and contract.contact.feature in features:
-            self.contact = ContactReader(contract, clock)
+        felt = [arm for arm in contract.arms.values() if arm.contact is not None and arm.contact.feature in features]
+        self.contact = ContactReader(felt[0], clock) if felt else None
         self.describe: Callable[[Hashable], str] = str
         self._pictures: dict[str, CameraPictures] = {}
+        self._seen_by: dict[str, slice] = {}  # camera → the joints that move what it shows
+        newest = max(arm.joint_states.max_age_s for arm in contract.arms.values())
         for feature in features:
             if feature.startswith("images."):
                 name = feature.removeprefix("images.")
                 camera = contract.cameras[name]
+                robot, self._seen_by[name] = _moves(contract, name)
                 self._pictures[name] = CameraPictures(
-                    f"camera {name} on {camera.topic}", contract.robot, camera.max_age_s,
-                    contract.joint_states.max_age_s, clock, lambda one: self.describe(one),
+                    f"camera {name} on {camera.topic}", robot, camera.max_age_s, newest, clock,
+                    lambda one: self.describe(one),
                 )  # fmt: skip
 
     def objects(self, names: Sequence[str], values: Sequence[float] | Array, stamp: float) -> bool:
@@ -285,19 +166,20 @@ class Observer:
         wanted, wrong = self.contract.cameras[camera].frame, ""
         if wanted and frame.lstrip("/") != wanted:
             wrong = f"its pictures are of {frame or 'nothing'}, not of {wanted}: are cameras swapped?"
-        at, q = self.joints.freshness.stamp, self.joints.q
+        at, q = self.joints.stamp, self.joints.q
+        moved = None if q is None else q[self._seen_by[camera]]
         self._pictures[camera].update(
-            fingerprint, decode, stamp, frame=wrong, q=q, joints_at=at, publisher=publisher
+            fingerprint, decode, stamp, frame=wrong, q=moved, joints_at=at, publisher=publisher
         )  # fmt: skip
 
     def stamps(self) -> tuple[float, float]:
-        """Of the joint states, and how far the objects' stamp is from it [s]."""
-        stamp = self.joints.freshness.stamp
-        return stamp, 0.0 if self._objects is None else abs(self._objects.stamp - stamp)
+        """Of the joint states, and how far those of two arms, or the objects' stamp from it, are apart [s]."""
+        stamp, apart = self.joints.stamp, self.joints.apart
+        return stamp, apart if self._objects is None else max(apart, abs(self._objects.stamp - stamp))
 
     def source_stamps(self) -> dict[str, float]:
         """Feature → stamp of its newest message [s], as the source gave it."""
-        stamps = {"proprio": self.joints.freshness.stamp}
+        stamps = {"proprio": self.joints.stamp}
         if self._objects is not None:
             stamps["objects"] = self._objects.stamp
         if self.contact is not None:
@@ -331,8 +213,8 @@ class Observer:
         assert q is not None
         out: dict[str, NDArray] = {}
         if "proprio" in self.features:
-            tcp = self.contract.robot.chain.forward(q[None])
-            out["proprio"] = proprio(q[None], np.array([self.joints.width]), *tcp)
+            robot = self.contract.robot
+            out["proprio"] = robot.proprio(q[None], self.joints.openings, *robot.forward(q[None]))
         if "objects" in self.features:
             out["objects"] = self._object_values[None].astype(np.float32)
         if self.contact is not None:
@@ -347,3 +229,12 @@ class Observer:
                 raise NotObserved(f"{picture.freshness.name}: the picture is black")
             out[f"images.{name}"] = pixels[None]
         return out
+
+
+def _moves(contract: AnyContract, camera: str) -> tuple[AnyRobot, slice]:
+    """The arm that a camera belongs to, and its joints among those of all; the whole robot where it is neither's."""
+    robot = contract.robot
+    for part, arm, at in zip(robot.parts, contract.arms.values(), robot.slices, strict=True):
+        if camera in map(part.named, arm.cameras):
+            return part.robot, at
+    return robot, slice(None)

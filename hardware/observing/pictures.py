@@ -22,7 +22,7 @@ from hardware.observing.clocks import FUTURE_S, MEND
 from hardware.observing.timing import Freshness
 from hardware.safety.senders import Publishers
 from robolearn.core import BadInput
-from robots.spec import RobotSpec
+from robots.pair import AnyRobot
 
 Array = NDArray[np.float64]
 Picture = NDArray[np.uint8]
@@ -40,7 +40,7 @@ class CameraPictures:
 
     Args:
       name: of the input, for reasons.
-      robot: the arm that it sees, or that carries it.
+      robot: the arm that it sees, or that carries it, or both arms.
       oldest: by which a picture may be older than the newest joint state at its arrival [s].
       newest: by which it may be younger [s].
       clock: steady time [s].
@@ -52,7 +52,7 @@ class CameraPictures:
     """
 
     def __init__(
-        self, name: str, robot: RobotSpec, oldest: float, newest: float, clock: Callable[[], float],
+        self, name: str, robot: AnyRobot, oldest: float, newest: float, clock: Callable[[], float],
         describe: Callable[[Hashable], str],
     ) -> None:  # fmt: skip
         self.freshness = Freshness(name, oldest, clock)
@@ -160,9 +160,9 @@ class CameraPictures:
         return ""
 
     def _travel(self, a: Array, b: Array) -> float:
-        """Distance of the tcp between two positions of the joints [m]."""
-        (x, y), _ = self._robot.chain.forward(np.stack([a, b]))
-        return float(np.linalg.norm(y - x))
+        """Distance of the tcp between two positions of the joints [m]; of two arms the greater one."""
+        (x, y), _ = self._robot.forward(np.stack([a, b]))
+        return float(np.max(np.linalg.norm(y - x, axis=-1)))
 
 
 def _blocks(picture: Picture) -> Array:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.observing.observer import JointReader
+from hardware.observing.joints import JointReader
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.runtime import Node

@@ -25,7 +25,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 
 from hardware.execution.gripper_goals import GripperGoals
-from hardware.observing.observer import JointReader
+from hardware.observing.joints import JointReader
 from hardware.ros2 import messages, qos
 from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.runtime import Node

@@ -9,18 +9,20 @@ import dataclasses
 import logging
 import zlib
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from builtin_interfaces.msg import Time
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 
-from hardware.observing.observer import JointReader, Observer
+from hardware.observing.joints import JointReader, StationJoints
+from hardware.observing.observer import Observer
 from hardware.ros2 import messages, qos
 from hardware.ros2.runtime import Node
 from hardware.ros2.senders import publisher_name
 from robolearn.core import BadInput
-from robots.stations import Camera, Condition, Contract
+from robots.stations import AnyContract, Camera, Condition, Contract
 
 
 def hear_joints(
@@ -42,30 +44,43 @@ def _joint_topics(contract: Contract) -> list[str]:
     return [topic.topic for topic in (contract.joint_states, contract.gripper_states) if topic is not None]
 
 
+def hear_all_joints(
+    node: Node, contract: AnyContract, joints: StationJoints, callback: Callable[[str, JointState, MessageInfo], None]
+) -> None:
+    """`hear_joints` of every arm; `callback` receives its name first."""
+    for name, arm in contract.arms.items():
+        hear_joints(node, arm, joints.arms[name], partial(callback, name))
+
+
 class ObservationInputs:
     """The subscriptions of `node` to what `features` are made of. `stamp` is that of the newest joint state, as it was
-    sent: a chunk or target made from it carries the same."""
+    sent, of two arms of the older one: a chunk or target made from it carries the same."""
 
-    def __init__(self, node: Node, contract: Contract, observer: Observer, features: Collection[str]) -> None:
+    def __init__(self, node: Node, contract: AnyContract, observer: Observer, features: Collection[str]) -> None:
         self._observer = observer
         topics = [contract.cameras[name].topic for name in contract.cameras if f"images.{name}" in features]
         observer.describe = lambda gid: publisher_name(node, topics, gid)
-        self.stamp = Time()
-        hear_joints(node, contract, observer.joints, self._on_joints)
+        self._stamps = {name: Time() for name in contract.arms}
+        hear_all_joints(node, contract, observer.joints, self._on_joints)
         if "objects" in features and contract.objects is not None:
             node.hear(JointState, contract.objects.topic, self._on_objects, qos.sensor())
-        if observer.contact is not None and contract.contact is not None:
-            kind = messages.message_type(contract.contact.type)
-            node.hear(kind, contract.contact.topic, self._on_contact, qos.sensor())
+        for arm in contract.arms.values():
+            if observer.contact is not None and arm.contact is not None:
+                node.hear(messages.message_type(arm.contact.type), arm.contact.topic, self._on_contact, qos.sensor())
         for name, camera in contract.cameras.items():
             if f"images.{name}" in features:
                 kind = messages.message_type(camera.type)
                 node.hear(kind, camera.topic, self._on_image(name, camera), qos.sensor(2))
 
-    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
+    @property
+    def stamp(self) -> Time:
+        """Of the observation."""
+        return min(self._stamps.values(), key=messages.nanoseconds)
+
+    def _on_joints(self, arm: str, message: JointState, info: MessageInfo) -> None:
         stamp = messages.seconds(message.header.stamp)
-        if self._observer.joints.update(*messages.named(message), stamp, messages.publisher(info)):
-            self.stamp = message.header.stamp
+        if self._observer.joints.update(*messages.named(message), stamp, messages.publisher(info), arm):
+            self._stamps[arm] = message.header.stamp
 
     def _on_objects(self, message: JointState, info: MessageInfo) -> None:
         self._observer.objects(*messages.named(message), messages.seconds(message.header.stamp))

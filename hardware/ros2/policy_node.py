@@ -63,7 +63,7 @@ class PolicyNode(Node):
         self._end: EpisodeEnd | None = None
 
     def configure(self) -> None:
-        contract = self.station()
+        contract = self.any_station()
         p: PolicyParameters = self.parameters
         if p.delay_steps and not contract.simulated:
             raise BadInput("delay_steps", got=p.delay_steps, expected=f"0 on {contract.name}, a real arm")
@@ -83,7 +83,7 @@ class PolicyNode(Node):
         self._complained = 0.0
         self._unjudged = False  # said that the policy cannot be compared with its demonstrations
         self._latency = Latencies()
-        contract.robot.chain.forward(np.zeros((1, len(contract.joints))))  # compiled now, not while the arm moves
+        contract.robot.forward(np.zeros((1, len(contract.joints))))  # compiled now, not while the arm moves
         period = 1.0 / contract.control_hz
         self.predictor = Predictor(
             self.policy, period, self._publish, seed=p.seed, tail_steps=p.tail_steps,

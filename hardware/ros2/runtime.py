@@ -32,7 +32,7 @@ from hardware.node_parameters import NODES, NodeParameters
 from hardware.ros2.topics import NAMESPACE, namespace_of_nodes, namespace_of_station
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.machine import own_schedule, set_schedule, threads
-from robots.stations import Contract, load_contract
+from robots.stations import AnyContract, Contract, load_any_contract
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class Node(LifecycleNode):
         name: str,
         defaults: NodeParameters | None = None,
         *,
-        contract: Contract | None = None,
+        contract: AnyContract | None = None,
         context: Context | None = None,
         overrides: Mapping[str, Value] | None = None,
     ) -> None:
@@ -136,12 +136,20 @@ class Node(LifecycleNode):
         self.add_on_set_parameters_callback(self._on_set_parameters)
 
     def station(self) -> Contract:
-        """The contract. Raises `BadInput`: there is none of that name, it breaks the schema, or this node is in another
-        namespace."""
-        here = namespace_of_station(self.get_namespace())
-        return self.placed(self._given or load_contract(self.value("contract"), here))
+        """The contract, of one arm. Raises `BadInput`: there is none of that name, it breaks the schema or is of two
+        arms, or this node is in another namespace."""
+        found = self.any_station()
+        if len(found.arms) > 1:
+            what = f"contract {found.name} for the node {self.get_name()}"
+            raise BadInput(what, got="a station with two arms", expected="a contract of one arm")
+        return found.arms[""]
 
-    def placed(self, contract: Contract) -> Contract:
+    def any_station(self) -> AnyContract:
+        """The contract, of one arm or of two. Raises `BadInput`: as `station` does."""
+        here = namespace_of_station(self.get_namespace())
+        return self.placed(self._given or load_any_contract(self.value("contract"), here))
+
+    def placed(self, contract: AnyContract) -> AnyContract:
         """`contract`, if this node is where its nodes are. Raises `BadInput`: it is elsewhere, where it is not
         received."""
         if contract.namespace != namespace_of_station(self.get_namespace()):
@@ -318,7 +326,7 @@ def _asked_for(name: str, contract: str, context: Context | None) -> Iterator[st
     try:
         robot = scout.get_parameter("contract").value if scout.has_parameter("contract") else contract
         try:
-            namespace = load_contract(str(robot)).namespace
+            namespace = load_any_contract(str(robot)).namespace
         except BadInput:
             namespace = ""
         yield namespace

@@ -1,4 +1,4 @@
-"""The safety node: the safety filter on a clock, and the only publisher to the controller.
+"""The safety node: the safety filter on a clock, and the only publisher to the controller, or to those of two arms.
 
 Each tick of a steady clock moves the set-point by one period of the filter. The judgement is in
 `hardware.safety.supervisor`; here are topics, services, QoS events and what comes of them: another publisher to the
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PoseStamped
 from rclpy.event_handler import PublisherEventCallbacks, SubscriptionEventCallbacks
 from rclpy.qos import QoSCompatibility, QoSProfile, qos_check_compatible
-from rclpy.serialization import serialize_message
 from rclpy.subscription import MessageInfo
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Bool, Float64
@@ -30,8 +29,8 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.execution.horizon import Horizon
-from hardware.execution.setpoints import GRIPPER
 from hardware.ros2 import messages, qos, topics
+from hardware.ros2.controllers import ArmControllers
 from hardware.ros2.observation_inputs import hear_conditions, with_installed_conditions
 from hardware.ros2.runtime import Node
 from hardware.ros2.senders import Callers, comparable, endpoint_name, publisher_name, same_program
@@ -46,7 +45,6 @@ log = logging.getLogger(__name__)
 STATE_HZ = 10.0
 JOINT_STATES = 10  # that wait for a tick: none of a second publisher may be overwritten before it is seen
 JOINTS, POSES = "joints", "poses"  # what targets are
-GRIPPER_REFRESH_S = 0.1  # an unchanged gripper command is repeated this often: a gripper may have been switched on late
 
 
 class SafetyNode(Node):
@@ -56,9 +54,10 @@ class SafetyNode(Node):
         super().__init__("safety", **station)
 
     def configure(self) -> None:
-        contract = with_installed_conditions(self.station())
+        contract = self.any_station().with_arms(with_installed_conditions)
         if not (contract.simulated or self.value("dry_run")):
-            check_confirmed(contract.robot)
+            for part in contract.robot.parts:
+                check_confirmed(part.robot)
         self.contract = contract
         self._period = 1.0 / contract.stream_hz
         self._comparable = comparable()
@@ -77,19 +76,20 @@ class SafetyNode(Node):
         self._watched: list[str] = []  # topics whose QoS has to match
         self.problems: list[str] = []  # endpoints whose QoS does not match ours
         self._mismatch = False  # whether an event reported one
-        self._gripper: tuple[float, float] = (float("nan"), 0.0)  # last opening, and when
-        self._messages = messages.ControllerMessages(contract, lambda: self.get_clock().now().to_msg())
-        self._horizon = Horizon(self._period, contract.command.horizon_s) if contract.command.horizon_s else None
-        self._others = ""  # who else publishes to the controller
-        posture = contract.command.posture
-        self._command_topics = (contract.command.topic, *((posture.topic,) if posture else ()))
-        self.command_publisher = self._controller(contract.command)
-        self._posture_publisher, self._gripper_publisher = self._controller(posture), self._controller(contract.gripper)
+        self._horizon = Horizon(self._period, contract.horizon_s) if contract.horizon_s else None
+        self._others = ""  # who else publishes to a controller
+        self.controllers = [
+            ArmControllers(arm, at, self._controller, lambda: self.get_clock().now().to_msg())
+            for arm, at in zip(contract.arms.values(), contract.robot.slices, strict=True)
+        ]
+        self._command_topics = tuple(topic for one in self.controllers for topic in one.topics)
         self._state_publisher = self.create_publisher(DiagnosticArray, topics.SAFETY_STATE, qos.latched())
         self._accepted_publisher = self.create_publisher(JointTrajectory, topics.ACCEPTED, qos.ACCEPTED)
         self._set_point_publisher = self.create_publisher(JointState, topics.SET_POINT, qos.SET_POINT)
         supervisor = self.supervisor
-        self._watch(JointState, contract.joint_states.topic, self._on_joints, qos.sensor(JOINT_STATES))
+        for name, arm in contract.arms.items():
+            on_joints = partial(self._on_joints, name)
+            self._watch(JointState, arm.joint_states.topic, on_joints, qos.sensor(JOINT_STATES))
         self._watch(
             Bool,
             topics.DEADMAN,
@@ -98,10 +98,11 @@ class SafetyNode(Node):
             liveliness=lambda event: supervisor.operators_alive(event.alive_count),
         )
         self._hear_targets(self.value("targets"))
-        if (contact := contract.contact) is not None:
-            kind = messages.message_type(contact.type)
-            self._watch(kind, contact.topic, self._on_contact, qos.sensor(JOINT_STATES))
-        hear_conditions(contract, self._watch, supervisor.condition)
+        for name, arm in contract.arms.items():
+            if (contact := arm.contact) is not None:
+                kind = messages.message_type(contact.type)
+                self._watch(kind, contact.topic, partial(self._on_contact, name), qos.sensor(JOINT_STATES))
+            hear_conditions(arm, self._watch, partial(supervisor.condition, arm=name))
         self.create_service(Trigger, topics.DISARM, self._service(self._filter.disarm, "braking, then disarmed"))
         self.create_service(Trigger, topics.ESTOP, self._service(self._filter.estop, "emergency stop"))
         self._arming = Callers(self, self.create_service(Trigger, topics.ARM, self._arm))
@@ -117,6 +118,8 @@ class SafetyNode(Node):
         }
         if what not in kinds:
             raise BadInput("targets of the safety node", got=what, available=kinds)
+        if what == POSES and len(self.contract.arms) > 1:
+            raise BadInput("targets of the safety node", got="poses for two arms", expected=JOINTS)
         kind, topic, callback = kinds[what]
         self._targets = self.resolve_topic_name(topic)
         self._target_opening: float | None = None
@@ -158,15 +161,14 @@ class SafetyNode(Node):
 
     # --- what arrives --------------------------------------------------------------------------------------
 
-    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        self.supervisor.joint_state(
-            *messages.named(message), messages.seconds(message.header.stamp), messages.publisher(info)
-        )
+    def _on_joints(self, arm: str, message: JointState, info: MessageInfo) -> None:
+        stamp = messages.seconds(message.header.stamp)
+        self.supervisor.joint_state(*messages.named(message), stamp, messages.publisher(info), arm)
 
-    def _on_contact(self, message: Any, info: MessageInfo) -> None:
+    def _on_contact(self, arm: str, message: Any, info: MessageInfo) -> None:
         stamp = messages.seconds(message.header.stamp)
         names, values, positions = messages.felt(message)
-        self.supervisor.contact(names, values, stamp, messages.publisher(info), positions)
+        self.supervisor.contact(names, values, stamp, messages.publisher(info), positions, arm)
 
     def _on_target(self, message: JointTrajectory, info: MessageInfo) -> None:
         count = len(message.points)
@@ -220,7 +222,9 @@ class SafetyNode(Node):
         self._look_around()
         if reason := unauthorised or self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
-        self._gripper, self._target_opening = (float("nan"), 0.0), None
+        self._target_opening = None
+        for one in self.controllers:
+            one.begin()
         if self._horizon is not None:
             self._horizon.begin()
         return self._service(self.supervisor.arm, "armed")(request, response)
@@ -233,11 +237,12 @@ class SafetyNode(Node):
             return "; ".join(self.problems)
         if self._others:
             return self._others
-        for publisher in (self.command_publisher, self._posture_publisher, self._gripper_publisher):
-            if publisher is not None and publisher.get_subscription_count() == 0:
-                return f"no controller listens on {publisher.topic_name}"
-        found = self.get_publishers_info_by_topic(self.contract.joint_states.topic) if self._comparable else ()
-        return self.supervisor.refusal(self._targets, [bytes(info.endpoint_gid) for info in found])
+        for one in self.controllers:
+            if topic := one.unheard():
+                return f"no controller listens on {topic}"
+        states = [arm.joint_states.topic for arm in self.contract.arms.values()] if self._comparable else []
+        there = ([bytes(one.endpoint_gid) for one in self.get_publishers_info_by_topic(topic)] for topic in states)
+        return self.supervisor.refusal(self._targets, *there)
 
     # --- what goes out -------------------------------------------------------------------------------------
 
@@ -250,7 +255,7 @@ class SafetyNode(Node):
             self._look_around()
         command = self.supervisor.step()
         if command is not None:
-            self._publish(command, time.monotonic())
+            self._publish(command)
             self._filter.sent()
             if self._set_point_publisher.get_subscription_count():
                 now = 1e-9 * self.get_clock().now().nanoseconds
@@ -258,32 +263,27 @@ class SafetyNode(Node):
                 self._set_point_publisher.publish(sent)
             if accepted := self.supervisor.newly_accepted():
                 stamp_ns, positions = accepted
-                names = (*self.contract.joints, GRIPPER)
+                names = (*self.contract.joints, *self.contract.grippers)
                 stamp = messages.stamp_of(stamp_ns)
                 self._accepted_publisher.publish(messages.target(names, positions, stamp))
         self._publish_changes()
 
-    def _publish(self, command: ArmCommand, now: float) -> None:
+    def _publish(self, command: ArmCommand) -> None:
+        """To the controllers of all arms, or of none."""
         if self._horizon is not None:
             self._publish_ahead(self._horizon, command)
-        elif self.command_publisher is not None:
-            message = self._messages.command(command)
+        elif not self._dry_run:
+            made = [one.message(own) for one, own in zip(self.controllers, _each(command), strict=True)]
             checked = self._filter.checked(command)
             if checked is None:
                 return
-            message = message if checked is command else self._messages.command(checked)
-            if self._posture_publisher is not None:  # first: the pose that comes next is taken by these joints
-                self._posture_publisher.publish(self._messages.posture(checked, message.header.stamp))
-            self.command_publisher.publish(message)
-        gripper, (last, at) = command.gripper, self._gripper
-        if gripper is None or self._gripper_publisher is None:
-            return
-        if not abs(gripper - last) < 1e-5 or now - at > GRIPPER_REFRESH_S:
-            self._gripper = (gripper, now)
-            self._gripper_publisher.publish(self._messages.gripper(gripper))
+            for one, message, own in zip(self.controllers, made, _each(checked), strict=True):
+                one.publish(message if checked is command else one.message(own), own)
+        for one, own in zip(self.controllers, _each(command), strict=True):
+            one.open(own.gripper)
 
     def _publish_ahead(self, horizon: Horizon, command: ArmCommand) -> None:
-        """The same to a trajectory controller that set-points are sent ahead to."""
+        """The same to trajectory controllers that set-points are sent ahead to."""
         checked = self._filter.checked(command)
         if checked is None:
             return
@@ -291,12 +291,11 @@ class SafetyNode(Node):
             return
         now = self._controllers_clock()
         due = horizon.points(checked.positions, checked.velocities, self._filter.knots_to_rest(), now)
-        # In bytes: to make them takes longer than to send them, and what is held up after the last look is sent late.
-        message = serialize_message(messages.points(self.contract.joints, due)) if due else None
-        if message is None or self._late(horizon):
+        made = [one.ahead(due) for one in self.controllers] if due else []
+        if not made or self._late(horizon):
             return
-        if self.command_publisher is not None:
-            self.command_publisher.publish(message)
+        for one, message in zip(self.controllers, made, strict=True):
+            one.publish_ahead(message)
         horizon.sent()
 
     def _late(self, horizon: Horizon) -> bool:
@@ -314,10 +313,10 @@ class SafetyNode(Node):
     def _publisher_name(self, gid: Hashable) -> str:
         """The node that publishes joint states, contact, poses, openings or the dead-man's switch under this
         identifier."""
-        contact = () if self.contract.contact is None else (self.contract.contact.topic,)
         own = (topics.DEADMAN, topics.TARGET_POSE, topics.TARGET_OPENING)
-        named = (self.contract.joint_states.topic, *own, *contact)
-        return publisher_name(self, named, gid)
+        arms = self.contract.arms.values()
+        states, felt = [arm.joint_states for arm in arms], [arm.contact for arm in arms if arm.contact is not None]
+        return publisher_name(self, (*own, *(topic.topic for topic in (*states, *felt))), gid)
 
     def _publish_changes(self) -> None:
         if (self._filter.state, self._filter.reason) != self._published:
@@ -386,3 +385,8 @@ class SafetyNode(Node):
         self._watched.append(topic)
         callbacks = SubscriptionEventCallbacks(incompatible_qos=self._on_mismatch, **events)
         self.hear(kind, topic, callback, profile, callbacks)
+
+
+def _each(command: ArmCommand) -> Sequence[ArmCommand]:
+    """The set-point of each arm."""
+    return command.arms or (command,)

@@ -1,4 +1,4 @@
-"""The simulated arm: a world in real time behind the topics of a ros2_control position controller.
+"""The simulated arm, or two in one world: in real time behind the topics of a ros2_control position controller each.
 
 It replaces the driver and the controller of a real arm and behaves like them: joint states are published with or
 without commands, set-points are followed as they arrive, and the last one is held. Topics, joint names and message
@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,14 +25,15 @@ from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 from std_srvs.srv import Trigger
 
-from hardware.observing.monitor import LimitMonitor
+from hardware.observing.monitor import LimitMonitor, joined
 from hardware.ros2 import faults, messages, qos, topics
 from hardware.ros2.runtime import Node, step_back
 from hardware.ros2.scene import MarkerArray, SceneMarkers
 from hardware.ros2.senders import sent_at
+from hardware.ros2.sim_arm_topics import SimArmTopics
 from robolearn.core.errors import BadInput, RobolearnError
 from robolearn.core.scene import Scene
-from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, WRENCH, Contract
+from robots.stations import COMPRESSED, FLOATS, TRAJECTORY, AnyContract, Contract
 from robots.stations.pictures import turned
 
 log = logging.getLogger(__name__)
@@ -54,12 +56,12 @@ class ArmWorld(Protocol):
     @property
     def outcome(self) -> dict[str, Any] | None: ...
     def reset(self) -> int: ...
-    def command(self, q: Array | None, width: float | None = None) -> None: ...
+    def command(self, q: Array | None, width: float | None = None, arm: int = 0) -> None: ...
     def push(self, torque: Array) -> None: ...
     def advance(self, seconds: float) -> None: ...
-    def joint_state(self) -> tuple[tuple[str, ...], Array, Array]: ...
+    def joint_state(self, arm: int = 0) -> tuple[tuple[str, ...], Array, Array]: ...
     def objects(self) -> tuple[tuple[str, ...], Array]: ...
-    def external_torque(self) -> Array: ...
+    def external_torque(self, arm: int = 0) -> Array: ...
     def scene(self) -> Scene: ...
     def image(self, camera: str) -> NDArray[np.uint8]: ...
     def close(self) -> None: ...
@@ -70,8 +72,9 @@ class SimArmNode(Node):
     `make_world` makes the world of contract, task, seed and dynamics, in its first episode. Args: see `Node`."""
 
     commands: tuple[str, ...] = (FLOATS, TRAJECTORY)  # types of command that are followed
+    takes_pairs = True
 
-    def __init__(self, make_world: Callable[[Contract, str, int, str], ArmWorld], **station: Any) -> None:
+    def __init__(self, make_world: Callable[[AnyContract, str, int, str], ArmWorld], **station: Any) -> None:
         super().__init__("sim_arm", **station)
         self._make_world = make_world
         self._filming: threading.Thread | None = None
@@ -82,34 +85,42 @@ class SimArmNode(Node):
         self.fault = faults.parse(self.get_parameter("fault").value or "")
         self.add_on_set_parameters_callback(self._set_fault)
 
+    @property
+    def contract(self) -> Contract:
+        """That of the only arm, of the first of two."""
+        return self.arms[0].contract
+
+    @property
+    def monitor(self) -> LimitMonitor:
+        """The same of its commands."""
+        return self.arms[0].monitor
+
     # --- lifecycle -----------------------------------------------------------------------------------------
 
     def configure(self) -> None:
-        c = self.station()
+        c = self.any_station() if self.takes_pairs else self.station()
         if not c.simulated:
             # Its joint states would stand for those of an arm that is elsewhere.
             raise BadInput(f"contract {c.name} for the simulated arm", got="a real arm", expected="simulated: true")
-        if c.command.type not in self.commands:
-            what = f"contract {c.name}: command type for the simulated arm"
-            raise BadInput(what, got=c.command.type, available=self.commands)
+        for arm in c.arms.values():
+            if arm.command.type not in self.commands:
+                what = f"contract {arm.name}: command type for the simulated arm"
+                raise BadInput(what, got=arm.command.type, available=self.commands)
         if self.value("joint_hz") <= 0 or self.value("camera_hz") <= 0:
             raise BadInput("rates", got=(self.value("joint_hz"), self.value("camera_hz")), expected="above 0 Hz")
-        self.contract = c
+        self._cameras = c.cameras
         self._seed: int = self.value("seed")
         self.world = self._make_world(c, self.value("task"), self._seed, self.value("dynamics"))
-        self.monitor = LimitMonitor.of(c.robot, 1.0 / c.stream_hz)
         self._episode = 0
         self._fresh = True  # not reset or commanded yet
         self._reported = self._slipped = False
         self._refused = 0
-        self._faults = {where: faults.VectorFault() for where in ("joint_states", "objects", "contact")}
-        self._joint_states = self.create_publisher(messages.JointState, c.joint_states.topic, qos.sensor())
+        self._objects_fault = faults.VectorFault()
+        self.arms = [
+            SimArmTopics(arm, number, lambda kind, topic: self.create_publisher(kind, topic, qos.sensor()))
+            for number, arm in enumerate(c.arms.values())
+        ]
         self._objects = c.objects and self.create_publisher(messages.JointState, c.objects.topic, qos.sensor())
-        self._feels: Any = None
-        self._efforts: dict[str, float] = {}  # of motors that carry the arm, in its joint states
-        if c.contact is not None and c.contact.topic != c.joint_states.topic:
-            kind = messages.message_type(c.contact.type)
-            self._feels = self.create_publisher(kind, c.contact.topic, qos.sensor())
         self._images = {
             name: self.create_publisher(messages.message_type(camera.type), camera.topic, qos.sensor(2))
             for name, camera in c.cameras.items()
@@ -118,10 +129,11 @@ class SimArmNode(Node):
         self._summaries = self.create_publisher(messages.String, topics.SIM_MONITOR, qos.latched())
         self._scenes = self.create_publisher(MarkerArray, topics.SIM_SCENE, qos.latched())
         self._markers = SceneMarkers(c.frames.base)
-        kind = messages.message_type(c.command.type)
-        self.listen(kind, c.command.topic, self._on_command)
-        if c.gripper is not None:
-            self.listen(messages.message_type(c.gripper.type), c.gripper.topic, self._on_gripper)
+        for arm in self.arms:
+            command, gripper = arm.contract.command, arm.contract.gripper
+            self.listen(messages.message_type(command.type), command.topic, partial(self._on_command, arm))
+            if gripper is not None:
+                self.listen(messages.message_type(gripper.type), gripper.topic, partial(self._on_gripper, arm))
         self._service = self.create_service(Trigger, topics.SIM_RESET, self._on_reset)
 
     def activate(self) -> None:
@@ -143,8 +155,9 @@ class SimArmNode(Node):
     def cleanup(self) -> None:
         self.unhear(*(topic for topic, _ in self._inputs))
         self.destroy_service(self._service)
-        ours = self._joint_states, self._objects, self._feels, self._episodes, self._summaries, self._scenes
-        for publisher in filter(None, (*ours, *self._images.values())):
+        arms = (publisher for arm in self.arms for publisher in (arm.states, arm.feels))
+        ours = self._objects, self._episodes, self._summaries, self._scenes
+        for publisher in filter(None, (*arms, *ours, *self._images.values())):
             self.destroy_publisher(publisher)
 
     def begin_stop(self, reason: str) -> None:
@@ -184,74 +197,47 @@ class SimArmNode(Node):
             self._publish_summary()
 
     def _publish_states(self, now: float) -> None:
-        c, n = self.contract, len(self.contract.joints)
         at = self._stamp()
-        _, q, v = self.world.joint_state()
-        self.monitor.state(q[:n], now)
-        # The driver's unit for the gripper: linear between closed and open.
-        (closed, opened), (shut, wide) = c.gripper_range, c.robot.gripper.joint_range
-        fingers = q[n:] if len(q) - n == len(c.gripper_joints) else np.full(len(c.gripper_joints), q[n:].mean())
-        scale = (opened - closed) / (wide - shut)
-        q = np.concatenate([q[:n], closed + scale * (fingers - shut)])
-        v = np.concatenate([v[:n], np.full(len(fingers), scale * v[n:].mean())])
-        if c.contact is not None and c.contact.gravity:
-            tau = c.robot.gravity.torques(q[:n]) - self.world.external_torque()
-            self._efforts = dict(zip(c.joints, tau.tolist(), strict=True))
-        self._publish_arm(((*c.joints, *c.gripper_joints), q, v, at))
+        for arm in self.arms:
+            n, torque = len(arm.contract.joints), self.world.external_torque(arm.number)
+            _, q, v = self.world.joint_state(arm.number)
+            arm.monitor.state(q[:n], now)
+            self._publish_arm(arm, arm.sample(q, v, torque, at))
+            arm.publish_contact(q[:n], torque, at, self.fault.get("contact"))
         if self._objects is not None:
-            names, values = self.world.objects()
-            self._send("objects", self._objects, (names, values, np.empty(0), at))
-        if self._feels is not None:
-            self._publish_contact(q[:n], at)
+            sent = self._objects_fault.apply(self.fault.get("objects"), (*self.world.objects(), np.empty(0), at))
+            if sent is not None:
+                names, values, v, at = sent
+                self._objects.publish(messages.joint_state(names, values, at, v))
 
-    def _publish_contact(self, q: Array, at: float) -> None:
-        c, torques = self.contract, self.world.external_torque()
-        sample = self._faults["contact"].apply(self.fault.get("contact"), (c.joints, torques, np.empty(0), at))
-        if sample is None:
-            return
-        names, torques, _, at = sample
-        if c.contact is not None and c.contact.type == WRENCH:
-            # As drivers estimate it: the force at the tcp that explains the torques best.
-            jacobian = c.robot.chain.jacobian(q[None])[0]
-            self._feels.publish(messages.wrench(np.linalg.lstsq(jacobian.T, torques)[0], at))
-        else:
-            self._feels.publish(messages.joint_state(names, (), at, efforts=torques))
-
-    def _publish_arm(self, sample: faults.Sample) -> None:
-        self._send("joint_states", self._joint_states, sample)
+    def _publish_arm(self, arm: SimArmTopics, sample: faults.Sample) -> None:
+        arm.publish(sample, self.fault.get("joint_states"))
 
     def _pass_time(self, seconds: float) -> None:
         self.world.advance(seconds)
-
-    def _send(self, where: str, publisher: Any, sample: faults.Sample) -> None:
-        sent = self._faults[where].apply(self.fault.get(where), sample)
-        if sent is not None:
-            names, q, v, at = sent
-            efforts = [self._efforts.get(name, 0.0) for name in names] if where == "joint_states" else []
-            publisher.publish(messages.joint_state(names, q, at, v, efforts if self._efforts else ()))
 
     def _stamp(self) -> float:
         return faults.stamp(self.fault.get("clock"), 1e-9 * self.get_clock().now().nanoseconds)
 
     # --- commands ------------------------------------------------------------------------------------------
 
-    def _on_command(self, message: Any, info: Any) -> None:
-        c, width = self.contract, None
+    def _on_command(self, arm: SimArmTopics, message: Any, info: Any) -> None:
+        c, width = arm.contract, None
         q = np.asarray(self._positions(message, c.joints), dtype=np.float64)
         if c.gripper_in_command and len(q) == len(c.command_joints):
             q, fingers = np.split(q, [len(c.joints)])
             width = c.gripper_width(fingers.tolist())
-        self.monitor.command(q, sent_at(info))
-        self._follow(q, width)
+        arm.monitor.command(q, sent_at(info))
+        self._follow(q, width, arm.number)
 
-    def _on_gripper(self, message: Any, info: Any) -> None:
-        c = self.contract
+    def _on_gripper(self, arm: SimArmTopics, message: Any, info: Any) -> None:
+        c = arm.contract
         values = self._positions(message, c.gripper_joints)
         opening = c.gripper_takes_opening
         if len(values) != (1 if opening else len(c.gripper_joints)):
             self._refuse(f"gripper command of {len(values)} values")
             return
-        self._follow(None, float(values[0]) if opening else c.gripper_width(values))
+        self._follow(None, float(values[0]) if opening else c.gripper_width(values), arm.number)
 
     def listen(self, kind: Any, topic: str, callback: Callable[[Any, Any], None]) -> None:
         """Take what comes on a topic of the contract, at each tick."""
@@ -271,9 +257,9 @@ class SimArmNode(Node):
             return []
         return [points[0].positions[names.index(joint)] for joint in joints]
 
-    def _follow(self, q: Array | None, width: float | None) -> None:
+    def _follow(self, q: Array | None, width: float | None, arm: int = 0) -> None:
         try:
-            self.world.command(q, width)
+            self.world.command(q, width, arm)
         except BadInput as error:
             self._refuse(str(error))
         else:
@@ -294,14 +280,15 @@ class SimArmNode(Node):
         self._reported = self._fresh = False
         self._last = None
         self._restarted()
-        self.monitor.new_motion()
+        for arm in self.arms:
+            arm.monitor.new_motion()
         return messages.trigger(response, True, json.dumps({"episode": self._episode, "seed": self._seed}))
 
     def _restarted(self) -> None:
         """The arm is elsewhere: emulators of drivers forget their commands."""
 
     def _publish_summary(self) -> None:
-        self._summaries.publish(messages.text(json.dumps(self.monitor.summary())))
+        self._summaries.publish(messages.text(json.dumps(joined([arm.monitor.summary() for arm in self.arms]))))
 
     def _set_fault(self, parameters: Any) -> SetParametersResult:
         for parameter in parameters:
@@ -329,11 +316,11 @@ class SimArmNode(Node):
                     at = self._stamp()
                     picture = spoilt[name].apply(fault := self.fault.get("camera"), self.world.image(name))
                     if picture is not None:
-                        compressed = self.contract.cameras[name].type == COMPRESSED
-                        make = messages.compressed_image if compressed else messages.image
-                        frame = "another" if fault == "swap" else self.contract.cameras[name].frame or name
+                        camera = self._cameras[name]
+                        make = messages.compressed_image if camera.type == COMPRESSED else messages.image
+                        frame = "another" if fault == "swap" else camera.frame or name
                         # The world shows what the policy is to see; a camera on its side sends it lying.
-                        lying = turned(picture, -self.contract.cameras[name].rotate)
+                        lying = turned(picture, -camera.rotate)
                         stamp = faults.picture_stamp(fault, at)
                         publisher.publish(make(np.ascontiguousarray(lying), stamp, frame))
                     self._filmed.set()

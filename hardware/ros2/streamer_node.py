@@ -18,7 +18,7 @@ from hardware.execution.homing import way_home
 from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
 from hardware.node_parameters import StreamerParameters
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.observation_inputs import hear_joints
+from hardware.ros2.observation_inputs import hear_all_joints
 from hardware.ros2.runtime import Node
 from robolearn.core import RobolearnError
 
@@ -32,7 +32,7 @@ class StreamerNode(Node):
         super().__init__("streamer", **station)
 
     def configure(self) -> None:
-        self.contract = contract = self.station()
+        self.contract = contract = self.any_station()
         p: StreamerParameters = self.parameters
         self.streamer = Streamer(
             contract,
@@ -46,7 +46,7 @@ class StreamerNode(Node):
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
         events = SubscriptionEventCallbacks(liveliness=self._on_liveliness, incompatible_qos=self._on_incompatible)
-        hear_joints(self, contract, self.streamer.joints, self._on_joints)
+        hear_all_joints(self, contract, self.streamer.joints, self._on_joints)
         self.hear(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
         self.hear(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events)
         self.hear(Empty, topics.POLICY_ALIVE, lambda message, info: self.streamer.heartbeat(), qos.ALIVE)
@@ -62,10 +62,9 @@ class StreamerNode(Node):
         report = messages.read_safety_report(message)
         self.streamer.safety(report.arming if report else "")
 
-    def _on_joints(self, message: JointState, info: MessageInfo) -> None:
-        self.streamer.joint_state(
-            *messages.named(message), messages.seconds(message.header.stamp), messages.publisher(info)
-        )
+    def _on_joints(self, arm: str, message: JointState, info: MessageInfo) -> None:
+        stamp = messages.seconds(message.header.stamp)
+        self.streamer.joint_state(*messages.named(message), stamp, messages.publisher(info), arm)
 
     def _on_chunk(self, message: JointTrajectory, info: MessageInfo) -> None:
         if not self.active:
@@ -87,11 +86,12 @@ class StreamerNode(Node):
 
     def _go_home(self, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         self.take_all()
-        if self.streamer.arming or self.streamer.joints.q is None:
+        q = self.streamer.joints.q
+        if self.streamer.arming or q is None:
             why = "the arm is armed" if self.streamer.arming else "no joint states"
             return messages.trigger(response, False, f"not home: {why}")
         try:
-            way = way_home(self.contract, self.streamer.joints.q)
+            way = way_home(self.contract, q)
         except RobolearnError as error:
             return messages.trigger(response, False, f"not home: {error}")
         return messages.trigger(response, True, str(self.streamer.go_home(way)))

@@ -20,7 +20,6 @@ from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.execution.setpoints import GRIPPER
 from hardware.node_parameters import TeleopParameters
 from hardware.observing.observer import Observer
 from hardware.recording.episodes import EpisodeLifecycle
@@ -33,6 +32,7 @@ from hardware.teleop.device import Device
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
 from robolearn.core.scene import Scene
+from robots.control import GRIPPER
 from robots.stations import Contract
 
 log = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ mostly its consequence. An emergency stop that comes later is reported beside it
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -76,6 +77,19 @@ class PairTarget:
 
 
 Target = JointTarget | PoseTarget | PairTarget
+
+
+def joint_target(
+    slices: Sequence[slice], names: tuple[str, ...], positions: Array, openings: Sequence[float | None] = ()
+) -> Target:
+    """The target of one arm or of two whose joints are at `slices` of `names` and `positions` (n,) [rad]; `openings` of
+    the grippers [m]. What is too much is left to the last arm, whose filter refuses it."""
+    starts = [at.start for at in slices]
+    each = [
+        JointTarget(names[begin:end], positions[begin:end], opening)
+        for begin, end, opening in zip(starts, [*starts[1:], None], openings or [None] * len(starts), strict=True)
+    ]
+    return each[0] if len(each) == 1 else PairTarget(tuple(each))
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,20 +9,19 @@ from __future__ import annotations
 import operator
 import time
 from collections.abc import Callable, Collection, Hashable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardware.execution.setpoints import GRIPPER
 from hardware.observing.clocks import FUTURE_S, MEND, WINDOW_S, SenderClock
-from hardware.observing.observer import ContactReader, JointReader
-from hardware.observing.timing import Freshness, Latencies
+from hardware.observing.timing import Latencies
 from hardware.safety.filter import SafetyFilter
-from hardware.safety.measured import Stuck
-from hardware.safety.senders import Conditions, Operators, Publishers
-from hardware.safety.states import ArmCommand, JointTarget, PoseTarget, SafetyRefused, SafetyState
-from robots.stations import Contract
+from hardware.safety.inputs import ArmInputs
+from hardware.safety.senders import Operators, Publishers
+from hardware.safety.states import ArmCommand, PoseTarget, SafetyRefused, SafetyState, Target, joint_target
+from robots.stations import AnyContract
 
 EARLY_S = 0.1  # after arming, a stop is still the one that ended the last arming; one that is meant is repeated
 LATE = 0.8  # of the command timeout: how old a target is when its missed deadline counts
@@ -30,7 +29,7 @@ MOVING = (SafetyState.ARMED, SafetyState.BRAKING)
 
 
 class SafetySupervisor:
-    """One arm's safety filter with its inputs judged. Not thread-safe: one thread calls it.
+    """The safety filter of one arm or of two, with its inputs judged. Not thread-safe: one thread calls it.
 
     Args:
       contract: the station.
@@ -49,7 +48,7 @@ class SafetySupervisor:
 
     def __init__(
         self,
-        contract: Contract,
+        contract: AnyContract,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         describe: Callable[[Hashable], str] = str,
@@ -58,18 +57,13 @@ class SafetySupervisor:
         self.contract = contract
         self.period = 1.0 / contract.stream_hz
         self.filter = SafetyFilter(
-            contract.robot, contract.joints, contract.limits, self.period, clock, ahead=contract.command.horizon_s > 0
+            contract.robot, contract.joints, contract.limits, self.period, clock, ahead=contract.horizon_s > 0
         )
         self.arming = self.commands = self.skipped = 0
         self.latency = Latencies()
         self._clock, self._wall = clock, wall
-        states = contract.joint_states
-        self._joints = Freshness(f"joint states on {states.topic}", states.max_age_s, clock)
-        self._sender_clock = SenderClock(contract.limits.state_timeout_s, clock, wall)
-        self._publishers = Publishers(f"joint states on {states.topic}", clock, describe)
         self._same, self._describe = same, describe
         self._operators = Operators(contract.limits.deadman_timeout_s, clock, describe, same)
-        self._conditions = Conditions(contract.conditions, clock)
         self._armed_at = self._ticked = self._target_at = 0.0
         self._streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
@@ -78,14 +72,11 @@ class SafetySupervisor:
         self._answered = True  # a command has been sent since the newest stamp
         self._accepted: tuple[float, ...] = ()  # stamp and positions as last returned by `newly_accepted`
         self._set_point: NDArray[np.float64] | None = None
-        self._contact = None if contract.contact is None else ContactReader(contract, clock)
+        parts = zip(contract.arms.items(), contract.robot.parts, contract.robot.slices, strict=True)
+        self._arms = {name: (ArmInputs(arm, clock, wall, describe), part, at) for (name, arm), part, at in parts}
         self._openings = Publishers("openings of the gripper", clock, describe)
         self._opener: Hashable = None  # publisher of the newest opening since arming
         self._planner: Hashable = None  # of the newest pose
-        self._feelers = Publishers("" if self._contact is None else self._contact.name, clock, describe)
-        # A jaw in the arm's command is commanded from the first one on: it begins where it is measured.
-        self._gripper = JointReader(contract, clock, describe) if contract.gripper_in_command else None
-        self._stuck = Stuck(contract.joints, contract.limits.state_timeout_s)
 
     @property
     def state(self) -> SafetyState:
@@ -99,43 +90,19 @@ class SafetySupervisor:
 
     # --- what arrives ----------------------------------------------------------------------------------------
 
-    def joint_state(self, names: Sequence[str], positions: ArrayLike, stamp: float, publisher: Hashable = None) -> None:
-        """A joint state: any order, other joints among them allowed; those of another device are ignored. One of the
-        arm, or a jaw in its command, by another `publisher` than the one that it was armed by stops it, unread."""
-        names = tuple(names)
-        arm = any(name in names for name in self.contract.joints)
-        believed = self._publishers.heard(publisher, arm=arm)
-        if self.state is SafetyState.ARMED and arm and not believed:
-            self.filter.stop(self._publishers.problem())
-            return
-        if self._gripper is not None:
-            self._gripper.update(names, np.asarray(positions, dtype=np.float64), stamp, publisher)
-            if self.state is SafetyState.ARMED and (second := self._gripper.second_publisher()):
-                self.filter.stop(second)
-                return
-        if not arm:
-            return
-        newer = self._joints.update(stamp)
-        if newer:
-            self._sender_clock.update(stamp)
-        if self.state is SafetyState.ARMED:
-            problem = self._joints.problem() or self._clock_problem()
-            values = np.asarray(positions, dtype=np.float64)
-            if (
-                not problem
-                and self._set_point is not None
-                and self._stuck(names, values, self._set_point, self._clock())
-            ):
-                problem = f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
-            if problem:
-                self.filter.stop(problem)
-        if newer:
-            self.filter.measured(names, positions)
-
-    def _clock_problem(self) -> str:
-        """Problem of the clock of the joint states, or nothing."""
-        problem = self._sender_clock.problem()
-        return problem and f"{self._joints.name}: {problem}"
+    def joint_state(
+        self, names: Sequence[str], positions: ArrayLike, stamp: float, publisher: Hashable = None, arm: str = ""
+    ) -> None:
+        """A joint state of `arm`, see `ArmInputs.joint_state`; one that stops it stops the other, too."""
+        inputs, part, at = self._arms[arm]
+        armed, names = self.state is SafetyState.ARMED, tuple(names)
+        set_point = None if self._set_point is None else self._set_point[at]
+        problem, measures = inputs.joint_state(names, positions, stamp, publisher, armed=armed, set_point=set_point)
+        if problem is not None:
+            self.filter.stop(problem)
+        if measures:
+            # By the names of the filter: of two arms the joints may be called the same.
+            self.filter.measured([part.named(name) for name in names], positions)
 
     def contact(
         self,
@@ -144,40 +111,40 @@ class SafetySupervisor:
         stamp: float,
         publisher: Hashable = None,
         positions: ArrayLike = (),
+        arm: str = "",
     ) -> None:
-        """Contact values of the arm, by name; more than the contract permits stops it, and a second publisher."""
-        assert self._contact is not None
-        if not self._contact.concerns(names):
-            return
-        believed = self._feelers.heard(publisher)
-        if self.state is SafetyState.ARMED and not believed:
-            self.filter.stop(self._feelers.problem())
-            return
-        arrays = (np.asarray(one, dtype=np.float64) for one in (values, positions))
-        self._contact.update(names, next(arrays), stamp, next(arrays))
+        """Contact values of `arm`, by name; more than the contract permits stops it, and a second publisher."""
+        armed = self.state is SafetyState.ARMED
+        problem = self._arms[arm][0].contact(names, values, stamp, publisher, positions, armed=armed)
+        if problem is not None:
+            self.filter.stop(problem)
         self._check_contact()
 
     def _check_contact(self) -> None:
-        """Stop the arm where it meets something, or where that would not be known."""
-        if self._contact is None or self.state is not SafetyState.ARMED:
-            return
-        if problem := self._contact.problem():
-            self.filter.stop(problem)
-        elif push := self._contact.push():
-            self.filter.contact(push)
+        """Stop the arms where one meets something, or where that would not be known."""
+        for inputs, _, _ in self._arms.values():
+            if self.state is not SafetyState.ARMED:
+                return
+            problem, push = inputs.feels()
+            if problem:
+                self.filter.stop(problem)
+            elif push:
+                self.filter.contact(push)
 
     def target(self, names: Sequence[str], positions: Any, stamp_ns: int, after_s: float = 0.0) -> None:
-        """One set-point per joint, and perhaps the gripper's opening last, from the observation stamped `stamp_ns` and
+        """One set-point per joint, and perhaps the grippers' openings last, from the observation stamped `stamp_ns` and
         sent `after_s` later, both by the sender's clock."""
         self._target_clock.update(1e-9 * stamp_ns + after_s)
         # One that waited while this machine stood still proves nothing.
         going = self._clock() - self._target_at <= WINDOW_S
         if going and (problem := self._target_clock.problem()):
             self.malformed_target(f"targets: {problem}")
-        names, gripper = tuple(names), None
-        if names and names[-1] == GRIPPER and len(positions) == len(names):
-            names, positions, gripper = names[:-1], positions[:-1], float(positions[-1])
-        self._take(JointTarget(names, positions, gripper), stamp_ns)
+        names, grippers = tuple(names), self.contract.grippers
+        openings: list[float] = []
+        if names[-len(grippers) :] == grippers and len(positions) == len(names):
+            openings = [float(value) for value in positions[-len(grippers) :]]
+            names, positions = names[: -len(grippers)], positions[: -len(grippers)]
+        self._take(joint_target(self.contract.robot.slices, names, positions, openings), stamp_ns)
 
     def pose_target(self, target: PoseTarget, frame: str, stamp_ns: int, publisher: Hashable = None) -> None:
         """A pose of the tcp in `frame`, which has to be the arm's base: nothing is transformed here."""
@@ -222,7 +189,7 @@ class SafetySupervisor:
             self.filter.stop(problem)
         return problem
 
-    def _take(self, target: JointTarget | PoseTarget, stamp_ns: int) -> None:
+    def _take(self, target: Target, stamp_ns: int) -> None:
         if self.state is not SafetyState.ARMED:
             return
         self._target_at, self._streaming = self._clock(), True
@@ -256,14 +223,15 @@ class SafetySupervisor:
         elif held:
             self.filter.stop(operators.problem() or "the dead-man's switch is held by another than before")
 
-    def condition(self, name: str, value: float) -> None:
-        """The robot's controller reports a value of the contract's condition `name`."""
-        self._conditions.heard(name, value)
+    def condition(self, name: str, value: float, arm: str = "") -> None:
+        """The robot's controller reports a value of the condition `name` of the contract of `arm`."""
+        self._arms[arm][0].condition(name, value)
         self._check_conditions()
 
     def _check_conditions(self) -> None:
-        if self.state is SafetyState.ARMED and (problem := self._conditions.problem()):
-            self.filter.stop(problem)
+        for inputs, _, _ in self._arms.values():
+            if self.state is SafetyState.ARMED and (problem := inputs.conditions()):
+                self.filter.stop(problem)
 
     def operators_alive(self, count: int) -> None:
         """So many publishers of the dead-man's switch are alive."""
@@ -286,23 +254,18 @@ class SafetySupervisor:
 
     # --- services --------------------------------------------------------------------------------------------
 
-    def refusal(self, topic: str, publishers: Collection[Hashable] = ()) -> str:
+    def refusal(self, topic: str, *publishers: Collection[Hashable]) -> str:
         """Reason why arming is refused, beside the filter's checks; empty when there is none. `topic` is that of
-        targets, `publishers` are those of joint states that there are, heard or not."""
+        targets, `publishers` are those of the joint states of each arm that there are, heard or not."""
         # By their leases: one that was killed stays in the graph for 20 s.
         if self._streamers != 1:
             return f"{self._streamers or 'no'} publishers of {topic}; expected one streamer"
         if problem := self._operators.problem():
             return problem
-        if problem := self._conditions.problem():
-            return problem
-        problem = self._publishers.problem() or self._publishers.unheard(publishers) or self._openings.problem()
-        problem = problem or self._joints.problem() or self._clock_problem()
-        if not problem and self._gripper is not None:
-            problem = self._gripper.problem()
-        if problem or self._contact is None:
-            return problem
-        return self._feelers.problem() or self._contact.problem() or self._contact.push()
+        for (inputs, _, _), there in zip(self._arms.values(), publishers or repeat(()), strict=False):
+            if problem := inputs.refusal(there):
+                return problem
+        return self._openings.problem()
 
     def unauthorised(self, caller: Hashable) -> str:
         """Reason why `caller` may neither arm nor reset; empty when it may."""
@@ -311,14 +274,14 @@ class SafetySupervisor:
     def arm(self) -> None:
         """DISARMED → ARMED. Raises `SafetyRefused`: see `SafetyFilter.arm`."""
         self._streaming, self._answered, self._set_point, self._opener = False, True, None, None
-        self._stuck.begin()
+        arms = [inputs for inputs, _, _ in self._arms.values()]
+        for one in arms:
+            one.begin()
         self.arming += 1
         self._armed_at = self._clock()
-        self.filter.arm(None if self._gripper is None else self._gripper.width)
-        self._publishers.bind()
-        if self._gripper is not None:
-            self._gripper.bind()
-        self._feelers.bind()
+        self.filter.arm(*(one.opening for one in arms))
+        for one in arms:
+            one.bind()
         self._openings.bind()
         self._operators.bind()
 
@@ -347,7 +310,8 @@ class SafetySupervisor:
         return command
 
     def newly_accepted(self) -> tuple[int, list[float]] | None:
-        """Stamp [ns] of the newest target and what was made of it, whenever that changes: recordings store it."""
+        """Stamp [ns] of the newest target and what was made of it, see `SafetyFilter.accepted`, whenever that changes:
+        recordings store it."""
         accepted = self.filter.accepted
         if accepted is None or (self._stamp_ns, *accepted) == self._accepted:
             return None

@@ -201,7 +201,7 @@ class Teleoperation:
             self._input_latency.add(max(self.clock() - self.sample.stamp, 0.0))
         else:
             # Hold still: at the last target, or where the arm stands.
-            target = np.append(q, self.observer.joints.width) if self._asked is None else self._asked[1]
+            target = np.append(q, self.observer.joints.widths) if self._asked is None else self._asked[1]
             self._rests = False
         self._asked = (q, target, self._unique(self.link.observed_ns()))
         return action
@@ -392,6 +392,6 @@ class Teleoperation:
             step=self.step_count if recording else 0,
             seconds=self.clock() - self._begun if recording else 0.0,
             joints=None if q is None else q.copy(),
-            opening=self.observer.joints.width,
+            opening=float(self.observer.joints.widths[0]),
             images={key.removeprefix("images."): v for key, v in observation.items() if key.startswith("images.")},
         )

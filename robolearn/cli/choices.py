@@ -60,6 +60,11 @@ ExportFormat = Annotated[str, _of(_FORMATS, lambda m: (f.title for f in m.FORMAT
 Station = Annotated[str, _of("robots.stations", lambda m: (*m.contract_names(), "<path>.yaml", "<folder>"))]
 """A robot contract, by its name, as a file or as the folder of a station."""
 
+AnyStation = Annotated[
+    str, _of("robots.stations", lambda m: (*m.contract_names(), "<path>.yaml", "<folder>", *m.pair_names()))
+]
+"""The same, of one arm or of two."""
+
 Robot = Annotated[str, _of("robots", lambda m: m.ROBOTS)]
 """An arm."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from policies.storage.backends import backend_device, check_backend
 from policies.storage.onnx_policy import need_onnx
-from robolearn.cli.choices import SimTask
+from robolearn.cli.choices import AnyStation, SimTask
 from robolearn.cli.policy_flags import PolicyCommand
 from robolearn.cli.station_command import MovingCommand
 from robolearn.runs.command import at_least, check_seed
@@ -19,7 +19,7 @@ from robolearn.runs.command import at_least, check_seed
 if TYPE_CHECKING:
     from robolearn.deploy import Deployment, Simulation
     from robolearn.deploy.session import ArmOperator
-    from robots.stations import Contract
+    from robots.stations import AnyContract
 
 
 REHEARSED_HOMING_S = 12.0  # of the simulated arm's episode, which begins with its first motion
@@ -34,6 +34,8 @@ class Deploy(PolicyCommand, MovingCommand):
     as a failure, and the successes so far are printed.
     """
 
+    robot: AnyStation = "sim"
+    """The robot contract, of one arm or of two, by name or as a file of your own."""
     task: SimTask = "lift"
     """On the simulated arm, and in a rehearsal."""
     episodes: int = 50
@@ -64,7 +66,9 @@ class Deploy(PolicyCommand, MovingCommand):
         from robolearn.core import BadInput
         from robolearn.deploy.processes import warn_of_enclaves
         from robots.dynamics_file import load_dynamics
-        from robots.stations import load_contract
+        from robots.stations import load_any_contract
+        from sim.embedded.scene import check_robot
+        from sim.tasks import TASKS
 
         at_least(1, episodes=self.episodes)
         at_least(0, delay_steps=self.delay_steps)
@@ -82,15 +86,18 @@ class Deploy(PolicyCommand, MovingCommand):
             with self.rehearsed() as there:
                 return there.run_beside(operator)
         warn_of_enclaves(self.enclaves)
-        contract, simulation = load_contract(self.robot), None
+        contract, simulation = load_any_contract(self.robot), None
         self.check_simulated_only(contract, delay_steps=(self.delay_steps, 0))
         if contract.simulated:
-            driver = contract.driver or ("sim" if contract.servos else "")
-            load_dynamics(self.dynamics).check(contract.robot)
+            driver = emulated_driver(contract)
+            dynamics = load_dynamics(self.dynamics)
+            for part in contract.robot.parts:
+                dynamics.check(part.robot)
             if not driver:
                 goes_home(self.reset, contract, instead="--rehearse")
             homing_s = REHEARSED_HOMING_S if self.reset == "motion" else 0.0
             names, simulation = simulated_arm(self.task, driver, self.seconds + homing_s, self.dynamics)
+            check_robot(contract.robot, self.task, TASKS[self.task]().arms)
             contract = contract.with_objects(names)
         if self.video is not None:
             from robolearn.cli.film import check_film
@@ -120,7 +127,7 @@ class Deploy(PolicyCommand, MovingCommand):
             raise
         return {**result, "video": film.path and str(film.path), **({"video_error": film.error} if film.error else {})}
 
-    def _goals(self, contract: Contract, folder: Path) -> str:
+    def _goals(self, contract: AnyContract, folder: Path) -> str:
         """Goals for the policy node; those of the expert are written into `folder`."""
         from robolearn.cli.policy_flags import EXPERT, GoalSource, check_goal_flags
 
@@ -142,7 +149,7 @@ class Deploy(PolicyCommand, MovingCommand):
         save_goals(source.demonstrated(stated_by(self.policy)), folder / "goals.safetensors")
         return str(folder / "goals.safetensors")
 
-    def _deployment(self, contract: Contract, simulation: Simulation | None, goals: str) -> Deployment:
+    def _deployment(self, contract: AnyContract, simulation: Simulation | None, goals: str) -> Deployment:
         """The deployment; refused before anything is started where there is no terminal to ask on."""
         from hardware.node_parameters import PolicyParameters, parameter_names
         from robolearn.cli.terminal_operator import check_may_ask, may_ask
@@ -219,6 +226,18 @@ class Deploy(PolicyCommand, MovingCommand):
 
 def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} by {stage}" for stage, count in counts.items()) or "none"
+
+
+def emulated_driver(contract: AnyContract) -> str:
+    """The driver whose emulator moves a simulated station's arms; empty for a simulated arm without one."""
+    from robolearn.core import BadInput
+    from robots.stations.contract import DRIVERS
+
+    found = {arm.driver or ("sim" if arm.servos else "") for arm in contract.arms.values()}
+    if len(contract.arms) > 1 and found & set(DRIVERS):
+        got = f"two arms, of {' and '.join(sorted(found))}"
+        raise BadInput(f"--rehearse: contract {contract.name}", got=got, expected="arms with servos, or simulated ones")
+    return max(found)
 
 
 def simulated_arm(task: str, driver: str, seconds: float, dynamics: str) -> tuple[tuple[str, ...], Simulation]:

@@ -22,7 +22,7 @@ from robolearn.deploy.nodes import leave, run_node
 
 if TYPE_CHECKING:
     from hardware.ros2.film_node import Drawer, Seen
-    from robots.stations import Contract
+    from robots.stations import AnyContract, Contract
     from sim.embedded.camera import SceneFilm
 
 START_S = 120.0  # on a busy machine the imports of a node alone take half a minute
@@ -45,16 +45,18 @@ class Film:
     error: str = ""
 
 
-def check_film(path: Path, contract: Contract) -> None:
+def check_film(path: Path, contract: AnyContract) -> None:
     """Raise `BadInput` where no film can be made, before anything is started."""
     if path.suffix != ".mp4":
         raise BadInput("--video", got=path, expected="a file that ends in .mp4")
+    if len(contract.arms) > 1:
+        raise BadInput("--video", got=f"contract {contract.name}, a station with two arms", expected="one with one arm")
     if not contract.simulated and not contract.cameras:
         raise BadInput("--video", got=f"contract {contract.name} without cameras", expected="a contract with some")
 
 
 @contextmanager
-def filmed(path: Path, robot: str, contract: Contract, task: str, enclaves: bool) -> Iterator[Film]:
+def filmed(path: Path, robot: str, contract: AnyContract, task: str, enclaves: bool) -> Iterator[Film]:
     """Film what happens inside; entered when it can begin, left when it is written.
 
     Args:

@@ -13,7 +13,7 @@ from robolearn.core import BadInput
 from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
-    from robots.stations import Contract
+    from robots.stations import AnyContract
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class MovingCommand(StationCommand):
         with rehearsal(self.robot) as robot:
             yield replace(self, robot=robot, rehearse=False)
 
-    def check_simulated_only(self, contract: Contract, **flags: tuple[Any, Any]) -> None:
+    def check_simulated_only(self, contract: AnyContract, **flags: tuple[Any, Any]) -> None:
         """Raise `BadInput` where --dynamics or another of the `flags`, (its value, that of none), is given for a real
         arm, which has its own."""
         for flag, (value, idle) in {**flags, "dynamics": (self.dynamics, "none")}.items():

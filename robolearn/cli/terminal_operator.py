@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from robolearn.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from robots.stations import Contract
+    from robots.stations import AnyContract
 
 
-def may_ask(contract: Contract, yes: bool) -> bool:
+def may_ask(contract: AnyContract, yes: bool) -> bool:
     """True where nobody has to be asked before the arm moves, or can be: a simulated one, leave given, a terminal."""
     return contract.simulated or yes or sys.stdin.isatty()
 
 
-def check_may_ask(contract: Contract, yes: bool) -> None:
+def check_may_ask(contract: AnyContract, yes: bool) -> None:
     """Raise `BadInput` where that is not so."""
     if not may_ask(contract, yes):
         raise BadInput(

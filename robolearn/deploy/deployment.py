@@ -36,7 +36,7 @@ from robolearn.deploy.session import (
     run_session,
 )
 from robolearn.io.json_files import write_json
-from robots.stations import Contract
+from robots.stations import AnyContract
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class Deployment:
     """
 
     policy: PolicyParameters
-    contract: Contract
+    contract: AnyContract
     episodes: int
     limit_s: float
     homes: bool = False

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from robolearn.core import BadInput, RobolearnError
 from robots.own import check_confirmed
-from robots.stations import Contract
+from robots.stations import AnyContract
 
 log = logging.getLogger(__name__)
 
@@ -245,7 +245,7 @@ def warn_of_enclaves(wanted: bool) -> None:
         )
 
 
-def enclave(contract: Contract, node: str, wanted: bool) -> tuple[str, ...]:
+def enclave(contract: AnyContract, node: str, wanted: bool) -> tuple[str, ...]:
     """ROS arguments that put a node into its enclave of `robolearn permissions`; none unless that is `wanted`."""
     from hardware.ros2.topics import namespace_of_nodes
 
@@ -269,7 +269,7 @@ def node_program(
 
 
 def arm_programs(
-    contract: Contract,
+    contract: AnyContract,
     robot: str,
     priority: int,
     enclaves: bool,
@@ -289,16 +289,23 @@ def arm_programs(
       dry_run: nothing is sent to the arm.
 
     Raises:
-      BadInput: a real arm would move by guesses of its contract (`robots.own`).
+      BadInput: a real arm would move by guesses of its contract (`robots.own`), or two arms have a gripper that takes
+        only actions.
     """
     if not (contract.simulated or dry_run):
-        check_confirmed(contract.robot)
+        for part in contract.robot.parts:
+            check_confirmed(part.robot)
     secured = partial(enclave, contract, wanted=enclaves)
     programs = [node_program("safety", robot, priority, secured=secured("safety"), dry_run=str(dry_run).lower())]
-    if contract.gripper is not None and contract.gripper.action is not None and not dry_run:
+    for name, one in () if dry_run else contract.arms.items():
+        if one.gripper is None or one.gripper.action is None:
+            continue
+        if name:
+            what = f"contract {contract.name}: arms.{name}: gripper"
+            raise BadInput(what, got="one with an action", expected="one with a topic, where a station has two arms")
         from hardware.ros2.gripper_node import has_actions
 
-        if has_actions(contract):  # without priority: it may not take a core from the filter
+        if has_actions(one):  # without priority: it may not take a core from the filter
             programs.append(node_program("gripper", robot, 0, secured=secured("gripper")))
     if contract.simulated and module:
         arm: dict[str, Any] = {"task": task, "seed": seed, "dynamics": dynamics}

@@ -137,6 +137,10 @@ class Physics:
         """Let the grippers of the worlds `rows` (M,) follow the openings `width` (M,) [m], of a pair (M, 2)."""
         self._ctrl[np.ix_(rows, self._finger_u)] = self.robot.fingers_of(width)
 
+    def commanded_widths(self) -> Array:
+        """(N,) openings that the grippers follow [m], of a pair (N, 2)."""
+        return self.robot.width_of(self._ctrl[:, self._finger_u])
+
     def step(self) -> NDArray[np.bool_] | None:
         """One time step in all worlds with the set-points as they are; (N,) which diverged, None for no world."""
         try:

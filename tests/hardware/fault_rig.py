@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from hardware.execution.setpoints import GRIPPER
 from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
+from hardware.observing.joints import JointReader
 from hardware.observing.monitor import LimitMonitor
-from hardware.observing.observer import JointReader
 from hardware.safety import JointTarget, SafetyRefused, SafetyState
 from hardware.safety.supervisor import SafetySupervisor
 from robots import make_control
+from robots.control import GRIPPER
 from robots.stations import load_contract
 
 CONTRACT = load_contract("sim")

@@ -205,7 +205,7 @@ class RecordingRig:
         self.supervisor.deadman(held)
 
     def observed_ns(self) -> int:
-        return round(1e9 * self.observer.joints.freshness.stamp)
+        return round(1e9 * self.observer.joints.stamp)
 
     def arm(self) -> Answer:
         def act() -> tuple[bool, str]:

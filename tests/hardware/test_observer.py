@@ -7,7 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from hardware.observing.observer import JointReader, NotObserved, Observer
+from hardware.observing.joints import JointReader
+from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Freshness, Latencies
 from robolearn.core import BadInput
 from robolearn.core.se3 import rot6d

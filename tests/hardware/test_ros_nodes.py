@@ -216,7 +216,7 @@ def test_a_command_whose_publishing_is_held_up(
 ) -> None:
     """The middleware has sent it, and then the process does not run: the arm stands at it, and starts from rest."""
     station.move()
-    publisher = station.safety.command_publisher
+    publisher = station.safety.controllers[0].command
     publish, last, held, reasons = publisher.publish, [station.arm.q], [], []
 
     def held_up(message: Float64MultiArray) -> None:

@@ -21,7 +21,7 @@ STREAMER = "hardware/execution/streamer.py"
 POSES = ("tests/hardware/test_pose_targets.py",)
 
 PICTURES, OBSERVED = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
-OBSERVER = "hardware/observing/observer.py"
+JOINTS, INPUTS = "hardware/observing/joints.py", "hardware/safety/inputs.py"
 
 LEADS, LED = "robolearn/bench/emulators/trajectory_controller.py", ("tests/bench/test_trajectory_controller.py",)
 
@@ -44,17 +44,17 @@ LAUNCHING, LAUNCHED = (
 )
 
 MUTANTS: dict[str, Mutant] = {
-    "a-stranger-moves-the-jaw": Mutant(OBSERVER, "if publishers.alone:", "if True:", OBSERVED),
+    "a-stranger-moves-the-jaw": Mutant(JOINTS, "if publishers.alone:", "if True:", OBSERVED),
     "two-publishers-of-the-jaw-are-observed": Mutant(
-        OBSERVER, "if (problem := one.problem())]:", "if (problem := '')]:", (*OBSERVED, *PUBLISHERS)
+        JOINTS, "if (problem := one.problem())]:", "if (problem := '')]:", (*OBSERVED, *PUBLISHERS)
     ),
     "no-publisher-of-the-jaw-is-bound": Mutant(
-        SUPERVISOR, "            self._gripper.bind()\n", "            pass\n", PUBLISHERS
+        INPUTS, "            self._gripper.bind()\n", "            pass\n", PUBLISHERS
     ),
     "a-stranger-to-the-jaw-does-not-stop": Mutant(
-        SUPERVISOR, "(second := self._gripper.second_publisher())", "(second := '')", PUBLISHERS
+        INPUTS, "(second := self._gripper.second_publisher())", "(second := '')", PUBLISHERS
     ),
-    "a-relay-beside-the-grippers-own-topic": Mutant(OBSERVER, "        if not self._apart:\n", "        if True:\n", OBSERVED),
+    "a-relay-beside-the-grippers-own-topic": Mutant(JOINTS, "        if not self._apart:\n", "        if True:\n", OBSERVED),
     "two-publishers-of-the-jaw-are-fine-to-doctor": Mutant(
         "hardware/station/findings.py", "if len({s.sender for s in own}) > 1:", "if False:",
         ("tests/hardware/test_station_judge.py",),
@@ -88,7 +88,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "drawn-the-other-way": Mutant(SCENE, "half = -0.5 * math", "half = 0.5 * math", TURNED),
     "drawn-by-the-lens-of-a-camera-that-stands": Mutant(SCENE, "if camera.rotate % 180:\n", "if False:\n", TURNED),
-    "sent-upright": Mutant("hardware/ros2/sim_arm_node.py", "turned(picture, -self.contract", "turned(picture, 0 * self.contract", TURNED),
+    "sent-upright": Mutant("hardware/ros2/sim_arm_node.py", "turned(picture, -camera", "turned(picture, 0 * camera", TURNED),
     "degrees-are-radians": Mutant(
         UNITS, 'factor = 180 / math.pi if unit == "degrees" else 1.0\n    scale', "factor = 1.0\n    scale", UNIT_TESTS
     ),
@@ -121,7 +121,7 @@ MUTANTS: dict[str, Mutant] = {
     "openings-of-a-stranger-are-taken": Mutant(
         SUPERVISOR, "            self._openings.bind()\n", "            pass\n", PUBLISHERS
     ),
-    "openings-of-two-are-armed": Mutant(SUPERVISOR, "or self._openings.problem()", 'or ""', PUBLISHERS),
+    "openings-of-two-are-armed": Mutant(SUPERVISOR, "return self._openings.problem()", 'return ""', PUBLISHERS),
     "openings-of-the-silent-are-none": Mutant(
         SUPERVISOR, "problem = self._openings.several(publishers)", 'problem = ""', PUBLISHERS
     ),
@@ -130,7 +130,7 @@ MUTANTS: dict[str, Mutant] = {
         CLOCKS, "least, most = min(self._least, self._before_least)", "least, most = self._most", TIMING
     ),
     "clock-is-not-asked-at-arming": Mutant(
-        SUPERVISOR, "problem or self._joints.problem() or self._clock_problem()", "problem or self._joints.problem()", FAULTS
+        INPUTS, "problem or self._joints.problem() or self._clock_problem()", "problem or self._joints.problem()", FAULTS
     ),
     "clock-is-not-said-by-the-streamer": Mutant(STREAMER, "reason = self._problem()", "reason = self.joints.problem()", FAULTS),
     "openings-of-another-program": Mutant(

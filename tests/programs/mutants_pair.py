@@ -12,6 +12,11 @@ ROBOT = ("tests/robots/test_pair.py",)
 COLLISION, NEARING, ARMS = "hardware/safety/collision.py", "hardware/safety/nearing.py", "hardware/safety/arms.py"
 GEOMETRY, SAFE = "hardware/safety/geometry.py", ("tests/hardware/safety/test_safety_pair.py",)
 SCENE, PHYSICS, WORLD = "sim/embedded/scene.py", "sim/embedded/physics.py", ("tests/sim/test_pair_worlds.py",)
+SUPERVISOR, STATES, SUPERVISED = (
+    "hardware/safety/supervisor.py", "hardware/safety/states.py", ("tests/hardware/safety/test_pair_supervisor.py",)
+)  # fmt: skip
+JOINTS, OBSERVER, MONITOR = (f"hardware/observing/{name}.py" for name in ("joints", "observer", "monitor"))
+SEEN, POINTS, TIME = ("tests/hardware/test_pair_observer.py",), "hardware/execution/setpoints.py", "sim/realtime.py"
 LIFT, HAND, EXPERT = "sim/tasks/lift_two.py", "sim/tasks/handover.py", "sim/experts/waypoints.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -61,6 +66,36 @@ MUTANTS: dict[str, Mutant] = {
     "starts-swapped": Mutant(PHYSICS, "home_pos + offsets[:, k]", "home_pos + offsets[:, ::-1][:, k]", WORLD),
     "a-tilted-bar-is-lifted": Mutant(LIFT, "level & (bar", "(bar", WORLD),
     "the-left-hand-may-hold-on": Mutant(HAND, "let_go & (_between", "(_between", WORLD),
+    "joint-states-of-the-right-arm-are-the-lefts": Mutant(
+        SUPERVISOR,
+        "[part.named(name) for name in names]",
+        "[name if name in self.contract.joints else f'left_{name}' for name in names]",
+        SUPERVISED,
+    ),
+    "what-is-too-much-in-a-target-is-dropped": Mutant(
+        STATES, "zip(starts, [*starts[1:], None],", "zip(starts, [at.stop for at in slices],", SUPERVISED
+    ),
+    "publishers-of-one-arm-are-those-of-both": Mutant(
+        SUPERVISOR, "publishers or repeat(())", "repeat([one for there in publishers for one in there])", SUPERVISED
+    ),
+    "openings-are-left-as-they-are": Mutant(SUPERVISOR, "names[-len(grippers) :] == grippers", "False", SUPERVISED),
+    "set-points-of-the-right-arm-from-the-left": Mutant(POINTS, "q[at], wanted[at])", "q[:7], wanted[at])", SUPERVISED),
+    "an-observation-as-new-as-the-newest-arm": Mutant(
+        JOINTS, "return min(reader.freshness.stamp", "return max(reader.freshness.stamp", SEEN
+    ),
+    "one-arm-is-enough-for-an-observation": Mutant(
+        JOINTS, "if len(found) == len(self.arms) else", "if found else", SEEN
+    ),
+    "a-camera-is-judged-by-the-other-arm": Mutant(
+        OBSERVER, "            return part.robot, at\n", "            return robot, slice(None)\n", SEEN
+    ),
+    "violations-of-the-worse-arm-alone": Mutant(
+        MONITOR, "sum(one[kind] for one in summaries)", "max(one[kind] for one in summaries)", SEEN
+    ),
+    "one-gripper-moves-the-other": Mutant(TIME, "self._widths[arm] = width", "self._widths[:] = width", WORLD),
+    "fingers-of-the-left-arm-for-both": Mutant(
+        TIME, "begin = sum(len(part.robot.gripper.joints) for part in self.robot.parts[:arm])", "begin = 0", WORLD
+    ),
     "one-arm-does-not-wait-for-the-other": Mutant(EXPERT, "there = there & (away", "there = here & (away", WORLD),
 }
 

@@ -39,7 +39,7 @@ MUTANTS: dict[str, Mutant] = {
     "home-on-old-joints": Mutant(STREAMER, "            if problem := self._problem():\n                self.halt(problem)\n            elif (target", "            if False:\n                self.halt(problem)\n            elif (target", HOMING),
     "a-way-home-is-not-tried-before": Mutant(HOME, "    drive(PerfectArm(contract.joints, q), contract, way)\n", "", HOMING),
     "home-along-the-table": Mutant(HOME, "above[0, 2] += RISE_M", "above[0, 2] += 0.0", HOMING),
-    "home-with-the-thing": Mutant(HOME, "limits.gripper_max)], axis=1)", "0.0)], axis=1)", HOMING),
+    "home-with-the-thing": Mutant(HOME, "[arm.limits.gripper_max for arm in arms]", "[0.0 for _ in arms]", HOMING),
     "a-hand-does-not-take-over": Mutant(RECORDS, "            if self._moved_by_hand(self.sample):", "            if False:", HOMES),
     "home-is-recorded": Mutant(RECORDS, "if EpisodeCommand.BEGIN in commands and (why := self._leading()):", "if False and (why := self._leading()):", HOMES),
     "the-device-moves-it-on-its-way": Mutant(RECORDS, "elif home is None or not home.going or self._asked is None or self._moved_by_hand(sample):", "else:", HOMES),
@@ -169,7 +169,7 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/observing/observer.py", "return self._gravity is None or any(", "return True or any(", GRAVITY_TESTS
     ),
     "jaw-begins-anywhere": Mutant(
-        "hardware/safety/supervisor.py", "None if self._gripper is None else self._gripper.width", "None",
+        "hardware/safety/inputs.py", "return None if self._gripper is None else self._gripper.width", "return None",
         ("tests/hardware/test_servos_node.py::test_the_jaw_begins_where_it_is_measured_and_goes_no_faster_than_it_may",),
     ),
     "stale-pose": Mutant(
@@ -218,7 +218,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/sim/test_experts.py::test_the_expert_lifts_with_every_arm",),
     ),
     "jaw-shown-from-zero": Mutant(
-        "hardware/ros2/sim_arm_node.py", "scale * (fingers - shut)", "scale * fingers",
+        "hardware/ros2/sim_arm_topics.py", "scale * (fingers - shut)", "scale * fingers",
         ("tests/cli/test_rehearsal.py::test_an_episode_of_an_so101_whose_jaw_is_the_last_number_of_the_command",),
     ),
     "recording-stores-what-was-asked-at-the-border": Mutant(

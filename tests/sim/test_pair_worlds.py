@@ -9,9 +9,11 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.core.se3 import rotvec_to_matrix
+from robots import PAIRS
 from sim.embedded.task import BodyPose, State
 from sim.embedded.world import MujocoWorlds
 from sim.experts import make_expert, make_operator
+from sim.realtime import RealtimeWorld
 from sim.registry import WorldConfig, make_env
 from sim.tasks import TASKS
 from sim.tasks.lift_two import HALF
@@ -55,6 +57,49 @@ def test_the_script_does_it(task: str, quality: str) -> None:
         holding = {name.split("_")[0] for pair in pairs if "bar" in pair for name in pair if name != "bar"}
         assert holding == ({"left", "right"} if task == "lift_two" else {"right"})
         assert bar[2] > 0.08 if task == "lift_two" else bar[1] < -0.05
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("task", TASKS_OF_TWO)
+def test_in_real_time_it_ends_as_in_the_vectorised_world(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The set-points of the one, arm by arm, lead the other to the same state, to the last bit."""
+    there = MujocoWorlds(TASKS[task](), 1, robot=PAIRS["panda_pair"], randomise=False, threads=1)
+    here = RealtimeWorld(task, 3, robot=PAIRS["panda_pair"], randomise=False)
+    rows: list[tuple[np.ndarray, np.ndarray]] = []
+    follow = there.physics.follow
+
+    def recorded(which: np.ndarray, arms: np.ndarray, width: np.ndarray, elapsed: np.ndarray) -> np.ndarray:
+        before = there.physics.commanded_widths()
+        rows.extend((q.copy(), (width if i >= there.physics.delay[0] else before)[0]) for i, q in enumerate(arms[0]))
+        return follow(which, arms, width, elapsed)
+
+    monkeypatch.setattr(there.physics, "follow", recorded)
+    expert = make_expert(task, there.interface, 1, "expert", seed=0)
+    names = there.interface.observation["proprio"].names
+    joints = [names.index(joint) for joint in PAIRS["panda_pair"].joints]
+    observation, _ = there.reset(seed=3)
+    expert.reset(np.ones(1, dtype=bool))
+
+    def measured() -> np.ndarray:
+        return np.concatenate([here.joint_state(arm)[1][:7] for arm in (0, 1)]).astype(np.float32)
+
+    np.testing.assert_array_equal(observation["proprio"][0, joints], measured())
+    while True:
+        rows.clear()
+        observation, _, terminated, truncated, infos = there.step(expert.command(observation))
+        assert here.outcome is None
+        for q, width in rows:
+            for arm in (1, 0):
+                here.command(q[7 * arm : 7 * arm + 7], width[arm], arm)
+            here.advance(here.task.timestep)
+        if terminated or truncated:
+            break
+    assert infos["success"][0] and here.outcome == {"success": True, "truncated": False, "steps": here.steps}
+    np.testing.assert_array_equal(infos["final_obs"]["proprio"][0, joints], measured())
+    np.testing.assert_array_equal(infos["final_obs"]["objects"][0], here.objects()[1].astype(np.float32))
+    widths = [names.index(f"{side}_gripper_width") for side in ("left", "right")]
+    fingers = [here.joint_state(arm)[1][7:].sum() for arm in (0, 1)]
+    np.testing.assert_allclose(infos["final_obs"]["proprio"][0, widths], fingers, atol=1e-6)
 
 
 def test_tcps_are_in_the_station_and_proprioception_is_of_each_arm() -> None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from hardware.ros2 import messages, qos
 from hardware.ros2.gripper_node import has_actions
 from hardware.ros2.senders import sent_at
+from hardware.ros2.sim_arm_topics import SimArmTopics
 from robolearn.bench.emulators.grippers import FrankaHand
 from robolearn.bench.emulators.impedance import ImpedanceController
 from robolearn.bench.emulators.ros2_control import EmulatedController, Ros2ControlEmulator
@@ -140,10 +141,10 @@ class FrankaEmulator(Ros2ControlEmulator):
 
     # --- what is published ---------------------------------------------------------------------------------
 
-    def _publish_arm(self, sample: tuple[Any, ...]) -> None:
+    def _publish_arm(self, arm: SimArmTopics, sample: tuple[Any, ...]) -> None:
         names, q, v, at = sample
         n = len(self.contract.joints)
-        self._send("joint_states", self._joint_states, (names[:n], q[:n], v[:n], at))
+        arm.publish((names[:n], q[:n], v[:n], at), self.fault.get("joint_states"))
         if self.fault.get("joint_states") != "stop":  # what the relay has heard
             self._last_state = sample
 

@@ -19,7 +19,7 @@ from robolearn.core import BadInput
 from robolearn.deploy.nodes import leave, run_node
 
 if TYPE_CHECKING:
-    from robots.stations import Contract
+    from robots.stations import AnyContract
     from sim.realtime import RealtimeWorld
 
 FLAGS = (*parameter_names(SimArmParameters), "fault")
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_world(
-    contract: Contract, task: str, seed: int, dynamics: str = "none", limit_s: float | None = None
+    contract: AnyContract, task: str, seed: int, dynamics: str = "none", limit_s: float | None = None
 ) -> RealtimeWorld:
     """The world behind a contract: its robot, its cameras at the largest of their sizes."""
     from sim.realtime import RealtimeWorld

@@ -27,6 +27,7 @@ from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages
 from hardware.ros2.faults import Sample
 from hardware.ros2.sim_arm_node import SimArmNode
+from hardware.ros2.sim_arm_topics import SimArmTopics
 from robolearn.bench.emulators.trajectory_controller import PERIOD_S, TrajectoryController, TrajectoryPoint
 from robots.stations import FLOATS, TRAJECTORY
 
@@ -60,7 +61,7 @@ class EmulatedTrajectory:
 
     def __init__(self, arm: Ros2ControlEmulator) -> None:
         self._emulator = arm
-        arm.monitor = LimitMonitor.of(arm.contract.robot, PERIOD_S)
+        arm.arms[0].monitor = LimitMonitor.of(arm.contract.robot, PERIOD_S)
         self._controller = TrajectoryController(arm.contract.joints, arm.arm()[0])
         self._judged_from, self._count = time.monotonic(), 0  # samples of the controller since then
 
@@ -95,6 +96,7 @@ class Ros2ControlEmulator(SimArmNode):
     """The arm's driver and its controller. Args and parameters: see `SimArmNode`."""
 
     commands = (FLOATS, TRAJECTORY)
+    takes_pairs = False
 
     def configure(self) -> None:
         super().configure()
@@ -108,9 +110,9 @@ class Ros2ControlEmulator(SimArmNode):
         """The controller of the contract's command; None where commands are handed on."""
         return EmulatedTrajectory(self) if self.contract.command.type == TRAJECTORY else None
 
-    def _on_command(self, message: Any, info: Any) -> None:
+    def _on_command(self, arm: SimArmTopics, message: Any, info: Any) -> None:
         if self._leads is None:
-            super()._on_command(message, info)
+            super()._on_command(arm, message, info)
         else:  # by when it came, not by when this process has time for it
             self._arrived.append((1e-9 * info["received_timestamp"], message))
 
@@ -162,7 +164,7 @@ class Ros2ControlEmulator(SimArmNode):
     def _ros_now(self) -> float:
         return 1e-9 * self.get_clock().now().nanoseconds
 
-    def _publish_arm(self, sample: Sample) -> None:
+    def _publish_arm(self, arm: SimArmTopics, sample: Sample) -> None:
         names, q, v, at = sample
         order = sorted(range(len(names)), key=lambda i: names[i])
-        super()._publish_arm((tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))
+        super()._publish_arm(arm, (tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))

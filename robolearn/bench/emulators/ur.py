@@ -24,6 +24,7 @@ from hardware.ros2 import messages, qos
 from hardware.ros2.faults import Sample
 from hardware.ros2.gripper_node import has_actions
 from hardware.ros2.sim_arm_node import SimArmNode
+from hardware.ros2.sim_arm_topics import SimArmTopics
 from robolearn.bench.emulators.grippers import GripperController
 from robolearn.core import BadInput, RobolearnError
 from robots.stations import GRIPPER_COMMAND
@@ -40,6 +41,8 @@ SLOW = 50.0  # [%]
 
 class UrEmulator(SimArmNode):
     """The arm's driver with its forward position controller. Args and parameters: see `SimArmNode`."""
+
+    takes_pairs = False
 
     def configure(self) -> None:
         super().configure()
@@ -100,10 +103,10 @@ class UrEmulator(SimArmNode):
     def _what(self) -> str:
         return self.fault.get("driver", "")
 
-    def _follow(self, q: Any, width: float | None) -> None:
+    def _follow(self, q: Any, width: float | None, arm: int = 0) -> None:
         if q is not None and self._what in ("program_stopped", "protective_stop"):
             return
-        super()._follow(q, width)
+        super()._follow(q, width, arm)
 
     def _pass_time(self, seconds: float) -> None:
         if self._what in ("program_stopped", "protective_stop") and not self._stopped:
@@ -129,10 +132,10 @@ class UrEmulator(SimArmNode):
                 publisher.publish(publisher.msg_type(**{field: values[name]}))
                 self._status[name] = (publisher, field, values[name])
 
-    def _publish_arm(self, sample: Sample) -> None:
+    def _publish_arm(self, arm: SimArmTopics, sample: Sample) -> None:
         names, q, v, at = sample
         first = next((i for i, name in enumerate(names) if name.endswith("elbow_joint")), None)
         if first is None:
             raise BadInput(f"contract {self.contract.name} for ur_robot_driver", got=names, expected="an elbow_joint")
         order = [first, *(i for i in range(len(names)) if i != first)]
-        super()._publish_arm((tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))
+        super()._publish_arm(arm, (tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))

@@ -1,0 +1,90 @@
+"""`robolearn deploy` on two arms: a policy of two on the simulated pair, over DDS, and what is refused before."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hardware.safety import SafetyFilter
+from robolearn.cli.main import main
+from robots.stations import load_contract, load_pair
+
+sys.path.insert(0, str(Path(__file__).parent))
+from running import Running
+from untrained import make_constant, make_policy
+
+DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
+PAIR = load_pair("panda_pair")
+
+
+def offered(task: str) -> Any:
+    from sim.registry import make_env
+
+    return make_env(task, 1, threads=1).interface  # type: ignore[attr-defined]
+
+
+def deployed(tmp_path: Path, task: str, policy: Path) -> tuple[int, dict[str, Any]]:
+    """Exit code and result of one episode."""
+    # Machine code is cached on disk: made here, not while a deployment waits for it.
+    SafetyFilter(PAIR.robot, PAIR.joints, PAIR.limits, 1.0 / PAIR.stream_hz)
+    flags = ("--robot", "panda_pair", "--task", task, "--policy", policy, "--episodes", 1)
+    deployment = Running(tmp_path / "logs", "deploy", *flags, domain=DOMAIN)
+    try:
+        code, out, err = deployment.end()
+    finally:
+        deployment.close()
+    assert out and not deployment.left and "Traceback" not in deployment.log(), (err, deployment.log())
+    result = json.loads(out.splitlines()[-1])
+    assert result["success"]["episodes"] == 1 and result["task"] == task
+    assert result["robot"] == result["arm"] == "panda_pair"
+    assert 0 < result["latency_ms"]["p50"] <= result["latency_ms"]["p99"]
+    return code, result
+
+
+@pytest.mark.long
+@pytest.mark.realtime
+def test_an_episode_of_two_arms_ends_with_an_outcome(tmp_path: Path) -> None:
+    policy = make_constant(tmp_path / "policy", PAIR.interface, left_dz=-0.05, right_dy=0.02)
+    code, result = deployed(tmp_path, "lift_two", policy)
+    assert code == 0 and result["ended"] is None and result["timed_out"] == [True], result
+    commands = result["monitor"]["commands"]  # of both arms, where the filter counts those of a tick as one
+    assert result["violations"] == 0 and commands > 1.5 * result["filter"]["commands"] > 600, result
+    assert 0 < result["monitor"]["peak"]["velocity"] <= 1.0
+
+
+@pytest.mark.long
+@pytest.mark.realtime
+def test_an_untrained_policy_of_two_arms_breaks_no_limit(tmp_path: Path) -> None:
+    code, result = deployed(tmp_path, "handover", make_policy(tmp_path / "policy", offered("handover")))
+    # It knows nothing: a stop of the filter is an outcome of its episode as good as the end of its time.
+    assert code == int(result["stopped"]) and bool(result["ended"]) == result["stopped"]
+    assert result["violations"] == 0 and result["monitor"]["commands"] > 50, result["monitor"]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    assert main([str(word) for word in ("deploy", *words)]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    return line
+
+
+def test_what_two_arms_do_not_take_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    both = make_constant(tmp_path / "both", PAIR.interface)
+    one = make_constant(tmp_path / "one", load_contract("sim").interface)
+    pair = ("--robot", "panda_pair", "--policy", both)
+    assert "robot of lift: got panda_pair" in refused(capsys, *pair)
+    words = "robot of handover: got panda, expected 2 arms that can do it; available: panda_pair"
+    assert words in refused(capsys, "--policy", one, "--task", "handover")
+    assert "it was made for panda, this is panda_pair" in refused(
+        capsys, "--robot", "panda_pair", "--task", "handover", "--policy", one
+    )
+    assert "it was made for panda_pair, this is panda" in refused(capsys, "--policy", both)
+    assert "a station with two arms" in refused(capsys, *pair, "--task", "handover", "--video", tmp_path / "a.mp4")
+    assert "did you mean panda_pair" in refused(capsys, "--robot", "panda_pai", "--policy", both)
+    assert "there is no terminal to ask on" in refused(
+        capsys, "--robot", "so101_pair", "--policy", make_constant(tmp_path / "so", load_pair("so101_pair").interface)
+    )
