@@ -295,12 +295,9 @@ class Streamer:
 
     def _problem(self) -> str:
         """Problem of the joint states, or nothing."""
-        if problem := self.joints.problem():
-            return problem
-        for name, reader in self.joints.arms.items():
-            if problem := self._sender_clocks[name].problem():
-                return f"{reader.freshness.name}: {problem}"
-        return ""
+        clocks = ((reader, self._sender_clocks[name].problem()) for name, reader in self.joints.arms.items())
+        found = (f"{reader.freshness.name}: {problem}" for reader, problem in clocks if problem)
+        return self.joints.problem() or next(found, "")
 
     def chunk(
         self, stamp_ns: int, names: Sequence[str], actions: Any, times: NDArray[np.float64], sender: object = None
