@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from hardware.execution.setpoints import SetPoints
 from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
 from hardware.safety import SafetyRefused, SafetyState
 from hardware.safety.supervisor import SafetySupervisor
+from robots.limits import Plane
 from robots.stations import load_contract, load_pair
 
 PAIR = load_pair("panda_pair")
@@ -150,9 +153,19 @@ def test_the_openings_of_both_grippers_come_behind_the_joints() -> None:
     assert accepted[14:] == [0.01, 0.07] and stamp == round(1e9 * station.now)
 
 
-def test_set_points_of_two_arms_are_those_of_each_alone() -> None:
-    points, alone, rng = SetPoints(PAIR), SetPoints(load_contract("sim")), np.random.default_rng(0)
+@pytest.mark.parametrize("table", [None, Plane("table", np.array([0.0, 0.0, 1.0]), 0.25)])
+def test_set_points_of_two_arms_are_those_of_each_alone(table: Plane | None) -> None:
+    sim = load_contract("sim")
+    sim = sim if table is None else replace(sim, limits=sim.limits.tightened(obstacles=(table,)))
+    points, alone, rng = (
+        SetPoints(replace(PAIR, arms=dict.fromkeys(SIDES, sim))),
+        SetPoints(sim),
+        np.random.default_rng(0),
+    )
     q, action = np.concatenate([HOME + OFF, HOME - OFF]), rng.uniform(-1.0, 1.0, 14)
+    action[[2, 9]] = 1.0  # downwards
+    free = SetPoints(load_contract("sim"))
+    assert (table is None) == np.array_equal(alone.target(q[7:], action[7:]), free.target(q[7:], action[7:]))
     left, right = alone.target(q[:7], action[:7]), alone.target(q[7:], action[7:])
     expected = [*left[:7], *right[:7], left[7], right[7]]
     np.testing.assert_allclose(points.target(q, action), expected, atol=1e-12)
