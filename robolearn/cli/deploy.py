@@ -236,7 +236,7 @@ def emulated_driver(contract: AnyContract) -> str:
     found = {arm.driver or ("sim" if arm.servos else "") for arm in contract.arms.values()}
     if len(contract.arms) > 1 and found & set(DRIVERS):
         got = f"two arms, of {' and '.join(sorted(found))}"
-        raise BadInput(f"--rehearse: contract {contract.name}", got=got, expected="arms with servos, or simulated ones")
+        raise BadInput(f"driver of contract {contract.name}", got=got, expected="none, where two arms are simulated")
     return max(found)
 
 

@@ -84,6 +84,8 @@ def test_what_two_arms_do_not_take_is_one_line(capsys: pytest.CaptureFixture[str
     )
     assert "it was made for panda_pair, this is panda" in refused(capsys, "--policy", both)
     assert "a station with two arms" in refused(capsys, *pair, "--task", "handover", "--video", tmp_path / "a.mp4")
+    words = "--rehearse: contract so101_pair: got a station with two arms, expected one with one arm"
+    assert words in refused(capsys, "--rehearse", "--robot", "so101_pair", "--policy", both)
     assert "did you mean panda_pair" in refused(capsys, "--robot", "panda_pai", "--policy", both)
     assert "there is no terminal to ask on" in refused(
         capsys, "--robot", "so101_pair", "--policy", make_constant(tmp_path / "so", load_pair("so101_pair").interface)

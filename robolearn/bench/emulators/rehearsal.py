@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from robolearn.core import BadInput
-from robots.stations import load_contract
+from robots.stations import load_any_contract
 
 OBJECTS = "objects: {topic: /task/objects, type: sensor_msgs/msg/JointState}"
 
@@ -25,7 +25,11 @@ def rehearsal(robot: str) -> Iterator[str]:
       BadInput: there is none of that name, it is of a simulated arm, or of a driver without an emulator. Servos need
         none: the simulated arm takes the vector that our own driver takes.
     """
-    contract = load_contract(robot)
+    contract = load_any_contract(robot)
+    if len(contract.arms) > 1:
+        what = f"--rehearse: contract {contract.name}"
+        raise BadInput(what, got="a station with two arms", expected="one with one arm")
+    contract = contract.arms[""]
     if contract.simulated or not (contract.driver or contract.servos):
         got = "simulated: true" if contract.simulated else "no driver"
         raise BadInput(
