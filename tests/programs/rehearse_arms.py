@@ -29,7 +29,7 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.process import Background, wait_until
 from hardware.safety import SafetyFilter
 from robolearn.cli.main import main
-from robots.stations import CONTRACTS, load_contract
+from robots.stations import CONTRACTS, load_contract, load_pair
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
 EPISODES = 4
@@ -121,6 +121,24 @@ def test_a_policy_on_the_double_of_ur_robot_driver(ur5e: Path, tmp_path: Path) -
 @pytest.mark.realtime
 def test_a_policy_on_the_simulated_so101_with_its_drivers_vector(tmp_path: Path) -> None:
     check_success(trained(tmp_path, "so101"), tmp_path, "so101")
+
+
+@pytest.mark.realtime
+def test_a_policy_of_two_arms_on_the_simulated_pair(tmp_path: Path) -> None:
+    """No emulator of two drivers: the arms are simulated in one world, each behind the topics of its own controller."""
+    pair, data, run = load_pair("panda_pair"), tmp_path / "data", tmp_path / "bc"
+    SafetyFilter(pair.robot, pair.joints, pair.limits, 1.0 / pair.stream_hz)
+    two = ("--task", "lift_two", "--robot", "panda_pair")
+    assert main(["collect", *two, "--episodes", "50", *NARROW, "--out", str(data)]) == 0
+    assert main(["train", "--data", str(data), "--steps", "3000", "--out", str(run)]) == 0
+    running = Running(tmp_path / "logs", "deploy", *two, "--policy", run, "--episodes", EPISODES, domain=DOMAIN)
+    code, out, err = running.end()
+    assert code == 0, err + running.log()
+    result = json.loads(out.splitlines()[-1])
+    assert result["success"]["rate"] >= 0.5, result
+    assert result["violations"] == 0 and result["monitor"]["commands"] > 2 * EPISODES * pair.stream_hz, result[
+        "monitor"
+    ]
 
 
 @pytest.mark.realtime
