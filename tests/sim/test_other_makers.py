@@ -95,6 +95,10 @@ def test_envpool_steps_worlds_together_and_loses_no_action(python: Path) -> None
         np.testing.assert_array_equal(env.reset(seed=3)[0]["proprio"][:, 0], begins)
         again, _ = env.reset()
         np.testing.assert_array_equal(again["proprio"][[1, 3], 0], seen["proprio"][[1, 3], 0])
+        from_second = env.reset(seed=3, options={"start_ids": np.arange(5), "episodes": np.array([0, 1, 0, 1, 0])})[0]
+        np.testing.assert_array_equal(from_second["proprio"][:, 0], seen["proprio"][:, 0])
+        env.reset(seed=3)
+        env.reset()
         _, _, terminated, truncated, infos = env.step_chunk(np.zeros((5, 600, 4), np.float32))
         assert infos["steps"].tolist() == [500] * 5 and truncated.all() and not terminated.any()
         _, _, _, truncated, infos = env.step_chunk(np.zeros((5, 1, 4), np.float32))

@@ -58,11 +58,13 @@ class EnvpoolWorlds:
 
     def reset(self, block: WorldArrays, *, begin: bool) -> None:
         """Next episodes of the active worlds; of all, from the starts in `block`, where `begin`."""
+        rows = np.flatnonzero(block.active)
         if begin:
-            seeds = [start_seed(int(seed), int(start), 0) for seed, start, *_ in block.starts]
+            seeds = [start_seed(int(seed), int(start), 0) for seed, start, _ in block.starts]
             self.close()
             self._pool = self._make(seeds)
-        rows = np.flatnonzero(block.active)
+            for number in range(int(block.starts[:, 2].max())):  # a start is what is drawn after those before it
+                self._restart(np.flatnonzero(block.starts[:, 2] > number))
         self._restart(rows)
         self._show(block, rows)
         block.progress[rows] += 1
