@@ -340,6 +340,14 @@ class SrpoConfig(GrpoConfig):
     page: ClassVar[str] = "robolearn.rl.algorithms.srpo:Srpo"
     by_success: ClassVar[bool] = True
 
-    latent: Literal["auto", "pictures", "vectors"] = "auto"
-    """Features by which episodes are compared: of pictures (by EfficientNet-Lite0, extra vision), or the vectors of the
-    state; auto: pictures where the policy sees some."""
+    latent: str = "auto"
+    """Features by which episodes are compared: pictures (by EfficientNet-Lite0, extra vision), vectors of the state, or
+    vjepa2:<model>, whole videos by V-JEPA 2 in a folder or owner/name of the hub (extra vla); auto: pictures where the
+    policy sees some."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = ("auto", "pictures", "vectors")
+        kind, _, model = self.latent.partition(":")
+        if self.latent not in known and not (kind == "vjepa2" and model):
+            raise BadInput("--latent", got=self.latent, available=(*known, "vjepa2:<model>"))

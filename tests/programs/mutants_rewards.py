@@ -10,6 +10,7 @@ FINALS, PAIRS = ("tests/data/test_finals.py",), ("tests/rewards/test_pairs.py",)
 RECORDED = ("tests/hardware/test_recording_in_time.py::test_what_is_stored_is_what_was_asked_for_and_done",)
 AUDIT, AUDITED = ("tests/rl/test_rl_audit.py", "tests/rl/test_rl_model_reward.py"), "robolearn/rl/audit.py"
 SRPOS, SRPO = ("tests/rl/test_rl_srpo.py",), "robolearn/rl/algorithms/srpo.py"
+WORLD_MODEL, WORLD_MODELS = "robolearn/rewards/vla/world_model.py", ("tests/rl/test_rl_srpo_video.py",)
 CLASSIFIER, LABELLED = ("tests/rewards/test_classifier.py",), ("tests/rewards/test_labels.py",)
 LOOPBACK = "robolearn/runs/loopback.py"
 COMPARED = "robolearn/rewards/preferences.py"
@@ -113,10 +114,15 @@ MUTANTS: dict[str, Mutant] = {
     "srpo-noise-is-a-centre": Mutant(SRPO, "np.flatnonzero(size > 1)", "np.flatnonzero(size > 0)", SRPOS),
     "srpo-keeps-every-group": Mutant(SRPO, "((share >= 0.1) & (share <= 0.9))[group]", "(share >= 0.0)[group]", SRPOS),
     "srpo-not-standardised": Mutant(SRPO, "np.where(spread > 1e-8, spread, 1.0)", "1.0", SRPOS),
-    "srpo-looks-at-the-start-alone": Mutant(SRPO, "torch.cat([own.mean(0), own[-1]])", "torch.cat([own.mean(0), own[0]])", SRPOS),
+    "srpo-looks-at-the-start-alone": Mutant(SRPO, "torch.cat([frames.mean(0), frames[-1]])", "torch.cat([frames.mean(0), frames[0]])", SRPOS),
     "srpo-references-of-groups-left-out": Mutant(
-        SRPO, "self_referential(self.latents(batch)[kept], solved[kept])", "self_referential(self.latents(batch), solved)[kept]", SRPOS
+        SRPO, "self_referential(self.latents(batch, np.flatnonzero(kept)), solved[kept])", "self_referential(self.latents(batch, np.arange(len(kept))), solved)[kept]", SRPOS
     ),
+    "world-model-sees-the-beginning": Mutant(WORLD_MODEL, "np.linspace(0, len(video) - 1, self.frames).round()", "np.arange(self.frames).clip(max=len(video) - 1)", WORLD_MODELS),
+    "world-model-sees-each-video-again": Mutant(WORLD_MODEL, "if name not in self._known:", "if True:", WORLD_MODELS),
+    "world-model-pools-another-axis": Mutant(WORLD_MODEL, "tokens[0].float().mean(0)", "tokens[0].float().amax(0)", WORLD_MODELS),
+    "world-model-of-one-camera": Mutant(SRPO, "for video in seen.values()])", "for video in [*seen.values()][:1]])", WORLD_MODELS),
+    "world-model-s-nan-is-a-latent": Mutant(WORLD_MODEL, "if not torch.isfinite(found).all():", "if False:", WORLD_MODELS),
     "withheld-episode-comes-back": Mutant(
         "robolearn/rl/model_reward.py", "self._left_out[world] = score is None", "self._left_out[world] = False", AUDIT
     ),

@@ -80,7 +80,7 @@ def test_it_looks_at_whole_episodes_and_credits_their_groups(
         seen = np.stack([batch.observation["proprio"][rows[0]], *(batch.next_observation["proprio"][r] for r in rows)])
         latent[w] = np.concatenate([seen.mean(0), seen[-1]])
         solved[w] = abs(seen[-1, 0]) < 0.15  # where the world calls the point solved
-    assert 0 < solved.sum() < 16 and np.allclose(made.algorithm.latents(batch), latent, atol=1e-6)
+    assert 0 < solved.sum() < 16 and np.allclose(made.algorithm.latents(batch, np.arange(16)), latent, atol=1e-6)
     kept = informative(solved, made.algorithm.group)
     reward = np.zeros(16)
     reward[kept] = self_referential(latent[kept], solved[kept])

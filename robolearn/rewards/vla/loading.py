@@ -1,4 +1,4 @@
-"""Vision-language models and their processors from a folder that transformers has saved, or from the hub.
+"""Models that see, and their processors, from a folder that transformers has saved, or from the hub.
 
 Of a repository only weights (safetensors), JSON, templates and vocabularies are fetched: no pickle is read, and no code
 that a model brings along is run (``trust_remote_code``). A tensor that is missing is an error: transformers would draw
@@ -8,7 +8,7 @@ it at random and say so in a log.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +55,32 @@ def model_folder(text: str, what: str) -> Path:
         raise BadInput(f"{what} {text}", got=got, expected="a folder, or owner/name of the hub") from None
 
 
-def load_processor(folder: Path, what: str, **options: Any) -> Any:
-    """The processor in `folder`: tokenizer, pictures, template of a chat. Raises `BadInput`: there is none."""
+def load_processor(
+    folder: Path,
+    what: str,
+    *,
+    kind: str = "AutoProcessor",
+    parts: Sequence[str] = ("tokenizer", "image_processor", "chat_template"),
+    **options: Any,
+) -> Any:
+    """The processor in `folder`, by default of a model that chats: tokenizer, pictures, template.
+
+    Args:
+      kind: its class in transformers.
+      parts: what it has to have.
+      options: for ``from_pretrained``.
+
+    Raises:
+      BadInput: there is none, or it lacks a part.
+    """
     try:
         with quiet():
-            processor = library(what).AutoProcessor.from_pretrained(
+            processor = getattr(library(what), kind).from_pretrained(
                 folder, local_files_only=True, trust_remote_code=False, **options
             )
     except _ERRORS as error:
         raise BadInput(f"{what} {folder}", got=first_line(error)[:200], expected="a processor of pictures") from None
-    for part in ("tokenizer", "image_processor", "chat_template"):
+    for part in parts:
         if getattr(processor, part, None) is None:
             raise BadInput(f"{what} {folder}", got=f"a processor without {part}", expected="one of a model that chats")
     return processor

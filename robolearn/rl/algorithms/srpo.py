@@ -14,10 +14,11 @@ outside [0.1, 0.9] are left out before anything else: they are no references eit
 Clusters are DBSCAN's with ε = 0.5 and two points at least; with two, those are the connected parts of the graph of
 neighbours. Where no two successes are neighbours their mean is the one centre.
 
-SRPO embeds the whole video with a world model (V-JEPA 2). Here a latent is the mean over the episode's observations of
-a frame's features, and those of the last one: for visuomotor policies, of the encoder that our critics have
-(EfficientNet-Lite0, its map averaged), otherwise the vectors of the state. Distances are per component, ‖x − y‖ / √D,
-so that ε means the same for any number of them. One failure alone is neither the nearest nor the farthest: d̂ = 0.5.
+SRPO embeds the whole video with a world model: ``--latent vjepa2:<model>``, the cameras' latents side by side
+(`robolearn.rewards.vla.world_model`). By default a latent is the mean over the episode's observations of a frame's
+features, and those of the last one: for visuomotor policies, of the encoder that our critics have (EfficientNet-Lite0,
+its map averaged), otherwise the vectors of the state. Distances are per component, ‖x − y‖ / √D, so that ε means the
+same for any number of them. One failure alone is neither the nearest nor the farthest: d̂ = 0.5.
 """
 
 from __future__ import annotations
@@ -48,12 +49,18 @@ class Srpo(Grpo):
             "pictures": tuple(key for key, spec in seen.items() if is_image(spec)),
             "vectors": tuple(key for key, spec in seen.items() if not is_image(spec)),
         }
-        kind = config.latent if config.latent != "auto" else "pictures" if kinds["pictures"] else "vectors"
-        self.compared = kinds[kind]
+        kind, _, model = config.latent.partition(":")
+        if kind == "auto":
+            kind = "pictures" if kinds["pictures"] else "vectors"
+        self.compared = kinds["pictures" if model else kind]
         if not self.compared:
             raise BadInput("--latent", got=kind, expected="what the policy sees", available=seen)
-        self.encoder = None
-        if kind == "pictures":
+        self.encoder = self.world_model = None
+        if model:
+            from robolearn.rewards.vla.world_model import WorldModel
+
+            self.world_model = WorldModel(model, "--latent vjepa2:", self.device)
+        elif kind == "pictures":
             from robolearn.rewards.networks import FrameEncoder
 
             self.encoder = FrameEncoder(EDGE)
@@ -65,21 +72,27 @@ class Srpo(Grpo):
         solved = (batch.on_grid(batch.solved.float()).sum(0) > 0).cpu().numpy()
         kept = informative(solved, self.group)
         reward = np.zeros(len(solved))
-        reward[kept] = self_referential(self.latents(batch)[kept], solved[kept])
+        reward[kept] = self_referential(self.latents(batch, np.flatnonzero(kept)), solved[kept])
         failed = reward[kept & ~solved]
         metrics = {"groups_kept": float(kept.mean())} | ({"failure_reward": failed.mean()} if len(failed) else {})
         return torch.from_numpy(reward.astype(np.float32)).to(self.device), metrics
 
-    def latents(self, batch: RolloutBatch) -> NDArray[np.float64]:
-        """(N, D) of the episodes of `batch`, one a world."""
-        grid = batch.grid.cpu()
-        frames = self._frames(batch.next_observation)
-        first = self._frames({key: value[batch.grid[0]] for key, value in batch.observation.items()})
+    def latents(self, batch: RolloutBatch, worlds: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(n, D) of the episodes of `worlds`, each of which plays one."""
         found = []
-        for world in range(grid.shape[1]):
-            own = torch.cat([first[world][None], frames[grid[:, world][grid[:, world] >= 0]]])
-            found.append(torch.cat([own.mean(0), own[-1]]))
-        return torch.stack(found).double().numpy()
+        for world in worlds:
+            rows = batch.grid[:, world][batch.grid[:, world] >= 0]
+            first, after = batch.observation, batch.next_observation
+            seen = {key: torch.cat([first[key][rows[:1]], after[key][rows]]) for key in self.compared}
+            found.append(self._latent(seen).double().numpy())
+        return np.stack(found) if found else np.empty((0, 0))
+
+    def _latent(self, seen: dict[str, Tensor]) -> Tensor:
+        """(D,) of an episode's frames."""
+        if self.world_model is not None:
+            return torch.cat([self.world_model.latent(video.cpu().numpy()) for video in seen.values()])
+        frames = self._frames(seen)
+        return torch.cat([frames.mean(0), frames[-1]])
 
     def _frames(self, observation: dict[str, Tensor]) -> Tensor:
         """(B, F) features of frames."""
