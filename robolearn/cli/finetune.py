@@ -113,6 +113,7 @@ class Finetune(Command):
         from robolearn.io.json_files import plain
         from robolearn.rewards.asking import LoggedScores
         from robolearn.rewards.choice import make_reward_model
+        from robolearn.rewards.first_frames import beginnings, warn_if_strange
         from robolearn.rewards.stored import model_name, scores_file
         from robolearn.rl.actors import check_tunable
         from robolearn.runs import Progress, Run
@@ -158,6 +159,7 @@ class Finetune(Command):
             given["judges"] = model, back  # of running episodes: what they say on the way is not kept
             backward["reward_model"] = name = model_name(self.back_reward, back)
             given["back_model"] = back = LoggedScores(back, name, self.out / "log" / BACKWARD)
+        critic = model
         if model is not None:
             stored["reward_model"] = name = model_name(named, model)
             given["model"] = model = LoggedScores(model, name, self.out / "log")
@@ -176,6 +178,8 @@ class Finetune(Command):
         with worlds as env, closing(evaluator), asked[0], asked[1]:
             note = noting(env)
             runner = config.runner(policy, env, self.env_steps, self.seed, str(self.policy), **given)
+            if critic is not None and env is not None:
+                warn_if_strange(critic, beginnings(env, self.seed), f"worlds of {world.task}")
             every = runner.iterations_between_states(self.checkpoint_every)
             if (
                 env is not None and env.snapshot() is None

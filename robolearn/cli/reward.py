@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LOOKED_AT = 16  # episodes of a set whose first frames are compared with those of a critic's training
 FORMER = {"--critic": "--reward"}
 OTHER = "put the spoon into the bowl"  # the words of a task that no training sentence names
 
@@ -366,6 +365,8 @@ def reward_model(text: str, datasets: list[Dataset], device: str, reference: str
     """The reward model `text` for these sets, which all have to fit; shown the episode `reference`, if any."""
     from robolearn.core.machine import resolve_device
     from robolearn.rewards.choice import make_reward_model
+    from robolearn.rewards.first_frames import LOOKED_AT, warn_if_strange
+    from robolearn.rewards.metrics import window_of
 
     if not datasets:
         raise BadInput("--data", got="nothing", expected="a data set, or several")
@@ -375,14 +376,9 @@ def reward_model(text: str, datasets: list[Dataset], device: str, reference: str
     if check is not None:
         for interface in others:
             check(interface)
-    strange: Any = getattr(model, "strange", None)
-    if strange is not None:
-        from robolearn.rewards.metrics import window_of
-
-        for dataset in datasets:
-            windows = [window_of(dataset.episode(e)) for e in range(min(LOOKED_AT, dataset.episodes))]
-            for sentence in strange(windows) if windows else ():
-                log.warning("%s: %s", dataset.path, sentence)
+    for dataset in datasets:
+        episodes = range(min(LOOKED_AT, dataset.episodes))
+        warn_if_strange(model, (window_of(dataset.episode(e)) for e in episodes), str(dataset.path))
     if reference:
         from robolearn.rewards.reference import show_reference
 

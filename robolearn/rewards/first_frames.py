@@ -6,12 +6,19 @@ far   the median of d over the first frames of a set > 1.2 times the largest d o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from robolearn.core import Env, RewardModel, Window
+
 MARGIN = 1.2
+LOOKED_AT = 16  # episodes of a set, or worlds, whose first frames are compared
+log = logging.getLogger(__name__)
 
 
 class FirstFrames(nn.Module):
@@ -54,3 +61,19 @@ class FirstFrames(nn.Module):
             for camera, d, most in found
             if d > MARGIN * most
         ]
+
+
+def warn_if_strange(model: RewardModel, windows: Iterable[Window], where: str) -> None:
+    """Warn in one line where `windows`, of `where`, begin otherwise to `model` than the episodes of its training. They
+    are not read for a model that has no word on it. Raises `BadInput` as its `strange` does."""
+    strange: Any = getattr(model, "strange", None)
+    if strange is not None and (shown := list(windows)) and (found := strange(shown)):
+        log.warning("%s: %s", where, "; ".join(found))
+
+
+def beginnings(env: Env, seed: int) -> Iterable[Window]:
+    """The first frame of each world of `env`, of `LOOKED_AT` at most, each before a step that is not taken."""
+    observation, _ = env.reset(seed=seed)
+    still = np.zeros((1, *env.interface.action.shape), np.float32)
+    for world in range(min(LOOKED_AT, env.num_envs)):
+        yield Window({key: value[world][None] for key, value in observation.items()}, still)

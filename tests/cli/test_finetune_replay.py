@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from robolearn.core import Interface, RewardWithheld, Score, Window
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.replay.recorded import demonstrated
 from robolearn.runs import Progress, read_metrics
+from sim.registry import WorldConfig
 
 pytestmark = pytest.mark.long
 
@@ -133,6 +135,7 @@ class Moody:
     """Progress by a clock, of every other episode; a line of `calls` is a score that it made."""
 
     calls: ClassVar[list[int]] = []
+    begun: ClassVar[list[Sequence[Window]]] = []
 
     def __init__(self, interface: Interface) -> None:
         pass
@@ -148,16 +151,27 @@ class Moody:
             found.append(Score(progress, progress, np.zeros(n, bool), np.ones(n, np.float32)))
         return found
 
+    def strange(self, windows: Sequence[Window]) -> list[str]:
+        self.begun.append(windows)
+        return ["front: it moved", "wrist: it moved, too"]
+
 
 def test_withheld_rewards_are_counted_and_scores_are_kept_over_a_kill(
-    bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+    bc: Path, demos: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
+    """And where its worlds look strange to the model, that is said in one line, of the starts of all of them."""
     monkeypatch.setitem(sys.modules, "moody", SimpleNamespace(Moody=Moody))  # type: ignore[arg-type]
     monkeypatch.setattr("robolearn.rewards.asking.IN_A_ROW", 10**6)
     out = tmp_path / "rl"
     args = ("finetune", "--policy", bc, "--algo", "rlpd", "--data", demos, "--out", out, *SMALL, "--eval-episodes", 0,
             "--reward", "moody:Moody", "--audit", "off")  # fmt: skip
     assert run(*args, "--json") == 0
+    assert caplog.messages.count("worlds of lift: front: it moved; wrist: it moved, too") == 1
+    ((first, *others),) = Moody.begun
+    with closing(WorldConfig("lift").build(4)) as env:
+        start = env.reset(seed=0)[0]["proprio"]
+    shown = [window.observation["proprio"] for window in (first, *others)]
+    assert np.array_equal(np.concatenate(shown), start) and len(first) == 1
     result = json.loads(capsys.readouterr().out)
     rows = list(read_metrics(out))
     assert result["withheld"] == sum(row["withheld"] for row in rows) > 0

@@ -28,6 +28,8 @@ REFERENCE, REFERRED = "robolearn/rewards/reference.py", ("tests/rewards/test_ref
 VLA = "robolearn/rewards/vla"
 THRESHOLD, FITTED = "robolearn/rewards/thresholds.py", ("tests/rewards/test_thresholds.py",)
 FIRSTS, STRANGE = "robolearn/rewards/first_frames.py", ("tests/rewards/test_first_frames.py::test_distances_by_hand",)
+SAID = ("tests/rewards/test_first_frames.py::test_one_line_says_all_of_a_set_and_nothing_is_read_for_nobody",)
+BEGUN = ("tests/cli/test_finetune_replay.py::test_withheld_rewards_are_counted_and_scores_are_kept_over_a_kill",)
 SHAPED, POTENTIAL = "robolearn/rewards/shaping.py", ("tests/rewards/test_potential.py",)
 ASKING, ASKED = "robolearn/rewards/asking.py", ("tests/rewards/test_asking.py",)
 FORMAT, LOCKED = "robolearn/data/lerobot/tables.py", "robolearn/data/writing/locked_dataset.py"
@@ -149,6 +151,10 @@ MUTANTS: dict[str, Mutant] = {
     "firsts-of-one-episode": Mutant(FIRSTS, ".median(0).values.tolist()", ".amax(0).tolist()", STRANGE),
     "firsts-of-all-cameras-alike": Mutant(FIRSTS, "square().flatten(2).mean((0, 2))", "square().mean()", STRANGE),
     "firsts-tried-on-what-was-learned": Mutant(FIRSTS, "self.distance(kept).amax(0)", "self.distance(trained).amax(0)", STRANGE),
+    "firsts-of-a-set-in-several-lines": Mutant(FIRSTS, 'where, "; ".join(found))', "where, found[0])", SAID),
+    "firsts-read-for-nobody": Mutant(FIRSTS, "strange is not None and (shown := list(windows))", "(shown := list(windows)) and strange is not None", SAID),
+    "firsts-of-one-world": Mutant(FIRSTS, "range(min(LOOKED_AT, env.num_envs))", "range(1)", BEGUN),
+    "firsts-of-worlds-unlooked-at": Mutant("robolearn/cli/finetune.py", "if critic is not None and env is not None:", "if False:", BEGUN),
     "shares-of-the-whole": Mutant(SHAPED, "whole = np.where(gain >= 0.0, 1.0 - before, before)", "whole = np.ones_like(gain)", POTENTIAL),
     "shares-lost-of-what-was-left": Mutant(SHAPED, "np.where(gain >= 0.0, 1.0 - before, before)", "1.0 - before", POTENTIAL),
     "shares-of-any-weight": Mutant(SHAPED, "reward + weight * shares(", "reward + shares(", POTENTIAL),

@@ -13,17 +13,17 @@ import pytest
 import torch
 
 from robolearn.cli.main import main
-from robolearn.core import Episode
+from robolearn.core import Episode, Window
 from robolearn.data import Dataset
 from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.rewards.critic import ProgressCritic, load_critic, save_critic
-from robolearn.rewards.first_frames import FirstFrames
+from robolearn.rewards.first_frames import FirstFrames, warn_if_strange
 from robolearn.rewards.metrics import window_of
 from robolearn.rewards.settings import CriticConfig
 from robolearn.rewards.training import CriticTrainer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from controls import PICTURES, episode, write
+from controls import PICTURES, Truth, episode, write
 
 SMALL = CriticConfig(steps=1, batch=16, width=8, channels=2, picture=48, views=1, members=1)
 
@@ -49,6 +49,18 @@ def moved(one: Episode) -> Episode:
     """The same by a camera that hangs upside down in other light."""
     pictures = 255 - one.observation["images.front"][:, ::-1]
     return replace(one, observation={"images.front": np.ascontiguousarray(pictures)})
+
+
+def test_one_line_says_all_of_a_set_and_nothing_is_read_for_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    class Looking(Truth):
+        def strange(self, windows: Sequence[Window]) -> list[str]:
+            return ["front: elsewhere", "wrist: elsewhere"] if len(windows) == 2 else []
+
+    windows = [window_of(episode(True, seed)) for seed in range(3)]
+    for shown in ([], windows, windows[:2]):
+        warn_if_strange(Looking(), shown, "data/x")
+    assert caplog.messages == ["data/x: front: elsewhere; wrist: elsewhere"]
+    warn_if_strange(Truth(), (pytest.fail("read") for _ in range(1)), "data/x")
 
 
 @pytest.mark.long
