@@ -224,10 +224,8 @@ class ActorLoop:
         if self._done is None:
             return None
         self._done.add(np.array(turn.decision.chunk[0, 0]), self._recorded(turn.observation))
-        if self._done.stalled and self._agent.steer():
-            log.info(
-                "episode %d: the progress stands still, the operator steers from step %d", self._episode, self._index
-            )
+        if (reason := self._done.help_reason) and self._agent.steer():
+            log.info("episode %d: %s, the operator steers from step %d", self._episode, reason, self._index + 1)
         return OperatorCommand.SUCCESS if self._done.solved and not turn.terminated[0] else None
 
     def _write(self, number: int, record: Record) -> None:
@@ -263,7 +261,7 @@ class ActorLoop:
                 progress=self._link.progress,
                 executed=self._agent.executed,
                 asks_help=not steering
-                and (self._buffered.uncertain or (self._done is not None and self._done.stalled)),
+                and (self._buffered.uncertain or (self._done is not None and bool(self._done.help_reason))),
             )
         )
         began = time.perf_counter()

@@ -159,6 +159,7 @@ class HilRecording(Recording):
         self._done, self._words = done, words
         self._commanded: NDArray | None = None  # the newest action of the running episode
         self._halted = False  # STOP was pressed, and not released
+        self._needs_help = False  # by the progress of the reward model
         self._stepped = 0.0
         self._shown: ActorStatus | None = None
 
@@ -208,6 +209,10 @@ class HilRecording(Recording):
             self._commanded = (
                 np.zeros(self.session.contract.interface.action.shape, np.float32) if action is None else action
             )
+        reason = "" if self._done is None or self.sample.intervention else self._done.help_reason
+        if reason and not self._needs_help:
+            log.info("episode %d: %s, the person is asked to help", self.episodes.number, reason)
+        self._needs_help = bool(reason)
         if self._console is None:
             return
         self._shown = ActorStatus(
@@ -221,7 +226,7 @@ class HilRecording(Recording):
             unsent=0,
             progress=self._link.progress,
             executed=None,
-            asks_help=self._done is not None and self._done.stalled and not self.sample.intervention,
+            asks_help=self._needs_help,
         )
         self._console.show(self._shown)
 

@@ -5,10 +5,10 @@
 
 An operator who only corrects demonstrates nothing of the steps before a failure, and late corrections cannot save every
 episode: so the task is demonstrated freely at first, from any start. Later episodes begin where the policy failed or
-was helped, so that rare failures are seen often. With `help_after_s` no clock says when the operator steers, but a
-reward model's progress that has not gained for so long (`robolearn.rewards.online`): from there on, in any episode.
-Everything follows from the records and the
-seed: after a kill the schedule goes on as it would have.
+was helped, so that rare failures are seen often. With `help_after_s` or `help_at_loss` no clock says when the operator
+steers, but a reward model's progress that has not gained for so long, or has fallen by so much
+(`robolearn.rewards.online`): from there on, in any episode. Everything follows from the records and the seed: after a
+kill the schedule goes on as it would have.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Curriculum:
         self._starts = self._failed.popleft() if revisits else episode
         self._helped = self._alone = False
         # P = free · max(0, 1 − steps / free_steps)
-        by_clock = self._config.free_steps and not self._config.help_after_s
+        by_clock = self._config.free_steps and not self._config.by_progress
         left = max(0.0, 1.0 - self._steps / self._config.free_steps) if by_clock else 0.0
         return self._starts, bool(freely < self._config.free * left)
 

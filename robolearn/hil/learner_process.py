@@ -46,6 +46,7 @@ ADDED = (
     "done_check",
     "settings.initial_noise",
     "curriculum.help_after_s",
+    "curriculum.help_at_loss",
 )  # that a run of an earlier version has not
 SHOWN = ("success", "intervention_rate", "updates")  # beside the progress bar
 

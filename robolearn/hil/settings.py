@@ -33,6 +33,9 @@ class CurriculumConfig:
     help_after_s: float = 0.0
     """With a reward model that ends episodes: seconds in which its progress gains nothing, after which the operator
     steers, or is asked to; in place of --free and its clock. 0: by the clock."""
+    help_at_loss: float = 0.0
+    """The same where its progress falls by so much from the best of the episode, 0 to 1, in --done-frames verdicts in a
+    row. 0: not by that."""
 
     def __post_init__(self) -> None:
         if not (0.0 <= self.free <= 1.0 and 0.0 <= self.revisit <= 1.0 and self.free_steps >= 0):
@@ -40,6 +43,13 @@ class CurriculumConfig:
             raise BadInput("--free, --free-steps, --revisit", got=got, expected="0 to 1, at least 0, 0 to 1")
         if not self.help_after_s >= 0:
             raise BadInput("--help-after-s", got=self.help_after_s, expected="at least 0")
+        if not 0 <= self.help_at_loss <= 1:
+            raise BadInput("--help-at-loss", got=self.help_at_loss, expected="0 to 1")
+
+    @property
+    def by_progress(self) -> bool:
+        """True where a reward model's progress says when to help, in the place of the clock."""
+        return self.help_after_s > 0 or self.help_at_loss > 0
 
 
 NO_CURRICULUM = CurriculumConfig(free=0.0, free_steps=0, revisit=0.0)

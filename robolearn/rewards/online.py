@@ -4,6 +4,7 @@
     solved    k verdicts in a row, none of them of another episode (`robolearn.rewards.done`)
     stalled   (t − t*) / hz ≥ s    t*: the last verdict with Φ_t* ≥ max_{t < t*} Φ_t + GAIN, else the beginning, where
                                    Φ = 0; Φ: the first model's progress, s: the seconds without a gain
+    fallen    Φ_t ≤ Φ_t* − loss, by k verdicts in a row
 
 Verdicts come at a rate, on a thread that looks at the newest frame alone: control never waits for one, and what a slow
 model has missed it does not see. Where a simulated clock waits anyway, each verdict is waited for, so that the end of
@@ -46,7 +47,8 @@ class OnlineDone:
       frames: verdicts in a row.
       threshold: least confidence of a *done*.
       waits: each verdict is waited for, and comes each control_hz / verdict_hz frames.
-      help_after_s: seconds without a gain of progress after which the episode is `stalled`; 0: it never is.
+      help_after_s: seconds without a gain of progress after which the episode needs help; 0: it does not.
+      help_at_loss: progress lost from the best with which it does; 0: none.
 
     Attributes:
       verdicts: number of all that were made.
@@ -62,6 +64,7 @@ class OnlineDone:
         threshold: float = CONFIDENT,
         waits: bool = False,
         help_after_s: float = 0.0,
+        help_at_loss: float = 0.0,
     ) -> None:
         self._model, self._waits = Agreed(models), waits
         self._rule, self._period_s = DoneRule.at(control_hz, verdict_hz, frames, threshold), 1.0 / verdict_hz
@@ -74,7 +77,8 @@ class OnlineDone:
         self._found: list[bool] = []  # the verdicts of this episode
         self._best = 0.0  # progress
         self._risen = self._known = 0  # steps of its last gain, and of the newest verdict
-        self._patience = round(help_after_s * control_hz)
+        self._patience, self._loss = round(help_after_s * control_hz), help_at_loss
+        self._fallen = 0  # verdicts in a row
         self._asked_at = 0.0
         self._solved = self._closed = self._failed = self._slow = False
         self.verdicts = 0
@@ -87,9 +91,11 @@ class OnlineDone:
         return self._solved
 
     @property
-    def stalled(self) -> bool:
-        """True while the running episode has not gained for so long, by the newest verdict."""
-        return 0 < self._patience <= self._known - self._risen
+    def help_reason(self) -> str:
+        """The reason why the running episode needs help, by the newest verdicts; empty where it needs none."""
+        if 0 < self._patience <= self._known - self._risen:
+            return "the progress stands still"
+        return "the progress has fallen" if self._fallen >= self._rule.frames else ""
 
     def begin(self, task: str, observation: Frame) -> None:
         """Begin an episode with its first frame; verdicts that are still being made count no more."""
@@ -98,7 +104,7 @@ class OnlineDone:
             self._episode, self._steps, self._judged = self._episode + 1, 0, 0
             self._found, self._solved = [], False
             self._best = 0.0
-            self._risen = self._known = 0
+            self._risen = self._known = self._fallen = 0
             late = self._asked_at and time.monotonic() - self._asked_at > SILENT_S
         if late and not self._slow:
             self._slow = True
@@ -156,6 +162,8 @@ class OnlineDone:
                 if score is None or score.progress[-1] >= self._best + GAIN:
                     self._risen = steps
                     self._best = self._best if score is None else float(score.progress[-1])
+                lost = 0.0 if score is None else self._best - float(score.progress[-1])
+                self._fallen = self._fallen + 1 if 0 < self._loss <= lost else 0
                 self._solved |= self._rule.first(self._found) is not None
 
     def _score(self, window: Window, task: str) -> Score | None:

@@ -42,17 +42,24 @@ class Says:
         return Score(found, found, np.zeros(len(window), bool), np.ones(len(window), np.float32))
 
 
-def stalls(*progress: float, help_after_s: float = 0.2) -> list[bool]:
+def reasons(*progress: float, frames: int = 3, **help: float) -> list[str]:
     """After each step at 10 Hz, a verdict each."""
-    done = OnlineDone([Says(*progress)], 10.0, 10.0, waits=True, help_after_s=help_after_s)
+    done = OnlineDone([Says(*progress)], 10.0, 10.0, frames=frames, waits=True, **help)
     done.begin("go", {"x": np.zeros(1, np.float32)})
     found = []
     for _ in progress:
         done.add(np.zeros(1, np.float32), {"x": np.zeros(1, np.float32)})
-        found.append(done.stalled)
+        found.append(done.help_reason)
     done.begin("go", {"x": np.zeros(1, np.float32)})
-    assert not done.stalled, "another episode"
+    assert not done.help_reason, "another episode"
     return found
+
+
+def stalls(*progress: float, help_after_s: float = 0.2) -> list[bool]:
+    """True where it stands still."""
+    found = reasons(*progress, help_after_s=help_after_s)
+    assert set(found) <= {"", "the progress stands still"}
+    return [bool(reason) for reason in found]
 
 
 def test_an_episode_stalls_after_so_many_seconds_without_a_gain() -> None:
@@ -64,31 +71,59 @@ def test_an_episode_stalls_after_so_many_seconds_without_a_gain() -> None:
     assert stalls(0.0, 0.0, 0.0, help_after_s=0.0) == [False] * 3
 
 
-def test_a_model_that_fails_stalls_nothing() -> None:
+def test_an_episode_falls_by_so_much_from_its_best_in_so_many_verdicts() -> None:
+    """The best is 0.75; a loss of 0.25 is one of 0.5 and less, and 0.625 in between begins the count anew."""
+    fallen = "the progress has fallen"
+    said = reasons(0.75, 0.5, 0.625, 0.5, 0.25, 0.75, 0.25, 0.5, frames=2, help_at_loss=0.25)
+    assert said == ["", "", "", "", fallen, "", "", fallen]
+    assert reasons(0.1, 0.1, 0.1, frames=1, help_at_loss=0.25) == [""] * 3, "it has had nothing to lose"
+    assert reasons(0.75, 0.5, 0.5, frames=1, help_at_loss=0.0) == [""] * 3
+    both = reasons(0.75, 0.25, 0.25, 0.25, frames=1, help_at_loss=0.25, help_after_s=0.3)
+    assert both == ["", fallen, fallen, "the progress stands still"]
+
+
+def test_a_model_that_fails_needs_no_help() -> None:
     assert stalls(0.3, np.nan, np.nan, np.nan) == [False] * 4
+    assert reasons(0.75, 0.25, np.nan, 0.25, frames=2, help_at_loss=0.25) == [""] * 4
 
 
-@pytest.mark.parametrize(("help_after_s", "steered"), [(0.25, 5), (0.5, 10), (0.0, 12)])
-def test_the_operator_steers_where_the_progress_stands_still(tmp_path: Path, help_after_s: float, steered: int) -> None:
-    shown = CurriculumConfig(
-        free=1.0 if help_after_s else 0.0, free_steps=10**6, revisit=0.0, help_after_s=help_after_s
-    )
+@pytest.mark.parametrize(
+    ("help", "progress", "steered", "said"),
+    [
+        ({"help_after_s": 0.25}, (0.0,), 5, "episode 0: the progress stands still, the operator steers from step 5"),
+        ({"help_after_s": 0.5}, (0.0,), 10, "episode 0: the progress stands still, the operator steers from step 10"),
+        (
+            {"help_at_loss": 0.5},
+            (0.2, 0.4, 0.6, 0.8, 0.2),
+            7,
+            "episode 0: the progress has fallen, the operator steers",
+        ),
+        ({}, (0.0,), 12, ""),
+    ],
+)
+def test_the_operator_steers_where_the_progress_stands_still_or_has_fallen(
+    tmp_path: Path, caplog: Any, help: dict[str, float], progress: tuple[float, ...], steered: int, said: str
+) -> None:
+    """Of 0.2 in the fifth to seventh step, three verdicts at 20 Hz: from step 7 on."""
+    caplog.set_level("INFO")
+    shown = CurriculumConfig(free=1.0 if help else 0.0, free_steps=10**6, revisit=0.0, **help)
     config = replace(make_lesson(reward="mine:Model"), curriculum=shown)
     buffered = DoubleBufferedPolicy(lambda: config.settings.build(make_base(), seed=0))
     buffered.load(0, buffered.like)
     outbox, env, link = Outbox(tmp_path, "a", SCHEMA), LineWorld(limit=12), Alone(1)
-    done = OnlineDone([Says(0.0)], INTERFACE.control_hz, 20.0, waits=True, help_after_s=help_after_s)
+    done = OnlineDone([Says(*progress)], INTERFACE.control_hz, 20.0, waits=True, **help)
     loop: Any = ActorLoop
     loop(env, buffered, link, outbox, config, "a", ("proprio",), lambda _: Helper(1), done=done).run(lambda: False)
     steps = [record for record in outbox.read() if isinstance(record, ReplayStep)]
     assert [step.intervention for step in steps] == [t >= steered for t in range(len(steps))]
     assert len(steps) > min(steered, 11)
+    assert [line[: len(said)] for line in caplog.messages if "operator steers" in line] == [said] * bool(said)
     outbox.close()
 
 
 def test_no_clock_says_when_the_operator_steers() -> None:
-    for help_after_s, freely in ((0.0, True), (3.0, False)):
-        config = CurriculumConfig(free=1.0, free_steps=100, revisit=0.0, help_after_s=help_after_s)
+    for help, freely in (({}, True), ({"help_after_s": 3.0}, False), ({"help_at_loss": 0.3}, False)):
+        config = CurriculumConfig(free=1.0, free_steps=100, revisit=0.0, **help)
         assert Curriculum(config, 0, "a").begin(0)[1] is freely
 
 
@@ -116,3 +151,8 @@ def test_what_has_no_progress_is_refused(tmp_path: Path) -> None:
     HilRun(**at, reward="mine:Model").check_learner()
     with pytest.raises(BadInput, match="--help-after-s: got -1"):
         CurriculumConfig(help_after_s=-1.0)
+    at["curriculum"] = CurriculumConfig(help_at_loss=0.3)
+    with pytest.raises(BadInput, match=r"--help-at-loss: got 0\.3 without a model .* expected a reward model"):
+        HilRun(**at).check_learner()
+    with pytest.raises(BadInput, match=r"--help-at-loss: got 1\.5, expected 0 to 1"):
+        CurriculumConfig(help_at_loss=1.5)

@@ -63,9 +63,13 @@ MUTANTS: dict[str, Mutant] = {
     "stalls-by-what-comes-back": Mutant(
         ONLINE, "self._best = self._best if score is None else float(score.progress[-1])", "pass", HELP
     ),
-    "stalls-by-the-episode-before": Mutant(ONLINE, "            self._best = 0.0\n            self._risen = self._known = 0\n", "", HELP),
-    "helps-by-the-clock-too": Mutant(f"{HIL}/curriculum.py", " and not self._config.help_after_s", "", HELP),
-    "helps-where-nobody-asks": Mutant(ONLINE, "return 0 < self._patience <=", "return self._patience <=", HELP),
+    "stalls-by-the-episode-before": Mutant(ONLINE, "            self._best = 0.0\n            self._risen = self._known = self._fallen = 0\n", "", HELP),
+    "falls-by-one-verdict": Mutant(ONLINE, "if self._fallen >= self._rule.frames else", "if self._fallen else", HELP),
+    "falls-though-it-came-back": Mutant(ONLINE, "self._fallen + 1 if 0 < self._loss <= lost else 0", "self._fallen + (0 < self._loss <= lost)", HELP),
+    "falls-where-nobody-asks": Mutant(ONLINE, "if 0 < self._loss <= lost else", "if self._loss <= lost else", HELP),
+    "falls-from-nothing": Mutant(ONLINE, "self._best - float(score.progress[-1])", "1.0 - float(score.progress[-1])", HELP),
+    "helps-by-the-clock-too": Mutant(f"{HIL}/curriculum.py", " and not self._config.by_progress", "", HELP),
+    "helps-where-nobody-asks": Mutant(ONLINE, "if 0 < self._patience <=", "if self._patience <=", HELP),
     "tempo-stretches-the-gripper": Mutant(
         TEMPO, "np.where(self._displaced, np.clip(self.factor * chunk, -1.0, 1.0), chunk)",
         "np.clip(self.factor * chunk, -1.0, 1.0)", QUICKER,

@@ -58,9 +58,11 @@ class LearnerArguments(LearnerRun, Command):
         if self.done_check and (reward_config(self.reward).recorded or reward_config(self.done_check).recorded):
             got = f"{self.done_check} beside --reward {self.reward}"
             raise BadInput("--done-check", got=got, expected="two reward models")
-        if self.curriculum.help_after_s and not self.ends_online:
-            got = f"{self.curriculum.help_after_s:g} without a model that looks at running episodes"
-            raise BadInput("--help-after-s", got=got, expected="a reward model, and --done-hz above 0")
+        helped = self.curriculum
+        if helped.by_progress and not self.ends_online:
+            name, value = ("after-s", helped.help_after_s) if helped.help_after_s else ("at-loss", helped.help_at_loss)
+            got = f"{value:g} without a model that looks at running episodes"
+            raise BadInput(f"--help-{name}", got=got, expected="a reward model, and --done-hz above 0")
         at_least(1, done_frames=self.done_frames)
         if not (self.done_hz >= 0 and 0 <= self.done_threshold <= 1):
             got = (self.done_hz, self.done_threshold)
@@ -243,7 +245,7 @@ class ActorArguments(WorldArguments):
             [make_reward_model(text, interface, device, what) for text in texts],
             interface.control_hz, config.done_hz or DONE_HZ,
             frames=config.done_frames, threshold=config.done_threshold, waits=config.pace == "lockstep",
-            help_after_s=config.curriculum.help_after_s,
+            help_after_s=config.curriculum.help_after_s, help_at_loss=config.curriculum.help_at_loss,
         )  # fmt: skip
 
     def opened_page(
