@@ -26,6 +26,7 @@ from robolearn.hil.operator_console import OperatorConsole
 from robolearn.hil.outbox import Outbox
 from robolearn.hil.processes import stopping
 from robolearn.hil.settings import LearnerConfig
+from robolearn.hil.spot_labels import SpotLabels
 from robolearn.hil.wire.messages import Period
 from robolearn.rewards.choice import TASK
 from robolearn.rewards.online import OnlineDone
@@ -61,6 +62,7 @@ class ArmActor:
       done: ends episodes as solved, or None.
       homes: between episodes the arm goes home by itself; not a simulated one, which begins anew.
       back: a second policy that brings things back before that, on a simulated arm too; or None.
+      audit_share: of the episodes at whose end the person is asked whether they succeeded.
 
     Attributes:
       session, make: of the recording.
@@ -86,6 +88,7 @@ class ArmActor:
         done: OnlineDone | None = None,
         homes: bool = False,
         back: PolicyReset | None = None,
+        audit_share: float = 0.0,
     ) -> None:
         if config.pace != "realtime":
             raise BadInput("learner", got=f"--pace {config.pace}", expected="realtime beside an arm")
@@ -93,6 +96,11 @@ class ArmActor:
             raise BadInput("learner", got=f"--delay-steps {delay}", expected="0: an arm has a delay of its own")
         if back is not None:
             check_resets(contract, config.reward)
+        if audit_share and done is None:
+            expected = "a reward model that ends episodes: --reward, and --done-hz above 0"
+            raise BadInput("--audit-share", got=f"{audit_share:g} without one", expected=expected)
+        path = outbox.log.path.with_suffix(".labels.json")
+        labels = SpotLabels(path, audit_share, config.seed) if audit_share else None
         buffered = DoubleBufferedPolicy(lambda: config.settings.build(base, seed=config.seed))
         self.periods = Periods()
         link.measure = self.periods.measured
@@ -111,6 +119,7 @@ class ArmActor:
         self.make = partial(
             HilRecording, link=link, buffered=buffered, hold=supervised.hold, periods=self.periods, console=console,
             by_task=contract.simulated and config.reward == TASK, done=done, words=task,
+            labels=labels,
         )  # fmt: skip
 
 
@@ -127,6 +136,7 @@ def act_on_arm(
     priority: int,
     enclaves: bool,
     homes: bool = False,
+    audit_share: float = 0.0,
     make_done: Callable[[LearnerConfig], OnlineDone | None] = lambda _: None,
     make_back: Callable[[LearnerConfig], PolicyReset | None] = lambda _: None,
 ) -> tuple[ActorResult, Period, dict[str, Any]]:
@@ -136,7 +146,7 @@ def act_on_arm(
       link: not yet open; closed at the end.
       station: seed of the simulated arm → the station's nodes.
       people: opens the person's device, and the console or None.
-      task, limit_s, homes: see `ArmActor`.
+      task, limit_s, homes, audit_share: see `ArmActor`.
       make_done: see `robolearn.hil.actor.act_in_world`.
       make_back: the learner's settings → the second policy, see `ArmActor`.
       priority, enclaves: of the node, see `robolearn.deploy.recorder.run_recorder`.
@@ -161,8 +171,9 @@ def act_on_arm(
             if (back := make_back(config)) is not None:
                 stack.callback(back.close)
             actor = ArmActor(
-                base, contract, outbox, link, config, device, console, task, limit_s, nodes.check, done, homes, back
-            )
+                base, contract, outbox, link, config, device, console, task, limit_s, nodes.check, done, homes, back,
+                audit_share,
+            )  # fmt: skip
             stack.callback(actor.close)
             node = run_recorder(actor.session, priority=priority, enclaves=enclaves, name="hil", make=actor.make)
         link.drain(1.0)

@@ -9,6 +9,7 @@ the loop is the same on the simulated arm, on an emulated driver and on the real
     the clock                             it is truncated
     a stop, DISCARD, REDO                 it is cut: its steps are learned from, its outcome is unknown
     the learner does not answer           it is truncated; the arm holds, and none begins until it answers
+    it is asked whether it succeeded      none begins until the success key or the failure key has said it
     this program dies                     no target and no heartbeat come any more: the safety node stops the arm
 """
 
@@ -26,13 +27,14 @@ from hardware.recording import Recording
 from hardware.recording.episodes import EpisodeCommand, OperatorVerdict, Phase
 from hardware.teleop.arm_link import Steps
 from hardware.teleop.device import EpisodeEvent, Status
-from robolearn.core import ActionChunk, Interface, Observation, Policy
+from robolearn.core import ActionChunk, Interface, Observation, Policy, RobolearnError
 from robolearn.data.replay import End, Record, ReplayStep
 from robolearn.hil.actor import Periods
 from robolearn.hil.agent import DoubleBufferedPolicy
 from robolearn.hil.link import Link
 from robolearn.hil.operator_console import ActorStatus, OperatorCommand, OperatorConsole
 from robolearn.hil.outbox import Outbox
+from robolearn.hil.spot_labels import QUESTION, SpotLabels
 from robolearn.rewards.online import OnlineDone
 
 log = logging.getLogger(__name__)
@@ -46,6 +48,7 @@ EVENTS = {
 }
 SILENT = "the learner does not answer"
 STOPPED = "somebody pressed STOP on the page"
+NEXT = "thank you. Put everything in its place, then press Start for the next"
 
 
 class LearnedPolicy(Policy):
@@ -138,7 +141,10 @@ class HilRecording(Recording):
       by_task: the simulated arm's own success ends an episode.
       done: a reward model that ends episodes as successes, or None.
       words: the task, for it.
+      labels: the person's, by which that model is audited, or None.
     """
+
+    _labels: SpotLabels | None = None  # before it is made there is a status
 
     def __init__(
         self,
@@ -151,12 +157,14 @@ class HilRecording(Recording):
         by_task: bool = False,
         done: OnlineDone | None = None,
         words: str = "",
+        labels: SpotLabels | None = None,
         **named: Any,
     ) -> None:
         super().__init__(*recording, **named)
         self._link, self._buffered, self._hold = link, buffered, hold
         self._periods, self._console, self._by_task = periods, console, by_task
-        self._done, self._words = done, words
+        self._done, self._words, self._labels = done, words, labels
+        self._called = False  # the running episode is done, by the model
         self._commanded: NDArray | None = None  # the newest action of the running episode
         self._halted = False  # STOP was pressed, and not released
         self._needs_help = False  # by the progress of the reward model
@@ -175,17 +183,26 @@ class HilRecording(Recording):
     def do(self, commands: list[EpisodeCommand]) -> None:
         if EpisodeCommand.BEGIN in commands and not self._link.alive:
             commands = self.episodes.put_off(SILENT)
+        elif EpisodeCommand.BEGIN in commands and self._question:
+            commands = self.episodes.put_off(self._question)
         if EpisodeCommand.BEGIN in commands:
-            self._commanded = None
+            self._commanded, self._called = None, False
         super().do(commands)
+        if EpisodeCommand.STORE in commands and self._labels is not None:
+            verdict = self.episodes.verdict
+            by_key = not (self._called or verdict.truncated)
+            self._audit(self._labels, self._labels.ended(self._called, verdict.success if by_key else None))
 
     def before_step(self) -> None:
+        for event in self.sample.events:
+            self._answer(event)
         super().before_step()
         recording = self.episodes.phase is Phase.RECORDING
         by_task = self._by_task and self._outcome is not None and self._outcome["success"]
         # Before its first frame what the model says is of the episode before.
         by_model = self._done is not None and self._commanded is not None and self._done.solved
         if recording and (by_task or by_model):
+            self._called = by_model
             self.do(self.episodes.judged(OperatorVerdict(True)))
         now = self.clock()
         if recording and self.step_count and self._stepped:
@@ -193,7 +210,7 @@ class HilRecording(Recording):
         self._stepped = now if recording else 0.0
         if self._console is not None and self._shown is not None:
             if not recording:
-                self._console.show(dataclasses.replace(self._shown, operator=None))
+                self._console.show(dataclasses.replace(self._shown, operator=None, question=self._question))
             for command in self._console.poll():
                 self._obey(command)
 
@@ -236,7 +253,8 @@ class HilRecording(Recording):
         yield from super().place()
 
     def _make_status(self, observation: dict[str, NDArray]) -> Status:
-        return dataclasses.replace(super()._make_status(observation), episodes=0)
+        status = dataclasses.replace(super()._make_status(observation), episodes=0)
+        return dataclasses.replace(status, message=self._question or status.message)
 
     def _obey(self, command: OperatorCommand) -> None:
         if command in (OperatorCommand.TAKE_OVER, OperatorCommand.HAND_BACK):
@@ -247,5 +265,27 @@ class HilRecording(Recording):
                 self.do(self.episodes.stopped(STOPPED))
         elif command == OperatorCommand.QUIT:
             self.do(self.episodes.end("ended by the person at the page"))
-        else:
+        elif not self._answer(EVENTS[command]):
             self.do(self.episodes.handle(EVENTS[command]))
+
+    @property
+    def _question(self) -> str:
+        """That to the person which is open, or nothing."""
+        return QUESTION if self._labels is not None and self._labels.open else ""
+
+    def _answer(self, event: EpisodeEvent) -> bool:
+        """Take `event` as the answer to an open question; true where it is one."""
+        labels = self._labels
+        if labels is None or not self._question or event not in (EpisodeEvent.SUCCESS, EpisodeEvent.FAILURE):
+            return False
+        self.episodes.message = NEXT
+        self._audit(labels, labels.answer(event is EpisodeEvent.SUCCESS))
+        return True
+
+    def _audit(self, labels: SpotLabels, reason: str) -> None:
+        """Keep the labels; end the run for this `reason`, if any."""
+        self._storage.put(labels.save)
+        if self._question:
+            log.info("episode %d: %s", self.episodes.number, self._question)
+        if reason:
+            self.fail(RobolearnError(f"{reason}; the run ends here"))

@@ -61,6 +61,7 @@ class ActorStatus:
       progress: of the learner.
       executed: (Da,) the action of the step before; None at an episode's first.
       asks_help: the policy is uncertain of its running chunk.
+      question: to the person who labels the episode that has ended; mostly empty.
     """
 
     episode: int
@@ -74,6 +75,7 @@ class ActorStatus:
     progress: LearnerProgress
     executed: NDArray[np.float32] | None = None
     asks_help: bool = False
+    question: str = ""
 
 
 class OperatorConsole(Protocol):
@@ -127,6 +129,7 @@ class HilStatus:
       in_control_s: time since control changed [s].
       stopped: reason of a stop; empty: there is none.
       asks_help: the policy is uncertain and asks the operator to watch.
+      asks_label: the episode that has ended is to be labelled.
       metrics: the newest point of the curves, or None.
       joints: (n,) measured joint positions [rad], or None.
       opening: of the gripper, measured [m]; NaN: unknown.
@@ -142,6 +145,7 @@ class HilStatus:
     in_control_s: float = 0.0
     stopped: str = ""
     asks_help: bool = False
+    asks_label: bool = False
     metrics: HilMetrics | None = None
     joints: NDArray[np.float64] | None = None
     opening: float = NAN
@@ -204,7 +208,8 @@ class PageConsole:
                 episode=status.episode,
                 seconds=status.step / self._hz,
                 robot_minutes=self._steps / self._hz / 60.0,
-                message="" if status.linked else unlinked,
+                message=status.question if status.linked else unlinked,
+                asks_label=bool(status.question),
                 in_control_s=self._since / self._hz,
                 asks_help=status.asks_help,
                 metrics=self._metrics(status),

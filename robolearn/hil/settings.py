@@ -173,4 +173,4 @@ def episode_seed(seed: int, actor: str, episode: int, use: int) -> int:
     return int(words[0])
 
 
-STARTS, NOISE, OPERATOR, CURRICULUM = range(4)
+STARTS, NOISE, OPERATOR, CURRICULUM, AUDIT = range(5)

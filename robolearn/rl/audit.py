@@ -7,7 +7,8 @@ Of the newest iterations that together hold n episodes, by the model's verdict a
 
 The first rule catches a model whose *done* is mostly wrong, the second one that calls failures done while most episodes
 succeed anyway. Bounds are Clopper and Pearson's at 99%, because they are looked at after every iteration: few episodes
-part nothing. The world's verdict is a simulated one's: there is no audit on a real arm.
+part nothing. The world's verdict is a simulated one's; on an arm a person's spot labels stand in its place, judged by
+the same `Verdicts` (`robolearn.hil.spot_labels`).
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Page:
 class Rig(RecordingRig):
     """The rig of a recording, its writer an outbox."""
 
-    def __init__(self, folder: Path, done: OnlineDone | None = None, **options: Any) -> None:
+    def __init__(self, folder: Path, done: OnlineDone | None = None, labels: Any = None, **options: Any) -> None:
         self.line, self.page, self.periods = LinkState(), Page(), Periods()
         self.outbox = Outbox(folder, "arm", SCHEMA)
         self.writer = OutboxWriter(self.outbox, ("proprio",), self.line)
@@ -107,7 +107,7 @@ class Rig(RecordingRig):
 
         make = partial(
             HilRecording, link=self.line, buffered=Sets(), hold=lambda on: self.supervised.hold(on),
-            periods=self.periods, console=self.page, done=done, words="go left",
+            periods=self.periods, console=self.page, done=done, words="go left", labels=labels,
         )  # type: ignore[arg-type]  # fmt: skip
         super().__init__(wrap=wrap, make=make, paper=self.writer, **{"episodes": 10**9, **options})
         self.until(lambda: self.phase is Phase.WAITING)

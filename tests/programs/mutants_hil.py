@@ -57,6 +57,7 @@ OBJECTIVE = ("tests/rewards/test_pairs.py",)
 TEMPO, QUICKER = "policies/wrappers/wrapper.py", ("tests/policies/test_tempo.py",)
 
 HELP = ("tests/hil/test_hil_help.py",)
+SPOT, SPOTTED = f"{HIL}/spot_labels.py", ("tests/hil/test_hil_spot_labels.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "stalls-by-any-gain": Mutant(ONLINE, ">= self._best + GAIN", ">= self._best", HELP),
@@ -64,6 +65,13 @@ MUTANTS: dict[str, Mutant] = {
         ONLINE, "self._best = self._best if score is None else float(score.progress[-1])", "pass", HELP
     ),
     "stalls-by-the-episode-before": Mutant(ONLINE, "            self._best = 0.0\n            self._risen = self._known = self._fallen = 0\n", "", HELP),
+    "spot-labels-of-everything": Mutant(SPOT, "if self._rng.random() >= self._share:", "if not self._share:", SPOTTED),
+    "spot-labels-forgotten-on-a-restart": Mutant(SPOT, "        if self._path.exists():\n", "        if False:\n", SPOTTED),
+    "spot-labels-of-all-time": Mutant(SPOT, "self._labels[-self._config.audit_window :]", "self._labels", SPOTTED),
+    "spot-labels-by-the-model-alone": Mutant(SPOT, "self._labels.append((self._called, solved))", "self._labels.append((self._called, self._called))", SPOTTED),
+    "spot-labels-that-nothing-waits-for": Mutant(f"{HIL}/arm_recording.py", "elif EpisodeCommand.BEGIN in commands and self._question:", "elif False:", SPOTTED),
+    "spot-labels-by-a-key-of-before": Mutant(f"{HIL}/arm_recording.py", "by_key = not (self._called or verdict.truncated)", "by_key = not verdict.truncated", SPOTTED),
+    "spot-labels-that-end-nothing": Mutant(f"{HIL}/arm_recording.py", "            self.fail(RobolearnError(f\"{reason}; the run ends here\"))", "            pass", SPOTTED),
     "falls-by-one-verdict": Mutant(ONLINE, "if self._fallen >= self._rule.frames else", "if self._fallen else", HELP),
     "falls-though-it-came-back": Mutant(ONLINE, "self._fallen + 1 if 0 < self._loss <= lost else 0", "self._fallen + (0 < self._loss <= lost)", HELP),
     "falls-where-nobody-asks": Mutant(ONLINE, "if 0 < self._loss <= lost else", "if self._loss <= lost else", HELP),

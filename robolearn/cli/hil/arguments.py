@@ -106,6 +106,9 @@ class WorldArguments(Command):
     --done-frames of the learner have it."""
     reset_words: str = ""
     """The task of --reset-policy in a sentence, for --reset-reward."""
+    audit_share: float = 0.0
+    """With --robot and a reward model that ends episodes: share of the episodes at whose end you are asked whether they
+    succeeded, by the success or the failure key. Where the model and you part, the run ends with the reason."""
     seconds: float = 30.0
     """With --teleop: longest episode [s] of an arm and of our tasks; people take longer than scripts."""
     view: TeleopView = "auto"
@@ -176,6 +179,11 @@ class WorldArguments(Command):
                 got = "motion without a real arm: a simulated one begins anew"
                 raise BadInput("--reset", got=got, expected="person, or --robot")
             goes_home(self.reset, load_contract(self.robot))
+        if not 0 <= self.audit_share <= 1:
+            raise BadInput("--audit-share", got=self.audit_share, expected="a share from 0 to 1")
+        if self.audit_share and (not self.robot or self.reset == "policy"):
+            got = "--reset policy, whose success key says that things are back" if self.robot else "no --robot"
+            raise BadInput("--audit-share", got=got, expected="an arm that a person or a motion resets")
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
 

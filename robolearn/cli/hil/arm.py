@@ -45,6 +45,7 @@ def play_on_arm(actor: ActorArguments, base: ChunkPolicy) -> dict[str, Any]:
             base, contract, outbox, link, lambda seed: _station(actor, contract, seed), people(actor, contract, needed),
             task=words_on_arm(actor, contract), limit_s=actor.seconds, priority=actor.realtime_priority,
             enclaves=actor.enclaves, homes=actor.reset == "motion",
+            audit_share=actor.audit_share,
             make_done=lambda config: actor.make_done(config, base.interface),
             make_back=lambda config: actor.make_back(config, contract),
         )  # fmt: skip

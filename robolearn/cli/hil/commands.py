@@ -55,6 +55,9 @@ class HilRun(LearnerArguments, WorldArguments):
         self.check_learner()
         self.check_world()
         WorldConfig(self.task, dynamics=self.dynamics).check()
+        if self.audit_share and not self.ends_online:
+            expected = "a reward model, and --done-hz above 0"
+            raise BadInput("--audit-share", got=f"{self.audit_share:g} with --reward {self.reward}", expected=expected)
         if self.live and self.pace != "realtime":
             raise BadInput("--pace", got=self.pace, expected="realtime beside a person or an arm")
         if self.robot and (delay := getattr(self.settings, "delay_steps", 0)):

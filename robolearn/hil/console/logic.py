@@ -137,6 +137,7 @@ class Latches:
         label = self._label[0] if self._label is not None else None
         sure = self._clock() <= self._sure_until
         free = control is not InControl.NOBODY and label is None
+        asked = not stopped and status is not None and status.asks_label and label is None
         take, give = free and control is InControl.POLICY, free and control is InControl.PERSON
         stop = ButtonView("STOPPED" if self._stop else "STOP", not self._stop, self._stop)
         release = ButtonView("Sure? Release the stop" if sure else "Release the stop", stopped, sure, stopped)
@@ -144,7 +145,8 @@ class Latches:
         buttons[OperatorCommand.TAKE_OVER] = ButtonView(TAKE[taking], take and not taking, taking)
         buttons[OperatorCommand.HAND_BACK] = ButtonView(GIVE[giving], give and not giving, giving)
         for ending, words in LABELS.items():
-            buttons[ending] = ButtonView(words + (" ✓" if label is ending else ""), free, label is ending)
+            enabled = free or (asked and ending is not OperatorCommand.RETURN)
+            buttons[ending] = ButtonView(words + (" ✓" if label is ending else ""), enabled, label is ending)
         return buttons
 
 
