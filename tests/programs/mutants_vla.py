@@ -8,6 +8,7 @@ from mutation import Mutant, kill_replacements
 
 VLA = "robolearn/rewards/vla"
 READ, ANSWERED = ("tests/rewards/test_vla.py",), ("tests/rewards/test_vla_answers.py",)
+SHARED = ("tests/rewards/test_reference.py::test_what_pairs_have_in_common_is_read_once",)
 SERVING, SERVED = "robolearn/rewards/serving", ("tests/rewards/test_serving.py",)
 
 MUTANTS: dict[str, Mutant] = {
@@ -34,6 +35,10 @@ MUTANTS: dict[str, Mutant] = {
     "frames-stay-shuffled": Mutant(f"{VLA}/gvl.py", "progress[order] = ", "progress[1:] = ", ANSWERED),
     "frames-are-not-shuffled": Mutant(f"{VLA}/gvl.py", "np.random.default_rng(seed).permutation(len(clip) - 1)", "np.arange(len(clip) - 1)", ANSWERED),
     "the-later-picture-first": Mutant(f"{VLA}/vlac.py", "[: len(shown)], earlier, later],", "[: len(shown)], later, earlier],", ANSWERED),
+    "beginnings-of-another-episode": Mutant(f"{VLA}/critic.py", "if known is None or not (torch.equal(known[0], tokens) and torch.equal(known[1], pictures)):", "if known is None:", SHARED),
+    "beginnings-read-each-time": Mutant(f"{VLA}/critic.py", "if len(rows) == self.config.batch == 1 and rows[0].shared:", "if False:", SHARED),
+    "beginnings-grow": Mutant(f"{VLA}/critic.py", "kept = copy.deepcopy(known[2])", "kept = known[2]", SHARED),
+    "beginnings-without-the-first-frame": Mutant(f"{VLA}/vlac.py", "len(shown) + 1 if shown else 0", "len(shown)", SHARED),
     "losses-like-gains": Mutant(f"{VLA}/vlac.py", "        if c >= 0.0:", "        if True:", ANSWERED),
     "the-chosen-digit-alone": Mutant(f"{VLA}/answers.py", "p > LEAST * token[0][1]", "p >= token[0][1]", ANSWERED),
     "served-by-another-model": Mutant(f"{SERVING}/service.py", "        if request.identity != self._identity:", "        if False:", SERVED),

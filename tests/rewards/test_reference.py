@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from robolearn.cli.main import main
-from robolearn.core import BadInput, Episode
+from robolearn.core import BadInput, Episode, Window
 from robolearn.data.writing.writer import EpisodeWriter
 from robolearn.rewards.choice import make_reward
 from robolearn.rewards.critic import ProgressCritic, load_critic, save_critic
@@ -99,8 +99,9 @@ def test_another_episode_is_refused(data: Path, shown: Path, tmp_path: Path) -> 
         show_reference(critic(), f"{wrist}:0")
 
 
-def asked_of(model: Any) -> list[Question]:
-    """The questions that a score of an episode of three frames asks."""
+def asked_of(model: Any, *episodes: Window) -> list[Question]:
+    """The questions that a score of `episodes` asks first, by default of one of three frames."""
+    windows = episodes or (window(3),)
     found: list[Question] = []
 
     def keep(questions: list[Question]) -> list[Any]:
@@ -109,7 +110,8 @@ def asked_of(model: Any) -> list[Question]:
 
     model.ask = keep
     with pytest.raises(InterruptedError):
-        model.score([window(3)], [TASK])
+        model.score(windows, [TASK] * len(windows))
+    del model.ask
     return found
 
 
@@ -133,6 +135,44 @@ def test_vlac_has_it_before_each_pair(shown: Path, tmp_path: Path) -> None:
     assert model_name("", made) != model_name("", plain)
     show_reference(plain, f"{shown}:0")
     assert model_name("", made) == model_name("", plain), "the flag and the option are the same"
+
+
+@pytest.mark.long
+def test_what_pairs_have_in_common_is_read_once(shown: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two episodes with three pairs each: the same probabilities, and four beginnings fewer, of as many tokens as
+    stand before the picture of the pair that comes first."""
+    tiny.intern(tmp_path / "model")
+    made: Any = make_reward(f"vlac:{tmp_path / 'model'},frames=4,reference={shown}:0", INTERFACE)
+    questions = asked_of(made, window(4, seed=1), window(4, seed=2))
+    assert [question.shared for question in questions] == [5] * 6, "four frames of the reference, and the first"
+    text, read = made.model.model.language_model, [0]
+    forward = text.forward
+
+    def counted(*args: Any, inputs_embeds: Any, **more: Any) -> Any:
+        read[0] += inputs_embeds.shape[1]
+        return forward(*args, inputs_embeds=inputs_embeds, **more)
+
+    monkeypatch.setattr(text, "forward", counted)
+
+    def answers(asked: list[Question]) -> tuple[list[Any], int]:
+        read[0] = 0
+        with torch.inference_mode():
+            found = made.ask(asked)
+        return [answer.tokens for answer in found], read[0]
+
+    once, fewer = answers(questions)
+    each, more = answers([replace(question, shared=0) for question in questions])
+    (row,) = made.encode(questions[:1], side="left", asked=True, **made.options)["input_ids"]
+    pictures = [i for i, token in enumerate(row) if made.processor.tokenizer.decode([token]) == "<IMG_CONTEXT>"]
+    assert len(pictures) == 7 and more - fewer == 4 * pictures[5] > more / 3
+    for ours, theirs in zip(once, each, strict=True):
+        assert [token[0][0] for token in ours] == [token[0][0] for token in theirs]
+        p, q = ([dict(token) for token in tokens] for tokens in (ours, theirs))
+        assert all(
+            a[said] == pytest.approx(b[said], abs=1e-5) for a, b in zip(p, q, strict=True) for said in a if said in b
+        )
+    turned, _ = answers(questions[::-1])
+    assert turned[::-1] == once and answers(questions[4:5])[0] == once[4:5], "to the bit, whatever was asked before"
 
 
 @pytest.mark.long

@@ -5,6 +5,7 @@ A number that is not finite, or an answer that is none, withholds the score (`Re
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from abc import ABC, abstractmethod
@@ -40,11 +41,14 @@ class Question:
       text: the user's words, with <image> or <video> where pictures stand.
       pictures: of its images in order, or the frames of its video.
       system: words before the user's.
+      shared: the first so many pictures, and the words before them, are those of the questions beside it, too: where
+        rows are asked one by one the model reads them once. Each picture has as many tokens as the others.
     """
 
     text: str
     pictures: Any
     system: str = ""
+    shared: int = 0
 
 
 class VisionLanguageCritic(ABC):
@@ -60,6 +64,7 @@ class VisionLanguageCritic(ABC):
     shown: SampledFrames | None = None  # of a reference
     options: Mapping[str, Any] = {}  # of the processor, where an answer is generated
     numbered = False  # the template counts the pictures, where it can
+    _beginning: tuple[torch.Tensor, torch.Tensor, Any] | None = None  # tokens, pictures, keys and values
 
     def __init__(self, config: VlmReward, interface: Interface, device: str = "cpu") -> None:
         self.config, self.device, self.what = config, device, f"{config.name}:"
@@ -172,6 +177,8 @@ class VisionLanguageCritic(ABC):
         found = []
         for rows in self.batches(questions):
             inputs = self.encode(rows, side="left", asked=True, **self.options)
+            if len(rows) == self.config.batch == 1 and rows[0].shared:
+                inputs |= self._after_beginning(rows[0], inputs)
             made = self.model.generate(**inputs)
             logits = torch.stack(made.logits, 1).float()  # (rows, tokens, vocabulary)
             if not torch.isfinite(logits).all():
@@ -185,6 +192,18 @@ class VisionLanguageCritic(ABC):
                 ]
                 found.append(GeneratedAnswer(words.decode(ids[:count]), tokens))
         return found
+
+    def _after_beginning(self, question: Question, inputs: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+        """The pictures after those that are shared, and the keys and values of all tokens before them."""
+        places = torch.nonzero(inputs["input_ids"][0] == self.model.config.image_token_id)[:, 0]
+        end = int(places[question.shared * (len(places) // len(question.pictures))])
+        tokens, pictures = inputs["input_ids"][:, :end], inputs["pixel_values"][: question.shared]
+        known = self._beginning
+        if known is None or not (torch.equal(known[0], tokens) and torch.equal(known[1], pictures)):
+            read = self.model.model(input_ids=tokens, pixel_values=pictures, use_cache=True)
+            known = self._beginning = tokens, pictures, read.cache
+        kept = copy.deepcopy(known[2])  # what is generated is added to it
+        return {"pixel_values": inputs["pixel_values"][question.shared :], "cache": kept}
 
     def encode(
         self, questions: Sequence[Question], *, side: str, asked: bool = False, fps: float = 1.0, **options: Any

@@ -7,7 +7,7 @@
     done_i = expected number of the answer, 0 or 1, to frame i alone
 
 One-shot: before each pair stand the frames of a reference, each with its share of the reference's time in percent, and
-the first frame of the episode itself as 0%. *done* is asked as ever.
+the first frame of the episode itself as 0%: they are read once for all pairs. *done* is asked as ever.
 
 The class is an InternVL of transformers' own. The published weights bring code of their own, which is not run: convert
 them first (transformers has a script for InternVL). An expectation is taken over the ten most probable tokens.
@@ -72,6 +72,7 @@ class VlacCritic(VisionLanguageCritic):
                 (beside + self.say("reference_end", task=task) if shown else "") + self.say("progress", task=task),
                 [*shown, *frames[:1][: len(shown)], earlier, later],
                 self.texts["system"],
+                len(shown) + 1 if shown else 0,
             )
             for frames, task in zip(pictures, tasks, strict=True)
             for earlier, later in pairwise(frames)
