@@ -37,7 +37,7 @@ from robolearn.rewards.first_frames import FirstFrames
 from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, WORDS, PictureModel, ProgressNet, sizes_of
 from robolearn.rewards.reference import Reference
 from robolearn.rewards.settings import HAND, STATE, CriticConfig
-from robolearn.rewards.shaping import shaped_rewards
+from robolearn.rewards.shaping import score_of_frames
 
 FORMAT, VERSION = "robolearn.critic", 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -211,13 +211,7 @@ class ProgressCritic(PictureModel):
         if self._newest is None or self._newest[0] is not window:  # with other words it is the same to the encoder
             self._newest = window, self.encoder.encode(frames)
         progress, probability = self.judged(self._newest[1], words[None], self.hand(window.observation))
-        after = slice(len(progress) - len(window), None)  # the frame that each step led to, where it is known
-        start, progress, probability = float(progress[0]), progress[after], probability[after]
-        done = probability >= self.threshold
-        reward = shaped_rewards(progress, done, start=start)
-        # On a scale on which the threshold is a half, as everything that asks for a confidence takes it to be.
-        sure = np.interp(probability, [0.0, self.threshold, 1.0], [0.0, 0.5, 1.0])
-        return Score(progress, reward, done, np.where(done, sure, 1.0 - sure).astype(np.float32))
+        return score_of_frames(progress, probability, len(window), self.threshold)
 
 
 def save_critic(critic: ProgressCritic | SuccessClassifier, folder: str | Path) -> Path:

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, Score
 
 Shaping = Literal["shaped", "delta", "share", "none"]
 
@@ -29,7 +29,6 @@ def shaped_rewards(
     start: float = 0.0,
     gamma: float = 0.99,
     ended: bool = False,
-    weight: float = 1.0,
     kind: Shaping = "shaped",
 ) -> NDArray[np.float32]:
     """(T,) rewards of the steps that led to `progress` (T,), 1 more where the task was `done` (T,) first.
@@ -38,7 +37,6 @@ def shaped_rewards(
       start: progress before the first step.
       gamma: discount of a step.
       ended: the episode ended with the last step by itself, so that nothing comes after it: its potential is 0.
-      weight: of the potential.
     """
     if kind not in get_args(Shaping):
         raise BadInput("shaping", got=kind, available=get_args(Shaping))
@@ -50,10 +48,33 @@ def shaped_rewards(
     before = np.concatenate([[start], progress[:-1]]).astype(np.float32)
     after = np.array(progress, np.float32)
     if kind == "share":
-        return (reward + weight * shares(before, after)).astype(np.float32)
+        return (reward + shares(before, after)).astype(np.float32)
     if kind == "shaped" and ended and len(after):
         after[-1] = 0.0
-    return (reward + weight * ((gamma if kind == "shaped" else 1.0) * after - before)).astype(np.float32)
+    return (reward + (gamma if kind == "shaped" else 1.0) * after - before).astype(np.float32)
+
+
+def score_of_frames(
+    progress: NDArray[np.float32],
+    probability: NDArray[np.floating],
+    steps: int,
+    threshold: float,
+    sure: NDArray[np.floating] | None = None,
+) -> Score:
+    """The score of the last `steps` frames of P, shaped by the progress from the first frame.
+
+    Args:
+      progress, probability: (P,), the latter of done.
+      threshold: probability from which a frame is done.
+      sure: (P,) of the verdict, by default the probability, brought to a scale on which the threshold is a half: what
+        asks for a confidence takes it to be that.
+    """
+    after = slice(len(progress) - steps, None)
+    start, progress, probability = float(progress[0]), progress[after], probability[after]
+    done = probability >= threshold
+    scaled = np.interp(probability, [0.0, threshold, 1.0], [0.0, 0.5, 1.0])
+    confidence = np.where(done, scaled, 1.0 - scaled) if sure is None else sure[after]
+    return Score(progress, shaped_rewards(progress, done, start=start), done, confidence.astype(np.float32))
 
 
 def shares(before: NDArray[np.float32], after: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -386,8 +386,8 @@ MUTANTS: dict[str, Mutant] = {
         f"{HIL}/actor.py", "self._agent.label or self._verdict(turn)", "self._verdict(turn) or self._agent.label", VERDICTS
     ),
     "model-ends-the-next-episode-on-the-arm": Mutant(
-        f"{HIL}/arm_recording.py", "            self._commanded = None\n        super().do(commands)",
-        "            pass\n        super().do(commands)", STATION,
+        f"{HIL}/arm_recording.py", "            self._commanded, self._called = None, False\n        super().do(commands)",
+        "            self._called = False\n        super().do(commands)", STATION,
     ),
     "model-ends-nothing-on-the-arm": Mutant(
         f"{HIL}/arm_recording.py", "if recording and (by_task or by_model):", "if recording and by_task:", STATION

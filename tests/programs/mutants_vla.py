@@ -25,7 +25,7 @@ MUTANTS: dict[str, Mutant] = {
     "nan-is-a-score": Mutant(f"{VLA}/critic.py", "                if not np.isfinite(values).all():", "                if False:", READ),
     "any-task-is-asked": Mutant(f"{VLA}/critic.py", "        if marks:", "        if False:", READ),
     "done-before-it-was-seen": Mutant(f"{VLA}/frames.py", 'side="right") - 1', 'side="left")', READ),
-    "a-threshold-that-ends-nothing": Mutant(f"{VLA}/frames.py", "[0.0, 0.5, 1.0])", "[0.0, threshold, 1.0])", READ),
+    "a-threshold-that-ends-nothing": Mutant("robolearn/rewards/shaping.py", "[0.0, 0.5, 1.0])", "[0.0, threshold, 1.0])", READ),
     "missing-tensors-are-drawn": Mutant(f"{VLA}/loading.py", '("no tensor", report["missing_keys"])', '("no tensor", [])', READ),
     "leftover-tensors-are-dropped": Mutant(f"{VLA}/loading.py", "a tensor that has no place,\", left)", "a tensor that has no place,\", [])", READ),
     "weights-do-not-name-a-model": Mutant(f"{VLA}/loading.py", "for part in (path.name, sha256_file(path))", "for part in (path.name,)", READ),

@@ -75,7 +75,7 @@ def test_shares_are_of_what_was_left_or_of_what_was_there() -> None:
     done = np.array([False] * 5 + [True] * 2)
     made = shaped_rewards(progress, done, kind="share")
     assert made == pytest.approx([0.5, 0.5, -1 / 3, -1.0, 0.0, 1.0 + 1.0, 0.0], abs=1e-6)
-    assert shaped_rewards(progress[1:2], done[:1], start=0.5, kind="share", weight=0.2) == pytest.approx([0.1])
+    assert shaped_rewards(progress[1:2], done[:1], start=0.5, kind="share") == pytest.approx([0.5])
 
 
 def test_shares_accumulate_to_the_progress() -> None:

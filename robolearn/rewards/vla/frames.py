@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import Score
-from robolearn.rewards.shaping import shaped_rewards
+from robolearn.rewards.shaping import score_of_frames
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class SampledFrames:
 @dataclass(frozen=True, eq=False)
 class FrameScores:
     """Progress (n,) in [0, 1] and probability of done (n,) at the frames `at` (n,); `sure` (n,): of the verdict, by
-    default the probability, brought to a scale on which the threshold is a half."""
+    default the probability."""
 
     at: NDArray[np.int64]
     progress: NDArray[np.float64]
@@ -56,12 +56,8 @@ def sampled(pictures: NDArray[np.uint8], frames: int) -> SampledFrames:
 
 def score_of(clip: SampledFrames, reading: FrameScores, steps: int, threshold: float) -> Score:
     """The score of `steps` steps: each has the frame that it led to, where that is known."""
-    frames, after = np.arange(clip.total), slice(clip.total - steps, None)
+    frames = np.arange(clip.total)
     progress = np.interp(frames, reading.at, reading.progress).astype(np.float32)
     newest = np.searchsorted(reading.at, frames, side="right") - 1
-    probability = reading.done[newest]
-    done = probability >= threshold
-    scaled = np.interp(probability, [0.0, threshold, 1.0], [0.0, 0.5, 1.0])
-    sure = np.where(done, scaled, 1.0 - scaled) if reading.sure is None else reading.sure[newest]
-    reward = shaped_rewards(progress[after], done[after], start=float(progress[0]))
-    return Score(progress[after], reward, done[after], sure[after].astype(np.float32))
+    sure = None if reading.sure is None else reading.sure[newest]
+    return score_of_frames(progress, reading.done[newest], steps, threshold, sure)
