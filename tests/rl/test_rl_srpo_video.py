@@ -68,8 +68,10 @@ def test_a_video_that_comes_again_is_not_encoded_again(vjepa: Path, monkeypatch:
     assert len(encoded) == 2
     for seed in range(KEPT):
         model.latent(np.full((2, 1, 1, 3), [seed % 256, seed // 256, 0], np.uint8))
+    model.latent(np.full((2, 1, 1, 3), [0, (KEPT - 1) // 256, 0], np.uint8))
+    assert len(encoded) == 2 + KEPT, "the newest are kept"
     model.latent(first)
-    assert len(encoded) == 2 + KEPT + 1 and len(model._known) == KEPT, "the newest are kept, no others"
+    assert len(encoded) == 2 + KEPT + 1, "and no others"
 
 
 def test_failures_are_rewarded_by_latents_of_whole_videos(
@@ -98,7 +100,7 @@ def test_failures_are_rewarded_by_latents_of_whole_videos(
     )
     assert 0 < row["failure_reward"] < 0.6
     two = {key: torch.from_numpy(video(3, seed)) for seed, key in enumerate(("images.front", "images.wrist"))}
-    assert algorithm._latent(two).shape == (2 * WIDTH,), "each camera has its own"
+    assert algorithm.latent(two).shape == (2 * WIDTH,), "each camera has its own"
 
 
 def spoil(folder: Path, copy: Path, what: str) -> None:

@@ -84,10 +84,10 @@ class Srpo(Grpo):
             rows = batch.grid[:, world][batch.grid[:, world] >= 0]
             first, after = batch.observation, batch.next_observation
             seen = {key: torch.cat([first[key][rows[:1]], after[key][rows]]) for key in self.compared}
-            found.append(self._latent(seen).double().numpy())
+            found.append(self.latent(seen).double().numpy())
         return np.stack(found) if found else np.empty((0, 0))
 
-    def _latent(self, seen: dict[str, Tensor]) -> Tensor:
+    def latent(self, seen: dict[str, Tensor]) -> Tensor:
         """(D,) of an episode's frames."""
         if self.world_model is not None:
             return torch.cat([self.world_model.latent(video.cpu().numpy()) for video in seen.values()])
