@@ -65,7 +65,7 @@ class SafetySupervisor:
         self._same, self._describe = same, describe
         self._operators = Operators(contract.limits.deadman_timeout_s, clock, describe, same)
         self._armed_at = self._ticked = self._target_at = 0.0
-        self._streamers = 0  # alive
+        self.streamers = 0  # alive
         self._streaming = False  # targets have come since the arm was armed
         self._stamp_ns = 0  # of the newest target
         self._target_clock = SenderClock(contract.limits.command_timeout_s, clock, wall)
@@ -240,7 +240,7 @@ class SafetySupervisor:
 
     def streamers_alive(self, count: int, topic: str) -> None:
         """So many publishers of targets on `topic` are alive."""
-        self._streamers = count
+        self.streamers = count
         if count == 0 and self._streaming:
             self.filter.stop("the streamer is gone (liveliness lost)")
         elif count > 1:
@@ -258,8 +258,8 @@ class SafetySupervisor:
         """Reason why arming is refused, beside the filter's checks; empty when there is none. `topic` is that of
         targets, `publishers` are those of the joint states of each arm that there are, heard or not."""
         # By their leases: one that was killed stays in the graph for 20 s.
-        if self._streamers != 1:
-            return f"{self._streamers or 'no'} publishers of {topic}; expected one streamer"
+        if self.streamers != 1:
+            return f"{self.streamers or 'no'} publishers of {topic}; expected one streamer"
         if problem := self._operators.problem():
             return problem
         for (inputs, _, _), there in zip(self._arms.values(), publishers or repeat(()), strict=False):

@@ -73,12 +73,12 @@ class FreshRunner(OfflineRunner):
         if self._rollouts is None and self.offline_left:
             return super().iterate(i)
         if self._rollouts is None:
-            self._rollouts = self._switched()
+            self._rollouts = self.switched()
             learner: Any = self._rollouts.algorithm
             learner.value = self.algorithm.next_value
         return {"updates": float(self.offline), **self._rollouts.iterate(i - self._done)}
 
-    def _switched(self) -> Runner:
+    def switched(self) -> Runner:
         """The on-policy runner, whose policy is a copy of what acts."""
         acts = copy.deepcopy(self.algorithm.policy.proposer)
         return Runner(acts, self.env, self.online, self.budget, self.seed, model=self._model, altered=self.altered)
@@ -104,5 +104,5 @@ class FreshRunner(OfflineRunner):
             super().load_state(tensors, meta)
             return
         self._episodes_to_show, self._done = None, int(meta["done"])
-        self._rollouts = self._switched()
+        self._rollouts = self.switched()
         self._rollouts.load_state(tensors, meta["online"])

@@ -163,11 +163,12 @@ def _calm(station: Station) -> None:
 
 def contacts(commands: dict[str, list[tuple[float, np.ndarray]]]) -> int:
     """Moments at which MuJoCo finds a contact of one arm with the other, each where it was commanded to last."""
-    model = PAIR.robot.model_spec().compile()
+    spec = PAIR.robot.model_spec()
+    for geom in spec.geoms:
+        geom.contype, geom.conaffinity = (1, 2) if geom.parent.name.startswith("left_") else (2, 1)
+    model = spec.compile()
     data = mujoco.MjData(model)
     side = [model.body(int(body)).name.partition("_")[0] for body in model.geom_bodyid]
-    for geom in range(model.ngeom):
-        model.geom_contype[geom], model.geom_conaffinity[geom] = (1, 2) if side[geom] == "left" else (2, 1)
     at = {name: [model.joint(f"{name}_{joint}").qposadr[0] for joint in arm.robot.joints]
           for name, arm in PAIR.arms.items()}  # fmt: skip
     moments = sorted((t, name, q) for name, sent in commands.items() for t, q in sent)
@@ -176,8 +177,7 @@ def contacts(commands: dict[str, list[tuple[float, np.ndarray]]]) -> int:
     met = 0
     for _, name, q in moments:
         data.qpos[at[name]] = q
-        mujoco.mj_kinematics(model, data)
-        mujoco.mj_collision(model, data)
+        mujoco.mj_fwdPosition(model, data)
         met += any(side[c.geom1] != side[c.geom2] for c in data.contact[: data.ncon])
     return met
 
@@ -283,7 +283,7 @@ def test_a_target_of_another_arm_is_refused(station: Station) -> None:
     report = station.operator.wait_for("latched", 5)
     assert "unknown: middle_panda_joint1" in report.reason or "2 publishers of" in report.reason
     streamer.destroy_publisher(publisher)
-    wait_until(lambda: station.safety.supervisor._streamers == 1, WAIT_S, "one streamer")
+    wait_until(lambda: station.safety.supervisor.streamers == 1, WAIT_S, "one streamer")
     assert contacts(heard(station)) == station.violations == 0
 
 

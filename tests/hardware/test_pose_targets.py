@@ -79,7 +79,7 @@ class Station:
         self.model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
         self.joints = [self.model.joint(name).qposadr[0] for name in robot.joints]
         self.planner = Planner(self.node, self.tcp())
-        wait_until(lambda: self.safety.supervisor._streamers == 1, 10, "the planner")
+        wait_until(lambda: self.safety.supervisor.streamers == 1, 10, "the planner")
         wait_until(lambda: self.planner.opening.get_subscription_count() == 1, 10, "who hears openings")
 
     def tcp(self) -> tuple[np.ndarray, np.ndarray]:
@@ -98,7 +98,7 @@ class Station:
         if self.operator.state == "latched":
             self.operator.reset()
         self.operator.wait_ready(10, policy=False)
-        wait_until(lambda: self.safety.supervisor._streamers == 1, 10, "the planner")
+        wait_until(lambda: self.safety.supervisor.streamers == 1, 10, "the planner")
         self.operator.arm()
 
     def stopped_by(self, cause: Callable[[], None], why: str) -> None:

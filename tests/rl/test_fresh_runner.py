@@ -66,7 +66,7 @@ def test_it_goes_on_from_what_acted_and_from_its_value_by_fresh_rollouts_alone(m
     seen = {"proprio": torch.randn(5, 2, generator=torch.Generator().manual_seed(0))}
     worth = runner.algorithm.next_value(seen).detach().clone()
     runner.experience.sample = lambda *_: pytest.fail("a replayed batch")  # type: ignore[method-assign]
-    makes, made, met = runner._switched, [], []
+    makes, made, met = runner.switched, [], []
 
     def switched_to() -> Any:
         made.append(makes())
@@ -76,7 +76,7 @@ def test_it_goes_on_from_what_acted_and_from_its_value_by_fresh_rollouts_alone(m
         assert all(torch.equal(value, acts[key]) for key, value in first.state_dict().items())
         return made[0]
 
-    runner._switched = switched_to  # type: ignore[method-assign]
+    runner.switched = switched_to  # type: ignore[method-assign]
     row = runner.iterate(2)
     assert row["env_steps"] == runner.env_steps == runner.env.executed > 0 and row["updates"] == 7
     learner, (begins, then) = made[0].algorithm, met

@@ -302,7 +302,7 @@ def test_a_real_arm_does_not_move_by_guesses_of_its_contract(
     monkeypatch.setitem(ROBOTS.data, "sixer", read_robot(made.folder)[0])
     real = load_contract(str(made.folder / "station.yaml"))
     assert not real.simulated and (real.gripper_range, real.gripper_joints) == ((0.0, 1.0), ("gripper_joint",))
-    node: Any = SimpleNamespace(station=lambda: real, value=lambda name: False)
+    node: Any = SimpleNamespace(any_station=lambda: real, value=lambda name: False)
     for start in (lambda: arm_programs(real, "sixer", 0, False, "", 0), lambda: SafetyNode.configure(node)):
         with pytest.raises(BadInput, match=r"guesses in its contract.*take these lines out of `assumed` in .*robot.ya"):
             start()
