@@ -40,7 +40,7 @@ def start_ray(**options: Any) -> Any:
         os.environ[ONE_MACHINE] = "0"
         os.environ[MODE] = "token"
         os.environ.setdefault(TOKEN, secrets.token_hex(32))
-        options["include_dashboard"] = False
+        options |= {"include_dashboard": False, "address": "local"}  # nobody's cluster that happens to run here
     ray: Any = importlib.import_module("ray")
     ray.init(**options, log_to_driver=False, logging_level="ERROR")
     # Ray prints what became of a worker to stdout, which belongs to the result.
