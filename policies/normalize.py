@@ -117,6 +117,10 @@ class Normalizer(nn.Module):
             out[key] = ((value - mean) * self.get_buffer(_buffer(key, "inverse_std"))).clamp_(-CLIP, CLIP)
         return out
 
+    def features(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """As `observation`, for critics and actors that learn beside the network."""
+        return self.observation(observation)
+
     def picture(self, picture: Tensor) -> Tensor:
         """(…, H, W, c) uint8 → (…, c, H, W) floats in [0, 1]."""
         return picture.movedim(-1, -3).to(self.action_half.dtype) / 255.0

@@ -284,7 +284,7 @@ class FeaturePolicy(TorchPolicy):
 
     def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
         """Observations as they are, or `encoded` → features (B, F), normalised."""
-        normal = self.normalizer.observation(observation)
+        normal = self.normalizer.features(observation)
         if self._pictures:
             return self.encoder(normal)
         return torch.cat([components(normal[key]) for key in sorted(normal)], 1)

@@ -12,7 +12,7 @@ import torch
 from policies.kinds.gaussian import GaussianConfig, NoiseSteeredConfig
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy, ProposerPolicy, TorchPolicy
-from policies.settings import POLICIES, PolicyConfig, denoising_kinds
+from policies.settings import POLICIES, LeRobotConfig, PolicyConfig, denoising_kinds
 from policies.wrappers.best_of_n import BestOfNConfig
 from robolearn.core import BadInput, Interface
 from robolearn.core.specs import is_image
@@ -59,6 +59,8 @@ def build_policy(data: Mapping[str, Any], interface: Interface, what: str, devic
         raise BadInput(f"{what}: proposer", got=type(data).__name__, expected="an object with kind and settings")
     stored = str(data.get("kind", "nothing"))
     kind = RENAMED_KINDS.get(stored, stored)
+    if kind == LeRobotConfig.name:
+        return config_from_json(LeRobotConfig, data.get("settings"), what).reopen(what)
     if kind not in POLICIES | RL_POLICIES:
         raise BadInput(f"{what}: kind", got=kind, available=[*POLICIES, *RL_POLICIES])
     if kind in POLICIES:
@@ -68,7 +70,7 @@ def build_policy(data: Mapping[str, Any], interface: Interface, what: str, devic
     config, proposer = RL_POLICIES[kind], None
     if config.takes_proposer:
         proposer = build_policy(data.get("proposer", {}), interface, what, device)
-        if proposer.config.name not in denoising_kinds():
+        if proposer.config.name not in (*denoising_kinds(), LeRobotConfig.name):
             raise BadInput(f"{what}: proposer", got=proposer.config.name, available=denoising_kinds())
     with torch.device(device):
         return config_from_json(config, data.get("settings"), what).build(interface, proposer)

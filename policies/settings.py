@@ -76,11 +76,13 @@ class PolicyConfig:
       name: of the kind, in config.json and in --policy.
       page: ``module:Class`` of its `policies.kinds.chunk_net.ChunkNet`, imported by `build`: it needs torch.
       denoises: a `DenoisingConfig`: RL fine-tunes it step by step, critics choose among its samples.
+      learns: its weights can be trained here.
     """
 
     name: ClassVar[str]
     page: ClassVar[str]
     denoises: ClassVar[bool] = False
+    learns: ClassVar[bool] = True
 
     horizon: int = 4
     """Tp, actions in a predicted chunk."""
@@ -258,6 +260,29 @@ class ActConfig(PolicyConfig):
             raise BadInput("latent", got=self.latent, expected=f"1 to {MOST}")
         if not 0.0 <= self.kl_weight < math.inf:
             raise BadInput("kl weight", got=self.kl_weight, expected="at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeRobotConfig:
+    """A policy of LeRobot's as the base of RL, which samples from it and does not train it; not in `POLICIES`.
+
+    See `policies.storage.lerobot_base`.
+    """
+
+    name: ClassVar[str] = "lerobot"
+    denoises: ClassVar[bool] = True
+    learns: ClassVar[bool] = False
+
+    folder: str = ""
+    sha256: str = ""
+    horizon: int = 1
+    execute: int = 1
+    observe: int = 1
+    initial_noise_std: float = 1.0
+
+    def reopen(self, what: str) -> Any:
+        """The base that `what` names so, as it was. Raises `BadInput`: it is gone, or another one."""
+        return resolve_name("policies.storage.lerobot_base:reopen_base")(self, what)
 
 
 POLICIES: Table[type[PolicyConfig]] = with_plugins(

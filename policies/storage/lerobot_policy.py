@@ -40,14 +40,15 @@ from robolearn.core import ActionChunk, ArraySpec, BadInput, Interface, NonFinit
 from robolearn.core.installation import install_command
 from robolearn.core.specs import ACTION_SCALE, is_image
 from robolearn.data.convert.formats.config import scale_of
+from robolearn.data.convert.joint_units import Scale
 from robolearn.data.lerobot.features import column, key_of
 from robolearn.io.json_files import read_json
 
 KINDS = ("act", "diffusion")
-TOLD = "robolearn.json"
+TOLD, PRE = "robolearn.json", "policy_preprocessor.json"
 UNIT_TOLERANCE = 0.01  # of actions in [-1, 1] that a recorder rounded
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
-_PRE, _POST = "policy_preprocessor.json", "policy_postprocessor.json"
+_POST = "policy_postprocessor.json"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,16 @@ class PolicyFiles:
     post: Any
     told: Mapping[str, Any]  # the declared interface, content of ``robolearn.json``, or nothing
 
+    def unnormalised(self, chunk: Tensor) -> NDArray[np.float32]:
+        """(B, Tp, Da) of the network → actions in the policy's units."""
+        flat = self.post(chunk.reshape(-1, chunk.shape[-1]).cpu())
+        return flat.reshape(chunk.shape).cpu().numpy()
+
+
+def scaled(scale: Scale | None, actions: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Actions in the policy's units → [-1, 1]."""
+    return np.clip(actions, -1.0, 1.0).astype(np.float32) if scale is None else scale.apply(actions)
+
 
 def read_policy(path: str) -> PolicyFiles:
     """Open a LeRobot policy, whose folder is checked before LeRobot opens it, so that nothing in it is run; raises as
@@ -70,7 +81,7 @@ def read_policy(path: str) -> PolicyFiles:
     config = read_json(folder / _CONFIG, what=what)
     if config.get("type") not in KINDS:
         raise BadInput(f"{what}: type", got=config.get("type"), available=KINDS)
-    overrides = {name: _checked_steps(folder, name) for name in (_PRE, _POST)}
+    overrides = {name: _checked_steps(folder, name) for name in (PRE, _POST)}
     told = _told(folder)
     _check_units(folder, told)
     if find_spec("lerobot") is None:
@@ -85,7 +96,7 @@ def read_policy(path: str) -> PolicyFiles:
             pre, post = make_pre_post_processors(
                 net.config,
                 str(folder),
-                preprocessor_overrides=overrides[_PRE],
+                preprocessor_overrides=overrides[PRE],
                 postprocessor_overrides=overrides[_POST],
             )
     except ImportError as error:
@@ -235,7 +246,7 @@ class LeRobotPolicy:
     """
 
     def __init__(self, files: PolicyFiles, device: str = "cpu") -> None:
-        self._net, self._pre, self._post, config = files.net, files.pre, files.post, files.net.config
+        self._net, self._pre, self._unnormalised, config = files.net, files.pre, files.unnormalised, files.net.config
         self._told = files.told
         self._device = torch.device(device)
         self._net.to(self._device)
@@ -300,14 +311,11 @@ class LeRobotPolicy:
         if self._blends:
             blended = [blender.update(one[None]) for blender, one in zip(self._blenders, chunk, strict=True)]
             chunk = torch.stack(blended)  # (N, 1, Da)
-        flat = self._post(chunk.reshape(-1, chunk.shape[-1]).cpu())
-        actions = flat.reshape(chunk.shape).cpu().numpy()
+        actions = self._unnormalised(chunk)
         if not np.isfinite(actions).all():
             bad = np.flatnonzero(~np.isfinite(actions).all(axis=(1, 2)))
             raise NonFinite(f"policy: actions of worlds {bad.tolist()} are not finite")
-        if self._scale is not None:
-            return self._scale.apply(actions)
-        return np.clip(actions, -1.0, 1.0).astype(np.float32)
+        return scaled(self._scale, actions)
 
     def _seen(self, observation: Observation) -> dict[str, Tensor]:
         """LeRobot's features (N, …), through its own preprocessor; pictures go in as (N, 3, H, W) in [0, 1]."""

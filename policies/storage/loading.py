@@ -23,7 +23,9 @@ from policies.wrappers.prompted import (
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
 
 if TYPE_CHECKING:
-    from policies.policy import TorchPolicy
+    import torch
+
+    from policies.policy import ChunkPolicy, TorchPolicy
 
 SAMPLER_FLAGS = {"steps": "--denoise-steps", "guidance": "--guidance"}
 
@@ -76,6 +78,25 @@ def open_policy(
     if (backend, precision) != ("torch", "float32"):
         use_backend(policy, backend, precision)
     return PromptedPolicy(policy) if takes_instructions(policy.interface) else policy
+
+
+def load_base(name: str | os.PathLike[str], device: str | torch.device, *, sampled: bool) -> ChunkPolicy:
+    """The policy that RL begins with on `device`: a folder of ours, or ``lerobot:FOLDER`` where it is only `sampled`.
+
+    Raises:
+      BadInput: there is none, it is of another kind, or one of LeRobot's that would have to learn.
+    """
+    text = os.fspath(name)
+    if not text.startswith(LEROBOT):
+        from policies.storage.checkpoint import load_chunk_policy
+
+        return load_chunk_policy(name, device)
+    if not sampled:
+        expected = "one that robolearn trained, or --algo dsrl, iql or proposals, which only sample from it"
+        raise BadInput(f"policy {text}", got="one of LeRobot's", expected=expected)
+    from policies.storage.lerobot_base import open_base
+
+    return open_base(text.removeprefix(LEROBOT), device)
 
 
 def resampled(policy: TorchPolicy, settings: Mapping[str, Any], *, what: str) -> TorchPolicy:

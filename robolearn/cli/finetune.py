@@ -105,7 +105,7 @@ class Finetune(Command):
     def run(self) -> dict[str, Any]:
         import torch
 
-        from policies.storage.checkpoint import load_chunk_policy
+        from policies.storage.loading import load_base
         from robolearn.cli.evaluator import Evaluator
         from robolearn.cli.finetune_altered import altered_training
         from robolearn.cli.view import check_watched, noting, watched
@@ -127,9 +127,10 @@ class Finetune(Command):
         check_seed(self.seed)
         check_watched(self.view, own)
         torch.set_num_threads(1)
-        policy = load_chunk_policy(self.policy, resolve_device(self.device))
+        config = self.settings
+        policy = load_base(self.policy, resolve_device(self.device), sampled=config.samples_base)
         check_tunable(policy)
-        config, (sets, given) = self.settings, self._demonstrations(policy)
+        sets, given = self._demonstrations(policy)
         backward = self._backward(policy, given)
         stored = {
             "command": "finetune",
@@ -187,7 +188,14 @@ class Finetune(Command):
                 stored["checkpoint_every"] = every
             if every != self.checkpoint_every:
                 log.info("the state of %s cannot be read: it is saved every %d iterations", world.task, every)
-            may_differ = ("policy", "demonstrations.path", "back.policy", "back.data", "begin_along.path")
+            may_differ = (
+                "policy",
+                "policy_settings.folder",
+                "demonstrations.path",
+                "back.policy",
+                "back.data",
+                "begin_along.path",
+            )
             with Run.create(self.out, stored, resume=self.resume, may_differ=may_differ, longer="env_steps") as run:
                 write_flags(self, "finetune", run.path)
                 run.track(self.log)

@@ -139,6 +139,7 @@ class DsrlConfig(SoftConfig):
     """DSRL: soft actor-critic on the initial noise of the frozen policy."""
 
     title: ClassVar[str] = "DSRL"
+    samples_base: ClassVar[bool] = True
     page: ClassVar[str] = "robolearn.rl.algorithms.dsrl:Dsrl"
     later: ClassVar[dict[str, Any]] = SoftConfig.later | {"steer_weight": 0.0, "steer_error": 0.1}
 
@@ -165,6 +166,7 @@ class ProposalsConfig(OffPolicyConfig):
     """A copy of the policy that goes on learning by imitation, and critics that choose among its chunks."""
 
     title: ClassVar[str] = "proposals"
+    samples_base: ClassVar[bool] = True
     page: ClassVar[str] = "robolearn.rl.algorithms.proposals:Proposals"
 
     proposals: int = 4

@@ -45,6 +45,11 @@ class ReplayConfig:
         """Name of the algorithm, as people write it."""
         return self.algorithm.title
 
+    @property
+    def samples_base(self) -> bool:
+        """As of the algorithm."""
+        return self.algorithm.samples_base
+
     takes_demonstrations: ClassVar[bool] = True
     sigma_max = None  # actions are explored otherwise
 

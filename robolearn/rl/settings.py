@@ -75,9 +75,14 @@ class NoiseConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class AlgorithmConfig:
-    """An algorithm's settings, and what it is."""
+    """An algorithm's settings, and what it is.
+
+    Attributes:
+      samples_base: it only samples from the policy that it begins with, which may be another maker's.
+    """
 
     title: ClassVar[str]  # as people write it
+    samples_base: ClassVar[bool] = False
     page: ClassVar[str]  # ``module:Class`` of the algorithm, imported by `build`
     later: ClassVar[dict[str, Any]] = {}  # options that older runs do not have → what they did
 

@@ -48,6 +48,7 @@ class IqlConfig(StudentConfig):
     """Implicit Q-learning: offline from successes and failures alike, and from there online."""
 
     title: ClassVar[str] = "IQL"
+    samples_base: ClassVar[bool] = True
     page: ClassVar[str] = "robolearn.rl.algorithms.iql:Iql"
 
     expectile: float = 0.9
@@ -91,6 +92,7 @@ class FamO2oConfig(IqlConfig):
     """Implicit Q-learning of a family of policies, and a balance that critics choose for each state."""
 
     title: ClassVar[str] = "FamO2O"
+    samples_base: ClassVar[bool] = False
     page: ClassVar[str] = "robolearn.rl.algorithms.famo2o:FamO2o"
 
     beta: float = 400.0

@@ -27,6 +27,7 @@ class UniO4Config(IqlConfig):
 
     explores_by_itself: ClassVar[bool] = True
     title: ClassVar[str] = "Uni-O4"
+    samples_base: ClassVar[bool] = False
     page: ClassVar[str] = "robolearn.rl.algorithms.uni_o4:UniO4"
 
     expectile: float = 0.7

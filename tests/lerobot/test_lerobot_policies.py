@@ -13,10 +13,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from lerobot.configs.types import FeatureType, NormalizationMode, PolicyFeature
-from lerobot.policies.act.configuration_act import ACTConfig
-from lerobot.policies.diffusion.configuration_diffusion import DiffusionConfig
-from lerobot.policies.factory import get_policy_class, make_pre_post_processors
 
 from policies.storage.loading import open_policy
 from robolearn.cli.main import main
@@ -24,76 +20,15 @@ from robolearn.core import BadInput, Interface
 from robots.stations import CONTRACTS
 from sim.registry import make_env
 
+sys.path.insert(0, str(Path(__file__).parent))
+from saved_policies import OBJECTS, STATE, looks, save, theirs
+
 ROOT = Path(__file__).resolve().parents[2]
-STATE, OBJECTS, ACTION = "observation.state", "observation.environment_state", "action"
-CAMERA = "observation.images.front"
 
 
 @pytest.fixture(scope="module")
 def world() -> Interface:
     return make_env("lift", 1, threads=1).interface
-
-
-def save(folder: Path, kind: str, world: Interface, camera: int = 0, scale: float = 1.0, **settings: Any) -> Path:
-    """A policy of LeRobot's with random weights for `world`, with its processors, as its training saves them.
-
-    Its actions are about as large as `scale`.
-    """
-    torch.manual_seed(0)
-    proprio, objects, action = world.observation["proprio"], world.observation["objects"], world.action
-    features = {
-        STATE: PolicyFeature(FeatureType.STATE, proprio.shape),
-        OBJECTS: PolicyFeature(FeatureType.ENV, objects.shape),
-    }
-    if camera:
-        features[CAMERA] = PolicyFeature(FeatureType.VISUAL, (3, camera, camera))
-    shared: dict[str, Any] = {
-        "input_features": features,
-        "output_features": {ACTION: PolicyFeature(FeatureType.ACTION, action.shape)},
-        "pretrained_backbone_weights": None,
-        "device": "cpu",
-        "push_to_hub": False,
-    }
-    if kind == "act":
-        small = {"dim_model": 32, "n_heads": 2, "dim_feedforward": 64, "n_encoder_layers": 1, "latent_dim": 8}
-        config: Any = ACTConfig(**{**shared, **small, "chunk_size": 8, "n_action_steps": 5, **settings})
-    else:
-        small = {"down_dims": (16, 32), "diffusion_step_embed_dim": 16, "n_groups": 4, "num_train_timesteps": 4}
-        identity = {"normalization_mapping": {name: NormalizationMode.MIN_MAX for name in ("STATE", "ENV", "ACTION")}}
-        if camera:
-            identity["normalization_mapping"]["VISUAL"] = NormalizationMode.MEAN_STD
-        config = DiffusionConfig(**{**shared, **small, **identity, "horizon": 8, "n_action_steps": 5, **settings})
-    rng = np.random.default_rng(1)
-    stats = {
-        name: {
-            "mean": torch.tensor(rng.normal(size=size), dtype=torch.float32),
-            "std": torch.tensor(rng.uniform(0.5, 2.0, size), dtype=torch.float32),
-            "min": torch.full((size,), -1.0),
-            "max": torch.full((size,), 1.0),
-        }
-        for name, size in ((STATE, proprio.size), (OBJECTS, objects.size), (ACTION, action.size))
-    }
-    stats[ACTION] = {name: scale * value for name, value in stats[ACTION].items()}
-    stats[CAMERA] = {"mean": torch.full((3, 1, 1), 0.5), "std": torch.full((3, 1, 1), 0.2)}
-    policy = get_policy_class(kind)(config)
-    policy.save_pretrained(folder)
-    for processor in make_pre_post_processors(config, dataset_stats=stats):
-        processor.save_pretrained(folder)
-    return folder
-
-
-def theirs(folder: Path, kind: str) -> tuple[Any, Any, Any]:
-    policy = get_policy_class(kind).from_pretrained(folder)
-    return policy, *make_pre_post_processors(policy.config, str(folder))
-
-
-def looks(world: Interface, steps: int, worlds: int = 1) -> list[dict[str, np.ndarray]]:
-    """Made-up observations, one after the other."""
-    rng = np.random.default_rng(5)
-    return [
-        {key: rng.normal(size=(worlds, *world.observation[key].shape)).astype(np.float32) for key in world.observation}
-        for _ in range(steps)
-    ]
 
 
 def executed(policy: Any, seen: list[dict[str, np.ndarray]]) -> np.ndarray:

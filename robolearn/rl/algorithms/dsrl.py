@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from policies.kinds.gaussian import NoiseSteeredConfig, NoiseSteeredPolicy
 from policies.networks.ensemble import EnsembleMlp, evaluate
 from policies.policy import ChunkPolicy
-from robolearn.core import ArraySpec, Interface
+from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.replay import PlayedEpisode, ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
 from robolearn.rl.inversion import invert
@@ -46,6 +46,9 @@ class Dsrl(OffPolicy):
     policy: NoiseSteeredPolicy
 
     def __init__(self, base: ChunkPolicy, config: DsrlConfig, *, seed: int) -> None:
+        if config.steer_weight and not base.config.learns:
+            expected = "0: the noise of LeRobot's sampler is not inverted"
+            raise BadInput("--steer-weight", got=config.steer_weight, expected=expected)
         torch.manual_seed(seed)
         width, depth = config.width, config.depth
         actor = NoiseSteeredConfig(execute=base.execute_steps, magnitude=config.magnitude, width=width, depth=depth)

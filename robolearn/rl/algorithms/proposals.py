@@ -18,6 +18,7 @@ from torch import Tensor
 
 from policies.policy import ChunkPolicy
 from policies.wrappers.best_of_n import DRAWS
+from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.student import Imitating
 from robolearn.rl.off_policy_settings import ProposalsConfig
@@ -28,6 +29,9 @@ class Proposals(Imitating):
     """See the module."""
 
     def __init__(self, base: ChunkPolicy, config: ProposalsConfig, *, seed: int) -> None:
+        if config.imitate_own and not base.config.learns:
+            got = "a base of LeRobot's, whose weights stay as they are"
+            raise BadInput("--imitate-own", got=got, expected="--no-imitate-own")
         tempo = 0.0 if config.delay_steps else config.tempo
         super().__init__(base, config, seed=seed, tempo=tempo, trusted=False, initial_noise=config.proposal_noise)
         self.settings = config

@@ -31,17 +31,18 @@ ImitatingConfig = StudentConfig | ProposalsConfig
 
 
 def best_of(base: ChunkPolicy, config: ImitatingConfig, tempo: float) -> BestOfNPolicy:
-    """A policy whose critics choose among the chunks of a copy of `base`, and twins of up to `tempo`.
+    """A policy whose critics choose among the chunks of a copy of `base`, and twins of up to `tempo`; of `base` itself
+    where that does not learn.
 
     Raises:
       BadInput: a base that imitates padding.
     """
-    if not base.net.config.mask_padding:
+    if base.config.learns and not base.config.mask_padding:
         raise BadInput("base policy", got="one that imitates padding", expected="one trained with --mask-padding")
     size = {"critics": config.critics, "width": config.width, "depth": config.depth, "batch_norm": config.cross_q}
     settings = BestOfNConfig(**size, proposals=config.proposals, tempo=tempo, caution=config.caution)
-    made = BestOfNPolicy(ChunkPolicy(copy.deepcopy(base.net), base.normalizer, base.interface), settings)
-    return made.to(base.device).eval()
+    own = ChunkPolicy(copy.deepcopy(base.net), base.normalizer, base.interface) if base.config.learns else base
+    return BestOfNPolicy(own, settings).to(base.device).eval()
 
 
 def check_varied(base: ChunkPolicy, config: StudentConfig) -> None:
@@ -100,6 +101,16 @@ class Student:
         return loss.detach()
 
 
+class Unchanged(Student):
+    """In the place of the network that learns, where the base is another maker's and stays as it is."""
+
+    def __init__(self, proposer: ChunkPolicy) -> None:
+        self.proposer, self.net = proposer, proposer.net
+
+    def imitate(self, batch: ReplayBatch, rows: Tensor, weight: Tensor | None = None) -> Tensor:
+        return torch.zeros(())
+
+
 class Imitating(OffPolicy):
     """An off-policy algorithm whose student goes on imitating, and whose critics choose among its chunks.
 
@@ -125,7 +136,9 @@ class Imitating(OffPolicy):
         policy = best_of(own, config, tempo)
         policy.trusted.fill_(float(trusted))
         super().__init__(base, policy, policy.critics, config, seed=seed)
-        self.student = Student(policy.proposer, config.imitate_lr, config.imitate_average, self.generator)
+        self.student: Student = Unchanged(policy.proposer)
+        if base.config.learns:
+            self.student = Student(policy.proposer, config.imitate_lr, config.imitate_average, self.generator)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
         count = len(next(iter(observation.values())))
@@ -137,7 +150,7 @@ class Imitating(OffPolicy):
         return self.policy.proposer.normalizer.action_back(chunk).clamp(-1.0, 1.0)[:, : self.chunk].flatten(1)
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return super().optimizers() | {"student": self.student.adam}
+        return super().optimizers() | ({"student": self.student.adam} if self.base.config.learns else {})
 
     def modules(self) -> dict[str, nn.Module]:
         return super().modules() | {"student": self.student.net}
