@@ -109,6 +109,9 @@ class TorchPolicy(nn.Module):
         """To of the features that `decide` takes with their history."""
         return {}
 
+    def check_whole(self, what: str) -> None:
+        """Raise `BadInput` where its weights do not suffice: those of another maker's policy stay in their folder."""
+
     def bind(self, offered: Interface) -> None:
         """Nothing is open: the checkpoint states the whole interface."""
 
@@ -297,6 +300,11 @@ class ProposerPolicy(FeaturePolicy):
     def __init__(self, proposer: ChunkPolicy, noise: tuple[int, ...] = ()) -> None:
         super().__init__(proposer.interface, proposer.execute_steps, noise, proposer.net.encoder)
         self.proposer = proposer
+
+    def check_whole(self, what: str) -> None:
+        if not self.proposer.config.learns:
+            got = f"a policy around LeRobot's in {self.proposer.config.folder}"
+            raise BadInput(what, got=got, expected="one whose base robolearn trained")
 
     @property
     def normalizer(self) -> Normalizer:

@@ -112,8 +112,9 @@ def use_backend(policy: TorchPolicy, backend: str, precision: str = "float32") -
 
     Compiling and exporting take seconds; the compiler takes them at the first decision for each number of worlds.
     Raises `BadInput`: no such backend or precision, an extra that is not installed, a policy on a GPU for onnxruntime,
-    or a graph whose actions are not those of torch.
+    one around another maker's, or a graph whose actions are not those of torch.
     """
+    policy.check_whole(f"--backend {backend}, --precision {precision}")
     policy.backend = check_backend(backend, precision).build(policy)
     return policy
 

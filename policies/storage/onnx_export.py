@@ -58,6 +58,7 @@ def export_onnx(policy: TorchPolicy, *, precision: str = "float32", tolerance: f
         raise BadInput("ONNX: precision", got=precision, available=LARGEST_DIFFERENCE)
     if policy.device.type != "cpu":
         raise BadInput("ONNX: policy", got=f"one on {policy.device}", expected="one on the CPU")
+    policy.check_whole("ONNX: policy")
     need_onnx("onnx", "onnxscript", "onnxruntime")
     model = _model(policy)
     if precision == "int8":

@@ -21,11 +21,14 @@ from torch import Tensor, nn
 from policies.kinds.gaussian import NoiseSteeredConfig, NoiseSteeredPolicy
 from policies.policy import ChunkPolicy
 from policies.storage import lerobot_base
+from policies.storage.backends import use_backend
 from policies.storage.checkpoint import load_policy, save_policy
 from policies.storage.lerobot_base import open_base
 from policies.storage.lerobot_policy import PolicyFiles
 from policies.storage.loading import load_base
+from policies.storage.onnx_export import export_onnx
 from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
+from robolearn.cli.hub.remote import content_of
 from robolearn.core import BadInput
 from robolearn.io.hashes import sha256_weights
 from robolearn.rl.algorithms.dsrl import Dsrl
@@ -166,6 +169,15 @@ def test_a_checkpoint_names_the_files_that_it_stands_on(folder: Path) -> None:
     folder.rename(folder.parent / "elsewhere")
     with pytest.raises(BadInput, match=r"base .*: got no such folder.*Put LeRobot's policy back"):
         load_policy(made)
+
+
+def test_a_checkpoint_without_its_base_is_neither_pushed_nor_exported(folder: Path) -> None:
+    policy = NoiseSteeredPolicy(open_base(str(folder)), NoiseSteeredConfig(execute=2, width=8)).eval()
+    made = save_policy(policy, folder.parent / "steered")
+    refused = (lambda: content_of(made), lambda: export_onnx(policy), lambda: use_backend(policy, "torch", "bfloat16"))
+    for attempt in refused:
+        with pytest.raises(BadInput, match=rf"got a policy around LeRobot's in {folder}, expected one whose base"):
+            attempt()
 
 
 @pytest.mark.parametrize(

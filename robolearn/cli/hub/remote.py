@@ -71,7 +71,7 @@ def content_of(path: Path) -> Content:
     if not path.is_dir():
         raise BadInput(f"hub push: {path}", got="no such folder", expected="a run, a policy or a data set")
     folder = policy_folder(path)
-    load_policy(folder)
+    load_policy(folder).check_whole(f"hub push: {path}")
     return Content("model", {name: folder / name for name in (CONFIG, WEIGHTS)})
 
 
