@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -222,7 +221,7 @@ def _line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
-_IMAGES = "observation.images"  # all cameras, in the queues of LeRobot's diffusion policy
+_IMAGES = "observation.images"  # all cameras, for LeRobot's diffusion policy
 
 
 def load_lerobot_policy(path: str, device: str = "cpu") -> LeRobotPolicy:
@@ -298,13 +297,24 @@ class LeRobotPolicy:
         """Remember the observation of a step at which `act` is not called; raises `BadInput` as `act` does."""
         self._remember(self._seen(observation))
 
-    @torch.inference_mode()
     def act(self, observation: Observation) -> ActionChunk:
         """(N, Tp, Da) float32 in [-1, 1] for the N worlds of `observation`. Raises `BadInput`: a feature is missing or
         has another shape; `NonFinite`: the observation, or the network on it, gave NaN."""
+        return self._chunks(observation, 1)
+
+    def act_samples(self, observation: Observation, count: int) -> NDArray[np.float32]:
+        """(N, `count`, Tp, Da), as `act` on each world `count` times, but what is seen is encoded once. A policy that
+        draws no noise gives one chunk so many times."""
+        chunks, worlds = self._chunks(observation, count), len(next(iter(observation.values())))
+        many = chunks if self._diffusion else np.repeat(chunks, count, axis=0)
+        return many.reshape(worlds, count, *many.shape[1:])
+
+    @torch.inference_mode()
+    def _chunks(self, observation: Observation, count: int) -> NDArray[np.float32]:
+        """Chunks of `observation`, `count` for each world where noise is drawn."""
         self._remember(self._seen(observation))
         if self._diffusion:
-            chunk = self._denoised(dict(self._history))
+            chunk = self._denoised(dict(self._history), count)
         else:
             chunk = self._net.predict_action_chunk({name: value[:, -1] for name, value in self._history.items()})
         self._call += 1
@@ -353,21 +363,21 @@ class LeRobotPolicy:
         blender.reset()
         return blender
 
-    def _denoised(self, history: dict[str, Tensor]) -> Tensor:
-        """LeRobot's diffusion policy reads its own queues; world w's noise depends on (seed, w, call) alone."""
-        net, config = self._net, self._net.config
+    def _denoised(self, history: dict[str, Tensor], count: int) -> Tensor:
+        """(N · count, Ta, Da), as ``generate_actions``; the noise of row r depends on (seed, r, call) alone."""
+        model, config = self._net.diffusion, self._net.config
         if config.image_features:
             history[_IMAGES] = torch.stack([history[name] for name in config.image_features], dim=2)
-        for name in net._queues.keys() & history.keys():
-            net._queues[name] = deque(history[name].unbind(1), maxlen=self._observe)
-        generators = [self._generator(world) for world in range(len(next(iter(history.values()))))]
+        cond = model._prepare_global_conditioning(history).repeat_interleave(count, 0)
+        generators = [self._generator(row) for row in range(len(cond))]
         self._noise.generators = generators
         shape = (config.horizon, self.interface.action.size)
         noise = torch.stack([torch.randn(shape, generator=generator) for generator in generators])
-        return net.predict_action_chunk(history, noise=noise.to(self._device))
+        chunk = model.conditional_sample(len(cond), global_cond=cond, noise=noise.to(self._device))
+        return chunk[:, self._observe - 1 : self._observe - 1 + config.n_action_steps]
 
-    def _generator(self, world: int) -> torch.Generator:
-        state = np.random.SeedSequence((self._seed, world, self._call)).generate_state(1, np.uint64)
+    def _generator(self, row: int) -> torch.Generator:
+        state = np.random.SeedSequence((self._seed, row, self._call)).generate_state(1, np.uint64)
         return torch.Generator().manual_seed(int(state[0]) >> 1)
 
 

@@ -5,7 +5,8 @@
 
 V-GPS (Nakamoto et al. 2024). The critics are those of a `BestOfNPolicy`, as `robolearn finetune` exports it, and judge
 the first H steps of a chunk. To the policy each world is N worlds with one observation and N noises: it proposes N
-chunks whatever it is (a network, a file, LeRobot's), and whatever history it keeps. Critics of several tasks observe
+chunks whatever it is (a network, a file), and whatever history it keeps. One that gives N chunks of one observation by
+itself (`act_samples`: LeRobot's) sees each world once. Critics of several tasks observe
 the sentence of the present one, as the vector that their base was trained with; the policy need not take words.
 """
 
@@ -82,6 +83,7 @@ class ValueGuidedPolicy(PolicyWrapper):
         seen = {**without_instructions(guide.interface).observation, **policy.interface.observation}
         self.interface = replace(policy.interface, observation=seen)
         self.guide, self.samples, self.temperature = guide, samples, temperature
+        self._act_samples = getattr(policy, "act_samples", None)
         self.decisions = self.departures = 0
         self._drawn = WorldNoise((1,))
         self._warned = False
@@ -103,16 +105,26 @@ class ValueGuidedPolicy(PolicyWrapper):
         self._drawn.reset(seed)
 
     def begin(self, worlds: NDArray[np.bool_]) -> None:
-        super().begin(np.repeat(worlds, self.samples))
+        super().begin(np.repeat(worlds, self._times))
 
     def seen(self, observation: Observation) -> Observation:
-        """Each world `samples` times."""
-        return {key: np.repeat(value, self.samples, axis=0) for key, value in observation.items()}
+        """Each world as often as the policy shall see it."""
+        return {key: np.repeat(value, self._times, axis=0) for key, value in observation.items()}
+
+    @property
+    def _times(self) -> int:
+        return 1 if self._act_samples else self.samples
+
+    def _proposed(self, observation: Observation) -> NDArray[np.float32]:
+        """(W, N, Tp, Da)."""
+        if self._act_samples:
+            return self._act_samples(observation, self.samples)
+        chunks = np.asarray(self.policy.act(self.seen(observation)))
+        return chunks.reshape(-1, self.samples, *chunks.shape[1:])
 
     def act(self, observation: Observation) -> ActionChunk:
         """(W, Tp, Da). Raises `BadInput`: chunks shorter than those that the critics judge."""
-        chunks = self.policy.act(self.seen(observation))
-        chunks = chunks.reshape(-1, self.samples, *chunks.shape[1:])
+        chunks = self._proposed(observation)
         worlds, judged = len(chunks), self.guide.execute_steps
         if chunks.shape[2] < judged:
             got, expected = f"critics of {judged} steps", f"at most the {chunks.shape[2]} that the policy predicts"

@@ -100,6 +100,26 @@ def test_worlds_whose_episodes_begin_at_different_times_do_not_mix(tmp_path: Pat
     assert np.abs(results[0][0] - results[1][0]).max() > 1e-4
 
 
+@pytest.mark.parametrize(("kind", "settings"), [("act", {}), ("diffusion", {"n_obs_steps": 2, "crop_shape": (28, 28)}),
+                                                ("diffusion", {"n_obs_steps": 1, "crop_shape": None})])  # fmt: skip
+def test_many_samples_of_one_world_are_those_of_as_many_worlds(
+    tmp_path: Path, world: Interface, kind: str, settings: dict[str, Any]
+) -> None:
+    folder = save(tmp_path / kind, kind, world, camera=32, **settings)
+    once, often = open_policy(f"lerobot:{folder}"), open_policy(f"lerobot:{folder}")
+    pictures = np.random.default_rng(3).integers(0, 256, (4, 2, 32, 32, 3), dtype=np.uint8)
+    for t, look in enumerate(looks(world, 4, worlds=2)):
+        look["images.front"] = pictures[t]
+        many = {key: np.repeat(value, 3, 0) for key, value in look.items()}
+        if t == 1:
+            once.observe(look)
+            often.observe(many)
+            continue
+        found = once.act_samples(look, 3)
+        assert found.shape[:2] == (2, 3) and (np.ptp(found, axis=1).max() > 0.01) == (kind == "diffusion")
+        np.testing.assert_allclose(found.reshape(6, *found.shape[2:]), often.act(many), atol=1e-4, err_msg=f"step {t}")
+
+
 @pytest.mark.parametrize(("kind", "settings"), [("act", {}), ("diffusion", {"n_obs_steps": 2}),
                                                 ("diffusion", {"n_obs_steps": 1})])  # fmt: skip
 def test_evaluate_runs_it(

@@ -99,6 +99,21 @@ def test_each_world_has_its_own_chunks_and_the_best_of_them_is_executed() -> Non
     assert (policy.decisions, policy.departures) == (2, 1)
 
 
+def test_a_policy_that_gives_many_chunks_of_one_observation_sees_each_world_once() -> None:
+    class Many(Counting):
+        def act_samples(self, observation: Any, count: int) -> np.ndarray:
+            rows = {key: np.repeat(value, count, 0) for key, value in observation.items()}
+            return self.act(rows).reshape(len(observation["proprio"]), count, self.steps, 1)
+
+    inner = Many()
+    policy = ValueGuidedPolicy(inner, guide(lambda features, actions: actions[None, :, :, 0]), 3, 0.0)
+    policy.reset(0)
+    policy.begin(np.array([True, False]))
+    policy.observe(seen(4, 7))
+    np.testing.assert_allclose(policy.act(seen(4, 7))[:, :, 0], [[0.02, 0.4, 9.0], [0.05, 0.7, 9.0]], atol=1e-6)
+    assert inner.begun == [[True, False]] and inner.observed == [[4.0, 7.0]]
+
+
 def test_draws_depend_on_seed_world_and_call_alone() -> None:
     def values(features: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         return torch.tensor(THREE, dtype=torch.float32).expand(2, len(actions), 3)
