@@ -181,7 +181,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "guide-largest-is-least": Mutant(GUIDED, "return values.argmax(1)", "return values.argmin(1)", GUIDES),
     "guide-temperature-inverted": Mutant(GUIDED, "keepdims=True)) / temperature)", "keepdims=True)) * temperature)", GUIDES),
-    "guide-worlds-are-mixed": Mutant(GUIDED, "np.repeat(value, self.samples, axis=0)", "np.concatenate([value] * self.samples)", GUIDES),
+    "guide-worlds-are-mixed": Mutant(GUIDED, "np.repeat(value, self._times, axis=0)", "np.concatenate([value] * self._times)", GUIDES),
     "guide-one-draw-for-all-worlds": Mutant(GUIDED, "self._drawn.draw(worlds)[:, 0]", "self._drawn.draw(worlds)[:1, 0]", GUIDES),
     "demonstrations-that-failed": Mutant(RECORDED, " if found.success[i] or not found.outcomes]", "]", RECORDS),
     "demonstrations-of-a-set-that-says-nothing": Mutant(RECORDED, "_check_labelled(sets, flag,", "_ = (sets, flag,", RECORDS),

@@ -23,8 +23,38 @@ CHUNK_NET, INDICATOR = "policies/kinds/chunk_net.py", "policies/kinds/indicator.
 CONDITION = ("tests/policies/test_indicator.py::test_the_condition_ends_with_what_is_given_or_one_or_nothing",)
 BEGINS = ("tests/policies/test_indicator.py::test_it_begins_as_the_trained_policy",)
 GUIDED = ("tests/policies/test_indicator.py::test_guidance_goes_further_from_what_is_done_without_it",)
+BASE, BASES = "policies/storage/lerobot_base.py", "tests/rl/test_rl_lerobot_base.py"
+SAMPLED = (f"{BASES}::test_noise_goes_through_its_own_normalisation_and_sampler",)
+STEERED = (f"{BASES}::test_the_steered_policy_begins_at_m_tanh_mu_and_sees_standardised_vectors",)
+NAMED = (f"{BASES}::test_a_checkpoint_names_the_files_that_it_stands_on",)
+LEFT = (f"{BASES}::test_no_algorithm_touches_or_stores_its_weights",)
+MOVED = (f"{BASES}::test_its_weights_go_where_the_policy_goes",)
+ONCE = (
+    "tests/policies/test_value_guided.py::test_a_policy_that_gives_many_chunks_of_one_observation_sees_each_world_once",
+)
 
 MUTANTS = {
+    "lerobot-base-sees-the-standardised": Mutant(
+        BASE, "return found | {key: seen[column(key)].to(self.action_half.device) for key in self.vectors}",
+        "return found", SAMPLED,
+    ),
+    "lerobot-base-actions-as-normalised": Mutant(
+        BASE, "self._files.unnormalised(action)", "action.cpu().numpy()", SAMPLED
+    ),
+    "lerobot-base-critics-see-its-own-normalisation": Mutant(
+        "policies/policy.py", "normal = self.normalizer.features(observation)",
+        "normal = self.normalizer.observation(observation)", STEERED,
+    ),
+    "lerobot-base-of-any-content": Mutant(
+        BASE, "if (found := sha256_folder(folder)) != config.sha256:", "if not (found := sha256_folder(folder)):", NAMED
+    ),
+    "lerobot-base-learns": Mutant(
+        "policies/settings.py", "learns: ClassVar[bool] = False", "learns: ClassVar[bool] = True", LEFT
+    ),
+    "lerobot-base-stays-where-it-was": Mutant(BASE, "        self._files.net._apply(fn)\n", "", MOVED),
+    "guidance-shows-each-world-too-often": Mutant(
+        "policies/wrappers/value_guided.py", "return 1 if self._act_samples else", "return", ONCE
+    ),
     "recap-what-is-worst-is-good": Mutant(RECAP, "(advantage > own", "(advantage < own", GOOD),
     "recap-a-threshold-of-humans-too": Mutant(RECAP, "own = advantage[~human]", "own = advantage", GOOD),
     "recap-the-other-share": Mutant(RECAP, "own.quantile(1.0 - positive)", "own.quantile(positive)", GOOD),
