@@ -15,8 +15,9 @@ from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2.process import Background
 from robolearn.cli.main import main
-from robots import PANDA
+from robots import PANDA, ROBOTS
 from robots.making.folder import RobotRequest, make_robot
+from robots.own import read_robot
 from robots.stations import load_contract
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 9
@@ -48,6 +49,7 @@ def test_the_topics_of_a_driver_come_into_the_contract(
 ) -> None:
     made = make_robot(RobotRequest(PANDA.mjcf, "own", tcp_site=PANDA.tcp_site), tmp_path / "own")
     monkeypatch.setenv("ROBOLEARN_ROBOTS", str(tmp_path))
+    monkeypatch.setitem(ROBOTS.data, "own", read_robot(made.folder)[0])  # which may have been read before
     monkeypatch.setenv("ROS_DOMAIN_ID", str(DOMAIN))
     before = (made.folder / "station.yaml").read_text()
     assert main(["robots", "topics", "own", "--seconds", "10", "--write", "--json"]) == 0
