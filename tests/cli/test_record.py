@@ -212,6 +212,7 @@ def test_a_person_with_a_gamepad(compiled: None, tmp_path: Path) -> None:
     assert (data.stamps["device"] <= data.stamps["action"]).all()
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_enough_episodes_are_enough(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from robolearn.cli.main import main
@@ -271,6 +272,7 @@ def test_what_a_start_that_failed_has_left_does_not_stand_in_the_way(tmp_path: P
         make_writer(tmp_path / "set", interface, "lift", resume=False)
 
 
+@pytest.mark.long
 @pytest.mark.realtime
 def test_an_existing_set_is_not_overwritten(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(capsys, "--out", recorded, "--teleop", "scripted", "--cameras", "front")

@@ -23,6 +23,8 @@ from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import load_policy, save_policy
 from robolearn.core import ArraySpec, BadInput, Interface
 
+pytestmark = pytest.mark.long
+
 EDGE = 56
 CAMERAS = ("images.front", "images.wrist")
 INTERFACE = Interface(
@@ -86,7 +88,6 @@ def seen(seed: int = 0) -> dict[str, np.ndarray]:
     return {"proprio": np.zeros((2, 2), np.float32)} | shown
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", [*TRANSFORMERS, *TIMM])
 def test_the_checkpoint_is_complete_without_folder_and_network(
     folders: dict[str, Path], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -183,6 +183,7 @@ def test_a_file_of_another_arm_and_names_that_are_none(tmp_path: Path) -> None:
         load_dynamics(str(tmp_path / "b.yaml"))
 
 
+@pytest.mark.long
 def test_set_points_come_late_by_whole_steps_and_parts_of_one() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2, 30, 3))

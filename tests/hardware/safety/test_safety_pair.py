@@ -167,6 +167,7 @@ def test_two_arms_cannot_be_driven_into_each_other(name: str) -> None:
     assert any("left" in reason and "right" in reason for reason in attack.reasons)
 
 
+@pytest.mark.long
 def test_a_judge_sees_a_filter_that_does_not_know_the_other_arm() -> None:
     attack = PairAttack(PANDAS, Limits.of(PANDAS), 0.01, seed=0)
     found = attack.filter.geometry._collision
