@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
 
 
 def episode_rng(seed: int, start_id: int, episode: int) -> np.random.Generator:
@@ -47,6 +47,20 @@ def first_starts(
     if "episodes" in found and "start_ids" not in found:
         raise BadInput("option of reset", got="episodes alone", expected="start_ids with them")
     return found.get("start_ids"), found.get("episodes", np.zeros(num_envs, np.int64))
+
+
+def checked_chunks(
+    chunks: NDArray[np.float32], num_envs: int, size: int, active: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """`chunks` (N, Ta, Da) as float32, and the worlds (N,) that they are for. Raises `BadInput`: another shape, or
+    `NonFinite`: an action of one of these worlds."""
+    chunks = np.ascontiguousarray(chunks, np.float32)
+    if chunks.ndim != 3 or chunks.shape[0] != num_envs or chunks.shape[1] == 0 or chunks.shape[2] != size:
+        raise BadInput("action chunks", got=f"shape {chunks.shape}", expected=f"({num_envs}, Ta, {size})")
+    live = np.ones(num_envs, np.bool_) if active is None else np.asarray(active, np.bool_)
+    if (bad := live & ~np.isfinite(chunks).all((1, 2))).any():
+        raise NonFinite(f"action of world {int(bad.argmax())} is not finite")
+    return chunks, live
 
 
 def feature_space(spec: ArraySpec) -> gymnasium.spaces.Box:

@@ -11,9 +11,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, NonFinite, Observation, RobolearnError, StepResult
+from robolearn.core import BadInput, Observation, RobolearnError, StepResult
 from sim.bridge.pools import Pool, interface_of
-from sim.vector import declare, first_starts
+from sim.vector import checked_chunks, declare, first_starts
 
 log = logging.getLogger(__name__)
 
@@ -99,15 +99,7 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
           RobolearnError: a world failed or its process died; the env is of no use afterwards.
         """
         n = self.num_envs
-        chunks = np.ascontiguousarray(chunks, np.float32)
-        if chunks.ndim != 3 or chunks.shape[0] != n or chunks.shape[1] == 0 or chunks.shape[2:] != self._action_shape:
-            expected = f"({n}, Ta, {self._action_shape[0]})"
-            raise BadInput("action chunks", got=f"shape {chunks.shape}", expected=expected)
-        live = np.ones(n, bool) if active is None else np.asarray(active, bool)
-        worlds = [int(w) for w in np.flatnonzero(live)]
-        for w in worlds:
-            if not np.isfinite(chunks[w]).all():
-                raise NonFinite(f"action chunk of world {w} holds a NaN or infinite number")
+        chunks, live = checked_chunks(chunks, n, self._action_shape[0], active)
         chunks = np.clip(chunks, -1.0, 1.0)
 
         steps = chunks.shape[1]

@@ -29,7 +29,7 @@ from sim.bridge.hosts import Host, Worker, WorkerLost, host_of
 from sim.bridge.memory import EpisodeLog
 from sim.bridge.share import Arrays
 from sim.registry import WorldConfig
-from sim.vector import SNAPSHOT_AXES, declare, first_starts
+from sim.vector import SNAPSHOT_AXES, checked_chunks, declare, first_starts
 
 log = logging.getLogger(__name__)
 
@@ -119,12 +119,7 @@ class RemoteWorlds(VectorEnv):
     def step_chunk(self, chunks: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> StepResult:
         """See `robolearn.core.ChunkEnv.step_chunk`."""
         n, size = self.num_envs, self.interface.action.size
-        chunks = np.asarray(chunks, np.float32)
-        if chunks.ndim != 3 or chunks.shape[0] != n or chunks.shape[1] == 0 or chunks.shape[2] != size:
-            raise BadInput("action chunks", got=f"shape {chunks.shape}", expected=f"({n}, Ta, {size})")
-        live = np.ones(n, np.bool_) if active is None else np.asarray(active, np.bool_)
-        if (bad := live & ~np.isfinite(chunks).all((1, 2))).any():
-            raise NonFinite(f"action of world {int(bad.argmax())} is not finite")
+        chunks, live = checked_chunks(chunks, n, size, active)
         asked = [(p, {"chunks": chunks[p.rows], "active": live[p.rows]}, {}) for p in self.parts if live[p.rows].any()]
         answers = self._ask(share.CHUNK, asked)
         steps, rewards = np.zeros(n, np.int64), np.zeros(chunks.shape[:2], np.float32)
