@@ -302,7 +302,8 @@ class Streamer:
     def chunk(
         self, stamp_ns: int, names: Sequence[str], actions: Any, times: NDArray[np.float64], sender: object = None
     ) -> None:
-        """An action chunk, see `ActionChunkBuffer.accept`; one that is refused is a stop."""
+        """An action chunk, see `ActionChunkBuffer.accept`; one that is refused is a stop. Its first target is sent at
+        once."""
         if not self.arming or self.stopped or self._homing is not None:
             return
         stamp = 1e-9 * stamp_ns
@@ -323,6 +324,7 @@ class Streamer:
         self._chunks += 1
         self._observed_ns, self._begins = stamp_ns, True
         self._arrival.add(self.stream.latency_s)
+        self.tick()
 
     def heartbeat(self) -> None:
         """The policy's process runs."""

@@ -35,7 +35,7 @@ from robolearn.core.protocols import UNJUDGED, familiarity
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.005  # between two polls of the inputs
+POLL_S = 0.005  # between two polls of the inputs, where an executor does it
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
 PATIENCE_S = 0.012  # and are waited for no longer than this
 ALIVE_S = 0.02  # between heartbeats
@@ -96,7 +96,7 @@ class PolicyNode(Node):
         self._alive_at = -math.inf
         self._observation_inputs = ObservationInputs(self, contract, self.observer, needed.observation)
         self.hear(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
-        self.beat(LOOK_S, self._tick)
+        self.beat(self.quick(POLL_S), self._tick)
         self.every(0.5, self._report)
 
     def destroy_node(self) -> None:

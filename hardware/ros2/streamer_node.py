@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import time
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray
@@ -51,7 +53,8 @@ class StreamerNode(Node):
         self.hear(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events)
         self.hear(Empty, topics.POLICY_ALIVE, lambda message, info: self.streamer.heartbeat(), qos.ALIVE)
         self.create_service(Trigger, topics.GO_HOME, self._go_home)
-        self.beat(1.0 / contract.stream_hz, self._tick)
+        self._stream_period, self._due = 1.0 / contract.stream_hz, -math.inf
+        self.beat(self.quick(self._stream_period), self._look)
         self.every(0.5, self._report)
 
     def deactivate(self) -> None:
@@ -96,9 +99,11 @@ class StreamerNode(Node):
             return messages.trigger(response, False, f"not home: {error}")
         return messages.trigger(response, True, str(self.streamer.go_home(way)))
 
-    def _tick(self) -> None:
-        self.take_all()
-        self.streamer.tick()
+    def _look(self) -> None:
+        self.take_all()  # a chunk's first target goes out with it
+        if (now := time.monotonic()) >= self._due:
+            self._due = max(self._due + self._stream_period, now + 0.6 * self._stream_period)
+            self.streamer.tick()
 
     def _send(self, what: StreamTarget | StreamStop) -> None:
         if isinstance(what, StreamStop):

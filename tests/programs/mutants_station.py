@@ -57,6 +57,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-judge-of-other-actions": Mutant(BACK, "                self._action = action\n", "                pass\n", RESETS),
     "a-refused-way-is-silent": Mutant(HOME, 'self.cancel(f"the arm does not go home: {error}")', "self.cancel()", HOMES),
     "home-before-leave": Mutant(SESSION, "        self._home()\n        if again:", "        if again:\n            self._home()", ("tests/deploy/test_deployment.py",)),
+    "a-chunk-waits-for-the-next-tick": Mutant(STREAMER, "        self._arrival.add(self.stream.latency_s)\n        self.tick()\n", "        self._arrival.add(self.stream.latency_s)\n", HOMING),
     "late-by-time-alone": Mutant(
         "hardware/execution/streamer.py", "relative=self._set_points.relative", "relative=False", LATE_TESTS
     ),
