@@ -222,6 +222,10 @@ NODES: dict[str, type[NodeParameters]] = {
 }
 
 
+SIMULATED = ("sim", "panda_pair")
+"""Shipped contracts whose arms are simulated: launch files start the simulation, and cannot read contracts."""
+
+
 def parameter_names(kind: type) -> tuple[str, ...]:
     """Names of the parameters of `kind`."""
     return tuple(field.name for field in fields(kind))

@@ -3,6 +3,7 @@
 What streams targets to the filter is theirs: the streamer those of a policy, teleoperation its own.
 """
 
+from functools import reduce
 from pathlib import Path
 from runpy import run_path
 
@@ -11,10 +12,11 @@ from launch.substitutions import EqualsSubstitution, LaunchConfiguration, OrSubs
 
 
 def generate_launch_description():
-    """The safety node, what passes openings on to a gripper that takes only actions, for ``robot:=sim`` the arm."""
+    """The safety node, what passes openings on to grippers that take only actions, a simulated station."""
     launching = run_path(str(Path(__file__).with_name("launching.py")))
     started, described = launching["Started"], launching["described"]
-    simulated = EqualsSubstitution(LaunchConfiguration("robot"), "sim")
+    robot, names = LaunchConfiguration("robot"), launching["node_parameters"]().SIMULATED
+    simulated = reduce(OrSubstitution, (EqualsSubstitution(robot, name) for name in names))
     # Never restarted: whoever looks why it ended also looks at the arm.
     safety = started("safety", ends="the safety node has ended, and nothing may move without it")
     # Whether the gripper knows only actions stands in the contract, which is not read here.

@@ -3,9 +3,10 @@
     franka_msgs/action/Grasp            franka_gripper: `<name>/move` opens, `<name>/grasp` closes with `force`
     control_msgs/action/GripperCommand  Robotiq's and others: the position of the gripper's joint, `force` as its effort
 
-With the parameter `if_needed` it ends at once where the contract has no such action: launch files cannot read one.
+With the parameter `if_needed` it ends at once where the contract has no such action: launch files cannot read one. Of
+two arms each may have such a gripper.
 
-It listens to the contract's gripper topic only while the action's servers are there: the safety node does not arm an
+It listens to a contract's gripper topic only while the action's servers are there: the safety node does not arm an
 arm whose gripper has no listener.
 
 A driver may die or hang at any moment: a server that was killed counts as there until its lease ends, 20 s with DDS's
@@ -30,7 +31,7 @@ from hardware.ros2 import messages, qos
 from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.runtime import Node
 from robolearn.core import BadInput
-from robots.stations import FRANKA_GRASP, Contract, GripperAction
+from robots.stations import FRANKA_GRASP, Contract
 
 ANSWER_S = 2.0  # for taking or refusing a goal, and for ending one that was cancelled
 
@@ -117,70 +118,49 @@ def has_actions(contract: Contract) -> bool:
     return True
 
 
-class GripperNode(Node):
-    """Openings in, goals out. Args: see `Node`."""
+class ArmGripper:
+    """The gripper of one arm behind its action, for the `node` that asks for its goals."""
 
-    def __init__(self, **station: Any) -> None:
-        super().__init__("gripper", **station)
-
-    def configure(self) -> None:
-        contract = self.contract = self.station()
-        self._actions: dict[bool, ActionClient] = {}  # closing → client
-        if contract.gripper is None or contract.gripper.action is None:
-            if self.value("if_needed"):
-                log.info("contract %s has no gripper.action: nothing to do", contract.name)
-                self.done = True
-                return
-            raise BadInput(f"contract {contract.name}", got="no gripper.action", expected="one, for this node")
-        self._action: GripperAction = contract.gripper.action
+    def __init__(self, node: Node, contract: Contract) -> None:
+        assert contract.gripper is not None and contract.gripper.action is not None
+        action = contract.gripper.action
+        self._node, self._contract, self._action = node, contract, action
         self._topic = contract.gripper.topic
         self._goals = GripperGoals(contract.robot.gripper.max_width)
         self._reader = JointReader(contract)
-        hear_joints(self, contract, self._reader, self._on_joints)
-        kind, name = self._action.type, self._action.name
+        hear_joints(node, contract, self._reader, self._on_joints)
+        kind, name = action.type, action.name
+        self._actions: dict[bool, ActionClient] = {}  # closing → client
         if kind == FRANKA_GRASP:
             self._actions[False] = ActionClient(
-                self, messages.installed_type(kind.replace("Grasp", "Move")), f"{name}/move"
+                node, messages.installed_type(kind.replace("Grasp", "Move")), f"{name}/move"
             )
-            self._actions[True] = ActionClient(self, messages.installed_type(kind), f"{name}/grasp")
+            self._actions[True] = ActionClient(node, messages.installed_type(kind), f"{name}/grasp")
         else:
-            self._actions[False] = self._actions[True] = ActionClient(self, messages.installed_type(kind), name)
+            self._actions[False] = self._actions[True] = ActionClient(node, messages.installed_type(kind), name)
         self._listens = False  # to openings
         self._goal: ActionGoal | None = None  # under way
         self._refused = 0
 
-    def activate(self) -> None:
-        if self.done:
-            return
-        self._looking = self.every(LOOK_S, self._look)
-        # A stream of openings wakes an executor a few hundred times a second, which is a whole core: see `beat`.
-        self._still = self.beat(TICK_S, self._tick)
-
-    def deactivate(self) -> None:
-        if self.done:
-            return
-        self._still()
-        self.destroy_timer(self._looking)
-        self._stop_listening()
-
-    def cleanup(self) -> None:
-        self.unhear(*(topic for topic, _ in self._inputs))
+    def close(self) -> None:
+        """Its node is cleaned up."""
         for client in {id(one): one for one in self._actions.values()}.values():
             client.destroy()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Listen to openings while the action's servers are there."""
         there = all(client.server_is_ready() for client in self._actions.values())
         if there and not self._listens:
             self._listens = True
-            self.hear(Float64MultiArray, self._topic, self._on_opening, qos.CONTROLLER)
+            self._node.hear(Float64MultiArray, self._topic, self._on_opening, qos.CONTROLLER)
         elif not there and self._listens:
-            log.error("the gripper's action servers are gone")
-            self._stop_listening()
+            log.error("the action servers of %s are gone", self._action.name)
+            self.stop_listening()
 
-    def _stop_listening(self) -> None:
+    def stop_listening(self) -> None:
         """The safety node does not arm an arm whose gripper has no listener."""
         self._listens = False
-        self.unhear(self._topic)
+        self._node.unhear(self._topic)
         self._give_up()
 
     def _give_up(self) -> None:
@@ -195,14 +175,14 @@ class GripperNode(Node):
         values = list(message.data)
         if not values:
             return
-        self._goals.want(values[0] if self.contract.gripper_takes_opening else self.contract.gripper_width(values))
+        self._goals.want(values[0] if self._contract.gripper_takes_opening else self._contract.gripper_width(values))
 
-    def _tick(self) -> None:
-        self.take_all()
+    def tick(self) -> None:
+        """Send the goal that is due."""
         if not self._listens:
             return
         if self._goal is not None and self._goal.silent:
-            log.error("the gripper's driver does not answer: its goal of %.3f m is given up", self._goals.goal)
+            log.error("%s does not answer: its goal of %.3f m is given up", self._action.name, self._goals.goal)
             self._give_up()
         elif not self._goals.due:
             return
@@ -217,7 +197,8 @@ class GripperNode(Node):
         if not taken:
             self._refused += 1
             if self._refused == 1:
-                log.error("the gripper did not take a goal of %.3f m; sent again twice a second", self._goals.goal)
+                what = self._action.name, self._goals.goal
+                log.error("%s did not take a goal of %.3f m; sent again twice a second", *what)
         self._goals.done(started=taken)
 
     def _message(self, width: float, closing: bool) -> Any:
@@ -225,12 +206,58 @@ class GripperNode(Node):
         kind = messages.installed_type(action.type)
         if action.type != FRANKA_GRASP:
             goal = kind.Goal()
-            goal.command.position = float(self.contract.gripper_joint_positions(width)[0])
+            goal.command.position = float(self._contract.gripper_joint_positions(width)[0])
             goal.command.max_effort = action.force
             return goal
         if not closing:
             return messages.installed_type(action.type.replace("Grasp", "Move")).Goal(width=width, speed=action.speed)
         goal = kind.Goal(width=width, speed=action.speed, force=action.force)
         # Whatever is held is held: the policy says how far to close, not what it holds.
-        goal.epsilon.inner = goal.epsilon.outer = self.contract.robot.gripper.max_width
+        goal.epsilon.inner = goal.epsilon.outer = self._contract.robot.gripper.max_width
         return goal
+
+
+class GripperNode(Node):
+    """Openings in, goals out. Args: see `Node`."""
+
+    def __init__(self, **station: Any) -> None:
+        super().__init__("gripper", **station)
+
+    def configure(self) -> None:
+        contract = self.any_station()
+        self._grippers = [ArmGripper(self, arm) for arm in contract.arms.values() if has_actions(arm)]
+        if self._grippers:
+            return
+        if not self.value("if_needed"):
+            raise BadInput(f"contract {contract.name}", got="no gripper.action", expected="one, for this node")
+        log.info("contract %s has no gripper.action: nothing to do", contract.name)
+        self.done = True
+
+    def activate(self) -> None:
+        if self.done:
+            return
+        self._looking = self.every(LOOK_S, self._look)
+        # A stream of openings wakes an executor a few hundred times a second, which is a whole core: see `beat`.
+        self._still = self.beat(TICK_S, self._tick)
+
+    def deactivate(self) -> None:
+        if self.done:
+            return
+        self._still()
+        self.destroy_timer(self._looking)
+        for gripper in self._grippers:
+            gripper.stop_listening()
+
+    def cleanup(self) -> None:
+        self.unhear(*(topic for topic, _ in self._inputs))
+        for gripper in self._grippers:
+            gripper.close()
+
+    def _look(self) -> None:
+        for gripper in self._grippers:
+            gripper.look()
+
+    def _tick(self) -> None:
+        self.take_all()
+        for gripper in self._grippers:
+            gripper.tick()

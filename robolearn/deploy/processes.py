@@ -289,23 +289,19 @@ def arm_programs(
       dry_run: nothing is sent to the arm.
 
     Raises:
-      BadInput: a real arm would move by guesses of its contract (`robots.own`), or two arms have a gripper that takes
-        only actions.
+      BadInput: a real arm would move by guesses of its contract (`robots.own`).
     """
     if not (contract.simulated or dry_run):
         for part in contract.robot.parts:
             check_confirmed(part.robot)
     secured = partial(enclave, contract, wanted=enclaves)
     programs = [node_program("safety", robot, priority, secured=secured("safety"), dry_run=str(dry_run).lower())]
-    for name, one in () if dry_run else contract.arms.items():
-        if one.gripper is None or one.gripper.action is None:
-            continue
-        if name:
-            what = f"contract {contract.name}: arms.{name}: gripper"
-            raise BadInput(what, got="one with an action", expected="one with a topic, where a station has two arms")
+    acting = [arm for arm in contract.arms.values() if arm.gripper is not None and arm.gripper.action is not None]
+    if acting and not dry_run:
         from hardware.ros2.gripper_node import has_actions
 
-        if has_actions(one):  # without priority: it may not take a core from the filter
+        # Each is asked: a real arm's has to be installed. Without priority: it may not take a core from the filter.
+        if any([has_actions(arm) for arm in acting]):
             programs.append(node_program("gripper", robot, 0, secured=secured("gripper")))
     if contract.simulated and module:
         arm: dict[str, Any] = {"task": task, "seed": seed, "dynamics": dynamics}

@@ -19,6 +19,7 @@ import pytest
 
 from hardware.node_parameters import (
     NODES,
+    SIMULATED,
     DeviceOptions,
     GripperParameters,
     NodeParameters,
@@ -29,7 +30,7 @@ from hardware.node_parameters import (
     parameter_names,
 )
 from hardware.teleop import teleop_flags
-from robots.stations import load_contract
+from robots.stations import contract_names, load_any_contract, load_contract, pair_names
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(path.name.removesuffix(".launch.py") for path in (ROOT / "launch").glob("*.launch.py"))
@@ -86,7 +87,7 @@ def test_the_arguments_are_the_parameters_of_the_nodes(launch: Launch, name: str
     for process in (p for robot in ROBOTS for p in launch(name, robot=robot, **required).started):
         kind = NODES[process.executable.removesuffix("_node")]
         assert set(process.parameters) == set(parameter_names(kind))
-        fixed = {GripperParameters: {"if_needed", "realtime_priority"}, SimArmParameters: {"contract"}}
+        fixed = {GripperParameters: {"if_needed", "realtime_priority"}}
         called = {"contract": "robot"}
         called |= {"device": "teleop"} if issubclass(kind, TeleopParameters) else {}
         called |= {"task": "sim_task"} if kind is SimArmParameters else {}
@@ -183,6 +184,26 @@ def test_a_deployment_in_simulation(launch: Launch) -> None:
         "streamer_node": given("streamer"),
         "sim_arm_node": given("sim_arm", task="pick_place", seed=3),
     }
+
+
+def test_the_stations_that_launch_files_simulate_are_the_shipped_ones_without_hardware() -> None:
+    shipped = (*contract_names(), *pair_names())
+    assert set(SIMULATED) == {name for name in shipped if load_any_contract(name).simulated}
+
+
+def test_a_deployment_of_two_arms_in_simulation(launch: Launch) -> None:
+    context = launch("deploy", robot="panda_pair", task="lift_two", policy="runs/7")
+    pair = {"contract": "panda_pair"}
+    assert {process.executable: process.parameters for process in context.started} == {
+        "policy_node": given("policy", **pair, policy="runs/7"),
+        "safety_node": given("safety", **pair),
+        "streamer_node": given("streamer", **pair),
+        "sim_arm_node": given("sim_arm", **pair, task="lift_two"),
+    }
+    real = launch("deploy", robot="so101_pair", policy="runs/7").started
+    assert {process.executable for process in real} == {"policy_node", "safety_node", "streamer_node", "gripper_node"}
+    (alone,) = launch("sim_arm", robot="panda_pair", task="lift_two").started
+    assert alone.parameters == given("sim_arm", **pair, task="lift_two") and alone.shutdown
 
 
 def test_a_deployment_of_one_episode(launch: Launch) -> None:

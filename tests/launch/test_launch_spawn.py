@@ -7,18 +7,25 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+from untrained import make_constant
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.node_parameters import HilParameters
+from hardware.ros2 import messages, qos
 from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.safety import SafetyFilter
@@ -28,7 +35,7 @@ from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from robolearn.data.reading.reader import Dataset
 from robolearn.deploy.processes import may_be_realtime
-from robots.stations import load_contract
+from robots.stations import load_contract, load_pair
 from sim.registry import make_env
 
 pytestmark = pytest.mark.long
@@ -162,6 +169,43 @@ def test_an_episode_of_a_launch_file_ends_by_its_time(
         except Exception as error:
             pytest.fail(f"{error}\n{logs(tmp_path)}")
     assert "the episode has ended: timeout" in (tmp_path / "policy_node.log").read_text()
+
+
+@pytest.mark.realtime
+def test_two_arms_of_a_launch_file_are_armed_together_and_end(launch: Launch, tmp_path: Path) -> None:
+    pair = load_pair("panda_pair")
+    SafetyFilter(pair.robot, pair.joints, pair.limits, 1.0 / pair.stream_hz)
+    policy = make_constant(tmp_path / "policy", pair.interface, left_dz=-0.05, right_dy=0.02)
+    station = {"robot": "panda_pair", "task": "lift_two", "policy": str(policy)}
+    started = launch("deploy", **station, seconds="2.0").started
+    seen: dict[str, list[np.ndarray]] = {name: [] for name in pair.arms}
+    with spawned(started, tmp_path) as children, Background(DOMAIN) as ros:
+        operator = SafetyClient(ros)
+        for name, arm in pair.arms.items():
+            heard = partial(lambda q, arm, message: q.append(messages.pick(message, arm.joints)), seen[name], arm)
+            operator.node.create_subscription(messages.JointState, arm.joint_states.topic, heard, qos.sensor(10))
+        try:
+            operator.wait_ready(120.0)
+            operator.arm(30.0)
+            assert children["/robolearn/policy"].wait(30) == 0
+            wait_until(lambda: operator.state == "disarmed", 10.0, "two arms at rest")
+            moved = {
+                name: float(np.abs(q[-1] - np.array(pair.arms[name].robot.home)).max()) for name, q in seen.items()
+            }
+            del children["/robolearn/policy"]
+            codes = interrupted(children, 20, tmp_path)
+        except Exception as error:
+            pytest.fail(f"{error}\n{logs(tmp_path)}")
+    assert codes == dict.fromkeys(codes, 0) and len(codes) == 3, logs(tmp_path)
+    assert min(moved.values()) > 0.005, moved
+    assert "the episode has ended: timeout" in (tmp_path / "policy_node.log").read_text()
+
+
+def test_two_arms_whose_grippers_take_topics_need_no_node_for_them(launch: Launch, tmp_path: Path) -> None:
+    (gripper,) = (p for p in launch("arm", robot="so101_pair").started if p.executable == "gripper_node")
+    with spawned([gripper], tmp_path) as children:
+        assert children["/robolearn/gripper"].wait(60) == 0, logs(tmp_path)
+    assert "so101_pair has no gripper.action: nothing to do" in logs(tmp_path)
 
 
 def status(url: str) -> int:
