@@ -114,7 +114,9 @@ def _side_by_side(robot: RobotSpec, apart: float) -> PairSpec:
     return PairSpec(f"{robot.name}_pair", (left, right))
 
 
-PAIRS: dict[str, PairSpec] = {pair.name: pair for pair in (_side_by_side(PANDA, 0.7), _side_by_side(SO101, 0.3))}
+PAIRS: dict[str, PairSpec] = {
+    pair.name: pair for pair in (_side_by_side(PANDA, 0.7), _side_by_side(FR3, 0.7), _side_by_side(SO101, 0.3))
+}
 """Robots of two arms, by name."""
 
 

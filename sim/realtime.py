@@ -112,13 +112,14 @@ class RealtimeWorld:
             self.physics.command_grippers(_ONE, self._widths if len(self._widths) == 1 else self._widths[None])
             self._command[-1] = self.robot.parts[arm].robot.gripper.joint_of(np.array(width))
 
-    def push(self, torque: ArrayLike) -> None:
-        """Let the motors of the arm have (n,) torques [Nm], beside what carries it, in the next step of the physics.
+    def push(self, torque: ArrayLike, arm: int = 0) -> None:
+        """Let the motors of an arm have (n,) torques [Nm], beside what carries it, in the next step of the physics.
         Raises `BadInput`: wrong length or not finite; nothing is changed then."""
-        n, tau = len(self.robot.joints), np.asarray(torque, dtype=np.float64)
+        at = self.robot.slices[arm]
+        n, tau = at.stop - at.start, np.asarray(torque, dtype=np.float64)
         if tau.shape != (n,) or not np.isfinite(tau).all():
             raise BadInput("torque", got=tau.tolist(), expected=f"{n} finite torques")
-        self.physics.push_arms(_ONE, tau[None])
+        self.physics.push_arms(_ONE, tau[None], at)
         self._pushed = True
 
     def advance(self, seconds: float) -> None:

@@ -19,13 +19,15 @@ A fault is written ``where:what``, several with commas between them, e.g. ``join
     driver                  program_stopped, protective_stop, slow: of the emulator of ur_robot_driver
                             cancelled, held, slow: of a trajectory controller's, see `emulators.ros2_control`
     clock                   zero, or an offset of all stamps in seconds, e.g. clock:-10
+
+Of two arms both have it, or with its name before the place one of them: ``right/joint_states:freeze``.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,22 +51,29 @@ _OLD_S, _LATE_S = 0.1, 0.3
 _OFF_S = {"late": -1.0, "ahead": 1.0}  # of the stamps of pictures
 
 
-def parse(text: str) -> dict[str, str]:
-    """Place → fault. Raises `BadInput`: there is no such fault."""
+OF_AN_ARM = ("joint_states", "contact", "driver", "clock")
+
+
+def parse(text: str, arms: Collection[str] | None = None) -> dict[str, str]:
+    """Place → fault, of one arm ``<arm>/<place>``. Raises `BadInput`: there is no such fault, or it is of none of the
+    `arms`, where they are known."""
     found: dict[str, str] = {}
     for part in filter(None, (p.strip() for p in text.split(","))):
         where, _, what = part.partition(":")
-        if where not in FAULTS:
+        arm, _, place = where.rpartition("/")
+        if place not in FAULTS or (arm and place not in OF_AN_ARM):
             raise BadInput("fault", got=part, available=[f"{w}:{x}" for w, all_ in FAULTS.items() for x in all_])
-        if what not in FAULTS[where] and not (where == "clock" and _is_offset(what)):
-            raise BadInput(f"fault {where}", got=what, available=FAULTS[where])
+        if arm and arms is not None and arm not in arms:
+            raise BadInput(f"arm of fault {part}", got=arm, available=[name for name in arms if name] or ("none",))
+        if what not in FAULTS[place] and not (place == "clock" and _is_offset(what)):
+            raise BadInput(f"fault {where}", got=what, available=FAULTS[place])
         found[where] = what
     return found
 
 
 def stamp(what: str | None, now: float) -> float:
     """The time `now` [s] as a faulty clock shows it."""
-    if what is None:
+    if not what:
         return now
     return 0.0 if what == "zero" else now + float(what)
 

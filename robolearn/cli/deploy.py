@@ -89,14 +89,15 @@ class Deploy(PolicyCommand, MovingCommand):
         contract, simulation = load_any_contract(self.robot), None
         self.check_simulated_only(contract, delay_steps=(self.delay_steps, 0))
         if contract.simulated:
-            driver = emulated_driver(contract)
+            emulated = is_emulated(contract)
             dynamics = load_dynamics(self.dynamics)
             for part in contract.robot.parts:
                 dynamics.check(part.robot)
-            if not driver:
+            if not emulated:
                 goes_home(self.reset, contract, instead="--rehearse")
             homing_s = REHEARSED_HOMING_S if self.reset == "motion" else 0.0
-            names, simulation = simulated_arm(self.task, driver, self.seconds + homing_s, self.dynamics)
+            longest_s = self.seconds + homing_s if emulated else None
+            names, simulation = simulated_arm(self.task, longest_s, self.dynamics)
             check_robot(contract.robot, self.task, TASKS[self.task]().arms)
             contract = contract.with_objects(names)
         if self.video is not None:
@@ -228,20 +229,14 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} by {stage}" for stage, count in counts.items()) or "none"
 
 
-def emulated_driver(contract: AnyContract) -> str:
-    """The driver whose emulator moves a simulated station's arms; empty for a simulated arm without one."""
-    from robolearn.core import BadInput
-    from robots.stations.contract import DRIVERS
-
-    found = {arm.driver or ("sim" if arm.servos else "") for arm in contract.arms.values()}
-    if len(contract.arms) > 1 and found & set(DRIVERS):
-        got = f"two arms, of {' and '.join(sorted(found))}"
-        raise BadInput(f"driver of contract {contract.name}", got=got, expected="none, where two arms are simulated")
-    return max(found)
+def is_emulated(contract: AnyContract) -> bool:
+    """True where emulators of drivers move the arms of a simulated station."""
+    return any(arm.driver or arm.servos for arm in contract.arms.values())
 
 
-def simulated_arm(task: str, driver: str, seconds: float, dynamics: str) -> tuple[tuple[str, ...], Simulation]:
-    """The components of the task's privileged vector, and the simulated arm for it, which lasts `seconds`."""
+def simulated_arm(task: str, seconds: float | None, dynamics: str) -> tuple[tuple[str, ...], Simulation]:
+    """The components of the task's privileged vector, and the simulated arm for it, with episodes of `seconds` at most;
+    None: as long as the task has them."""
     from robolearn.core import BadInput
     from robolearn.deploy import Simulation
     from robots import CONTROL_HZ
@@ -251,6 +246,6 @@ def simulated_arm(task: str, driver: str, seconds: float, dynamics: str) -> tupl
         raise BadInput("task of the simulated arm", got=task, available=TASKS)
     made = TASKS[task]()
     # Long enough for an episode whose time slips on a busy machine.
-    limit_s = 10.0 + 5.0 * (seconds if driver else made.max_episode_steps / CONTROL_HZ)
-    module = ("robolearn.bench.emulators.node", *((driver, str(seconds)) if driver else ()))
+    limit_s = 10.0 + 5.0 * (made.max_episode_steps / CONTROL_HZ if seconds is None else seconds)
+    module = ("robolearn.bench.emulators.node", *(() if seconds is None else (str(seconds),)))
     return tuple(made.observation_names), Simulation(task, module, limit_s, made.prompt, dynamics)

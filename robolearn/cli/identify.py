@@ -164,8 +164,7 @@ class Identify(MovingCommand):
         warn_of_enclaves(self.enclaves)
         simulation = None
         if contract.simulated:
-            driver = contract.driver or "sim"
-            _, simulation = simulated_arm(self._task(contract), driver, 4.0 * self.seconds + 120.0, self.dynamics)
+            _, simulation = simulated_arm(self._task(contract), 4.0 * self.seconds + 120.0, self.dynamics)
         station = Station(
             contract=contract, robot=self.robot, realtime_priority=self.realtime_priority, enclaves=self.enclaves,
             seed=self.seed, simulation=simulation,

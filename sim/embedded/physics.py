@@ -118,20 +118,22 @@ class Physics:
         """Let the arms of the worlds `rows` (M,) follow the joint set-points `q` (M, n) [rad]."""
         self._ctrl[np.ix_(rows, self._arm_u)] = q
 
-    def push_arms(self, rows: NDArray[np.int64], torque: Array) -> None:
-        """Let the motors of the arms of the worlds `rows` (M,) have `torque` (M, n) [Nm] in the next step.
+    def push_arms(self, rows: NDArray[np.int64], torque: Array, joints: slice = slice(None)) -> None:
+        """Let the motors of these `joints` of the arms of the worlds `rows` (M,) have `torque` (M, n) [Nm] in the next
+        step.
 
         A position servo with gains k_p and k_v (damping of its joint included) gives k_p (u − q) − k_v q̇, so
 
             u = q + (τ + k_v q̇) / k_p
         """
-        at = np.ix_(rows, self.arm_q), np.ix_(rows, self.arm_v)
+        q, v, u = self.arm_q[joints], self.arm_v[joints], self._arm_u[joints]
         if self.arms is None:
-            gain, bias = self.model.actuator_gainprm[self._arm_u, 0], self.model.actuator_biasprm[self._arm_u, 2]
-            damping = self.model.dof_damping[self.arm_v] - bias
+            gain, bias = self.model.actuator_gainprm[u, 0], self.model.actuator_biasprm[u, 2]
+            damping = self.model.dof_damping[v] - bias
         else:
-            gain, damping = self.arms.gain[rows], self.arms.damping[rows]
-        self._ctrl[np.ix_(rows, self._arm_u)] = self.qpos[at[0]] + (torque + damping * self.qvel[at[1]]) / gain
+            gain, damping = self.arms.gain[rows][:, joints], self.arms.damping[rows][:, joints]
+        speed = self.qvel[np.ix_(rows, v)]
+        self._ctrl[np.ix_(rows, u)] = self.qpos[np.ix_(rows, q)] + (torque + damping * speed) / gain
 
     def command_grippers(self, rows: NDArray[np.int64], width: Array) -> None:
         """Let the grippers of the worlds `rows` (M,) follow the openings `width` (M,) [m], of a pair (M, 2)."""

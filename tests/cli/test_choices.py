@@ -36,7 +36,7 @@ def test_help_lists_the_contracts_that_are_there(capsys, monkeypatch, tmp_path, 
 
 def test_help_and_errors_list_the_robots_that_are_there(capsys, monkeypatch) -> None:
     monkeypatch.setitem(robots.ROBOTS, "xarm", robots.FR3)
-    listed = "available: panda, fr3, ur5e, so101, xarm, panda_pair, so101_pair"
+    listed = "available: panda, fr3, ur5e, so101, xarm, panda_pair, fr3_pair, so101_pair"
     assert listed in words(capsys, "benchmark", "safety")
     assert main(["benchmark", "safety", "--robot", "pand"]) == 2
     assert f"{listed} (did you mean panda?)" in capsys.readouterr().err
@@ -45,7 +45,7 @@ def test_help_and_errors_list_the_robots_that_are_there(capsys, monkeypatch) -> 
 @pytest.mark.parametrize("command", ["collect", "evaluate", "quickstart", "benchmark rl"])
 def test_help_lists_the_arms_that_the_tasks_are_for(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setitem(robots.ROBOTS, "xarm", robots.FR3)
-    assert "available: panda, fr3, ur5e, so101, xarm, panda_pair)" in words(capsys, *command.split())
+    assert "available: panda, fr3, ur5e, so101, xarm, panda_pair, fr3_pair)" in words(capsys, *command.split())
 
 
 @pytest.mark.parametrize("command", ["collect", "record", "quickstart", "benchmark rl"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from hardware.safety import SafetyFilter
+from robolearn.bench.emulators.rehearsal import rehearsal
 from robolearn.cli.main import main
-from robots.stations import load_contract, load_pair
+from robolearn.core import BadInput
+from robots.stations import CONTRACTS, PairContract, load_contract, load_pair
 
 sys.path.insert(0, str(Path(__file__).parent))
 from running import Running
@@ -28,12 +31,14 @@ def offered(task: str) -> Any:
     return make_env(task, 1, threads=1).interface  # type: ignore[attr-defined]
 
 
-def deployed(tmp_path: Path, task: str, policy: Path) -> tuple[int, dict[str, Any]]:
+def deployed(
+    tmp_path: Path, task: str, policy: Path, *flags: object, pair: PairContract = PAIR
+) -> tuple[int, dict[str, Any]]:
     """Exit code and result of one episode."""
     # Machine code is cached on disk: made here, not while a deployment waits for it.
-    SafetyFilter(PAIR.robot, PAIR.joints, PAIR.limits, 1.0 / PAIR.stream_hz)
-    flags = ("--robot", "panda_pair", "--task", task, "--policy", policy, "--episodes", 1)
-    deployment = Running(tmp_path / "logs", "deploy", *flags, domain=DOMAIN)
+    SafetyFilter(pair.robot, pair.joints, pair.limits, 1.0 / pair.stream_hz)
+    words = ("--robot", pair.path, "--task", task, "--policy", policy, "--episodes", 1, *flags)
+    deployment = Running(tmp_path / "logs", "deploy", *words, domain=DOMAIN)
     try:
         code, out, err = deployment.end()
     finally:
@@ -41,7 +46,7 @@ def deployed(tmp_path: Path, task: str, policy: Path) -> tuple[int, dict[str, An
     assert out and not deployment.left and "Traceback" not in deployment.log(), (err, deployment.log())
     result = json.loads(out.splitlines()[-1])
     assert result["success"]["episodes"] == 1 and result["task"] == task
-    assert result["robot"] == result["arm"] == "panda_pair"
+    assert result["arm"] == pair.robot.name
     assert 0 < result["latency_ms"]["p50"] <= result["latency_ms"]["p99"]
     return code, result
 
@@ -59,11 +64,51 @@ def test_an_episode_of_two_arms_ends_with_an_outcome(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.realtime
+def test_an_episode_of_two_arms_on_the_doubles_of_two_drivers(tmp_path: Path) -> None:
+    """The judge at each trajectory controller sees its arm's set-points each millisecond."""
+    pair = load_pair(two_drivers(tmp_path))
+    policy = make_constant(tmp_path / "policy", pair.interface, left_dz=-0.05, right_dy=0.02)
+    code, result = deployed(tmp_path, "lift_two", policy, "--rehearse", "--seconds", 3, pair=pair)
+    assert code == 0 and result["ended"] is None and result["timed_out"] == [True], result
+    assert result["robot"] == "two-rehearsal"
+    assert result["violations"] == 0 and result["monitor"]["commands"] > 4000, result["monitor"]
+    assert 0.05 < result["monitor"]["peak"]["velocity"] <= 1.0
+
+
+@pytest.mark.long
+@pytest.mark.realtime
 def test_an_untrained_policy_of_two_arms_breaks_no_limit(tmp_path: Path) -> None:
     code, result = deployed(tmp_path, "handover", make_policy(tmp_path / "policy", offered("handover")))
     # It knows nothing: a stop of the filter is an outcome of its episode as good as the end of its time.
     assert code == int(result["stopped"]) and bool(result["ended"]) == result["stopped"]
     assert result["violations"] == 0 and result["monitor"]["commands"] > 50, result["monitor"]
+
+
+def two_drivers(folder: Path) -> Path:
+    """A station whose left FR3 is behind franka_ros2, and whose right one behind any other ros2_control."""
+    text = (CONTRACTS / "fr3.yaml").read_text().replace("franka_ros2\n", "ros2_control\n", 1)
+    text, count = re.subn(r"^  (action|states):.*\n(    .*\n)+", "", text, flags=re.MULTILINE)
+    assert count == 2
+    (folder / "right.yaml").write_text(text)
+    path = folder / "two.yaml"
+    path.write_text("robot: fr3_pair\narms: {left: {contract: fr3}, right: {contract: right.yaml}}\n")
+    return path
+
+
+def test_a_rehearsal_of_two_arms_is_their_contracts_with_simulated_arms(tmp_path: Path) -> None:
+    real = load_pair(two_drivers(tmp_path))
+    with rehearsal(str(tmp_path / "two.yaml")) as robot:
+        pair = load_pair(robot)
+        assert pair.simulated and pair.name == "two-rehearsal" and pair.objects is not None and not real.simulated
+        for name, arm in real.arms.items():
+            there = pair.arms[name]
+            assert (there.command, there.joint_states, there.driver) == (arm.command, arm.joint_states, arm.driver)
+            assert there.simulated and there.namespace == f"/{name}"
+        assert [arm.driver for arm in pair.arms.values()] == ["franka_ros2", "ros2_control"]
+    assert not Path(robot).exists()
+    (tmp_path / "right.yaml").write_text(re.sub(r"driver:.*\n", "", (tmp_path / "right.yaml").read_text()))
+    with pytest.raises(BadInput, match=r"contract two: arms\.right: got no driver, expected a real station"):
+        rehearsal(str(tmp_path / "two.yaml")).__enter__()
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
@@ -84,8 +129,10 @@ def test_what_two_arms_do_not_take_is_one_line(capsys: pytest.CaptureFixture[str
     )
     assert "it was made for panda_pair, this is panda" in refused(capsys, "--policy", both)
     assert "a station with two arms" in refused(capsys, *pair, "--task", "handover", "--video", tmp_path / "a.mp4")
-    words = "--rehearse: contract so101_pair: got a station with two arms, expected one with one arm"
-    assert words in refused(capsys, "--rehearse", "--robot", "so101_pair", "--policy", both)
+    words = (
+        "--rehearse: contract panda_pair: arms.left: got simulated: true, expected a real station with the key driver"
+    )
+    assert words in refused(capsys, "--rehearse", *pair)
     assert "did you mean panda_pair" in refused(capsys, "--robot", "panda_pai", "--policy", both)
     assert "there is no terminal to ask on" in refused(
         capsys, "--robot", "so101_pair", "--policy", make_constant(tmp_path / "so", load_pair("so101_pair").interface)

@@ -184,7 +184,7 @@ def test_our_tasks_are_listed_with_the_arms_that_do_them(capsys: pytest.CaptureF
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["tasks"]}
     assert rows["lift"]["words"] == "lift the cube" and rows["lift"]["seconds"] == pytest.approx(3.2)
     for name, row in rows.items():
-        assert {"panda", "fr3"} <= set(row["robots"]) or set(row["robots"]) == {"panda_pair"}
+        assert {"panda", "fr3"} <= set(row["robots"]) or set(row["robots"]) == {"panda_pair", "fr3_pair"}
         if "so101" in row["robots"]:
             WorldConfig(name, robot="so101").build(1).close()
         else:

@@ -17,6 +17,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.faults import parse
 from hardware.ros2.process import Background, wait_until
+from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.bench.emulators.franka import FrankaEmulator
 from robolearn.bench.emulators.node import make_world
 from robolearn.bench.emulators.rehearsal import rehearsal
@@ -31,7 +32,7 @@ SECONDS, WAY = 2.0, np.array([0.5, 0, 0, 0, 0, 0, 0])
 class Arm:
     """An emulated FR3 on its way: one trajectory of 0.5 rad of its first joint in 2 s, at rest at both ends."""
 
-    def __init__(self, emulator: FrankaEmulator) -> None:
+    def __init__(self, emulator: SimArmNode) -> None:
         self.emulator, self.begun = emulator, 0.0
         self.heard: list[tuple[float, float]] = []  # measured when, and the first joint [rad]
 
@@ -59,7 +60,8 @@ class Arm:
 def on_its_way() -> Iterator[Arm]:
     with rehearsal("fr3") as path, Background(DOMAIN) as ros:
         contract = load_contract(path)
-        emulator = FrankaEmulator(make_world, contract=contract, context=ros.context, overrides={"seed": 1})
+        drivers = {contract.driver: FrankaEmulator}
+        emulator = SimArmNode(make_world, drivers, contract=contract, context=ros.context, overrides={"seed": 1})
         arm = Arm(emulator)
         client = PlainNode("client", namespace=topics.NAMESPACE, context=ros.context)
         client.create_subscription(messages.JointState, contract.joint_states.topic, arm.on_joints, qos.sensor(50))

@@ -219,7 +219,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/sim/test_experts.py::test_the_expert_lifts_with_every_arm",),
     ),
     "jaw-shown-from-zero": Mutant(
-        "hardware/ros2/sim_arm_topics.py", "scale * (fingers - shut)", "scale * fingers",
+        "hardware/ros2/sim_driver.py", "scale * (fingers - shut)", "scale * fingers",
         ("tests/cli/test_rehearsal.py::test_an_episode_of_an_so101_whose_jaw_is_the_last_number_of_the_command",),
     ),
     "recording-stores-what-was-asked-at-the-border": Mutant(

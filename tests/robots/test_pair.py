@@ -208,7 +208,7 @@ ONE = {"contract": "so101"}
 
 
 REFUSED: dict[str, dict[str, object]] = {
-    r"two.yaml: robot: got so101; available: panda_pair, so101_pair": {"robot": "so101"},
+    r"two.yaml: robot: got so101; available: panda_pair, fr3_pair, so101_pair": {"robot": "so101"},
     r"two.yaml: arms: got left, expected two arms": {"arms": {"left": ONE}},
     r"two.yaml: arms: got left, middle, expected left, right": {"arms": {"left": ONE, "middle": ONE}},
     r"arms.right.contract: got a contract of panda, expected one of so101": {
@@ -266,7 +266,7 @@ def test_a_contract_of_one_arm_or_two_is_found(tmp_path: Path, name: str) -> Non
 def test_what_drives_one_arm_refuses_a_station_with_two(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"two.yaml: got a station with two arms, expected a contract of one arm"):
         load_contract(file(tmp_path))
-    with pytest.raises(BadInput, match=r"contract of two arms: got sim; available: panda_pair"):
+    with pytest.raises(BadInput, match=r"contract of two arms: got sim; available: fr3_pair, panda_pair"):
         load_pair("sim")
     assert not set(pair_names()) & set(contract_names())
 

@@ -137,7 +137,7 @@ def test_the_cameras_come_nearer_with_the_bench() -> None:
 
 
 def test_an_arm_that_cannot_do_a_task_is_refused_with_those_that_can() -> None:
-    assert robot_names() == (*ARMS, "panda_pair")
+    assert robot_names() == (*ARMS, "panda_pair", "fr3_pair")
     assert not fits(ROBOTS["so101"], "peg_insert") and fits(ROBOTS["so101"], "pick_place")
     says = r"robot of peg_insert: got so101, expected an arm that can do it; available: panda, fr3, ur5e\. A jaw"
     with pytest.raises(BadInput, match=says):

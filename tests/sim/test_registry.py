@@ -52,14 +52,14 @@ def test_an_unknown_task_lists_the_known(task: str) -> None:
 
 
 def test_robots_by_name() -> None:
-    assert robot_names() == ("panda", "fr3", "ur5e", "so101", "panda_pair")
+    assert robot_names() == ("panda", "fr3", "ur5e", "so101", "panda_pair", "fr3_pair")
     assert make_env("lift", 1, robot="so101", threads=1).interface.action_kind == "joint_position"
     assert make_env("lift", 1, threads=1).interface.embodiment == "panda"
     assert (
         make_env("lift", 1, robot="ur5e", threads=1).interface.observation["proprio"].names[0] == "shoulder_pan_joint"
     )
     with pytest.raises(
-        BadInput, match=r"robot: got fr33; available: panda, fr3, ur5e, so101, panda_pair \(did you mean fr3"
+        BadInput, match=r"robot: got fr33; available: panda, fr3, ur5e, so101, panda_pair, fr3_pair \(did you mean fr3"
     ):
         make_env("lift", 1, robot="fr33")
 

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.ros2 import messages, qos
+from hardware.ros2.faults import Sample
 from hardware.ros2.gripper_node import has_actions
 from hardware.ros2.senders import sent_at
-from hardware.ros2.sim_arm_topics import SimArmTopics
 from robolearn.bench.emulators.grippers import FrankaHand
 from robolearn.bench.emulators.impedance import ImpedanceController
 from robolearn.bench.emulators.ros2_control import EmulatedController, Ros2ControlEmulator
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
 
-RELAY = "/joint_states"
+RELAY = "joint_states"
 RELAY_HZ = 30.0  # joint_state_rate of franka.launch.py
 GRIPPER_HZ = 50.0  # state_publish_rate of franka_gripper_node.yaml
 
@@ -41,20 +41,20 @@ GRIPPER_HZ = 50.0  # state_publish_rate of franka_gripper_node.yaml
 class _Impedance:
     """CRISP's cartesian_impedance_controller, which takes no pose while several publish them."""
 
-    def __init__(self, arm: FrankaEmulator) -> None:
-        self._emulator, c = arm, arm.contract
-        self._controller = ImpedanceController(c.robot, arm.arm()[0])
+    def __init__(self, driver: FrankaEmulator) -> None:
+        self._driver, c = driver, driver.contract
+        self._controller = ImpedanceController(c.robot, driver.arm()[0])
         if c.command.posture is not None:
-            arm.listen(messages.JointState, c.command.posture.topic, self._on_posture)
+            driver.hear(messages.JointState, c.command.posture.topic, self._on_posture)
 
     def _on_posture(self, message: Any, info: Any) -> None:
-        q = messages.pick(message, self._emulator.contract.joints)
-        self._emulator.monitor.command(q, sent_at(info))
+        q = messages.pick(message, self._driver.contract.joints)
+        self._driver.monitor.command(q, sent_at(info))
         if np.isfinite(q).all():
             self._controller.posture(q)
 
     def take(self, message: Any, now: float) -> str:
-        if self._emulator.count_publishers(self._emulator.contract.command.topic) > 1:
+        if self._driver.node.count_publishers(self._driver.contract.command.topic) > 1:
             return "poses of several publishers"
         position, rotation = messages.read_pose(message)
         if not (np.isfinite(position).all() and np.isfinite(rotation).all()):
@@ -64,7 +64,7 @@ class _Impedance:
 
     def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
         if begun:
-            self._emulator.world.push(self._controller.sample(q, v))
+            self._driver.node.world.push(self._controller.sample(q, v), self._driver.number)
 
     def hold(self, q: Array) -> None:
         self._controller.begin(q)
@@ -74,44 +74,42 @@ class _Impedance:
 
 
 class FrankaEmulator(Ros2ControlEmulator):
-    """The arm's driver, its controller, relay and hand. Args and parameters: see `SimArmNode`."""
+    """The arm's driver, its controller, relay and hand. Args: see `SimDriver`."""
 
     commands = (TRAJECTORY, POSE)
 
-    def configure(self) -> None:
-        c = self.station()
+    def __init__(self, *arm: Any, **named: Any) -> None:
+        super().__init__(*arm, **named)
+        c, node = self.contract, self.node
         if c.gripper_states is None:
             raise BadInput(f"contract {c.name} for franka_ros2", got="no gripper.states", expected="gripper.states")
-        super().configure()
-        self._last_state: tuple[Any, ...] | None = None
-        self._relay = self.create_publisher(messages.JointState, RELAY, qos.stream(lease_s=None))
+        self._last_state: Sample | None = None
+        self._relay = node.create_publisher(messages.JointState, f"{c.namespace}/{RELAY}", qos.stream(lease_s=None))
         self._hand: FrankaHand | None = None
         if c.gripper is not None and c.gripper.action is not None:
             if has_actions(c):
-                self._hear_no_openings()
+                self.hear_no_openings()
                 self._hand = FrankaHand(
-                    self, c.gripper.action.name, c.robot.gripper.max_width, self._opening, self._fingers
+                    node, c.gripper.action.name, c.robot.gripper.max_width, self.opening, self._fingers
                 )
             else:
                 log.warning("%s is not installed: openings on %s are followed", c.gripper.action.type, c.gripper.topic)
-        self._hand_states = self.create_publisher(messages.JointState, c.gripper_states.topic, qos.stream(lease_s=None))
+        self._hand_states = node.create_publisher(messages.JointState, c.gripper_states.topic, qos.stream(lease_s=None))
 
     def activate(self) -> None:
-        super().activate()
         self._publishing = [
-            self.every(1 / RELAY_HZ, self._publish_relay),
-            self.every(1 / GRIPPER_HZ, self._publish_hand),
+            self.node.every(1 / RELAY_HZ, self._publish_relay),
+            self.node.every(1 / GRIPPER_HZ, self._publish_hand),
         ]
 
     def deactivate(self) -> None:
         for timer in self._publishing:
-            self.destroy_timer(timer)
-        super().deactivate()
+            self.node.destroy_timer(timer)
 
-    def cleanup(self) -> None:
-        super().cleanup()
-        self.destroy_publisher(self._relay)
-        self.destroy_publisher(self._hand_states)
+    def close(self) -> None:
+        super().close()
+        self.node.destroy_publisher(self._relay)
+        self.node.destroy_publisher(self._hand_states)
         if self._hand is not None:
             self._hand.close()
 
@@ -120,41 +118,39 @@ class FrankaEmulator(Ros2ControlEmulator):
 
     # --- the hand ---------------------------------------------------------------------------------------------
 
-    def _opening(self) -> float:
-        """Between the fingers [m]."""
-        _, q, _ = self.world.joint_state()
-        return 2 * float(q[len(self.contract.joints) :].mean())
-
     def _fingers(self, width: float) -> None:
         if self._begun:
-            self.world.command(None, width)
+            self.node.world.command(None, width, self.number)
 
-    def _pass_time(self, seconds: float) -> None:
+    def pass_time(self, seconds: float) -> None:
         if self._hand is not None:
             self._hand.advance(seconds)
-        super()._pass_time(seconds)
+        super().pass_time(seconds)
 
-    def _restarted(self) -> None:
-        super()._restarted()
+    def restarted(self) -> None:
+        super().restarted()
         if self._hand is not None:
             self._hand.restarted()
 
     # --- what is published ---------------------------------------------------------------------------------
 
-    def _publish_arm(self, arm: SimArmTopics, sample: tuple[Any, ...]) -> None:
+    def publish_joints(self, sample: Sample) -> None:
         names, q, v, at = sample
         n = len(self.contract.joints)
-        arm.publish((names[:n], q[:n], v[:n], at), self.fault.get("joint_states"))
-        if self.fault.get("joint_states") != "stop":  # what the relay has heard
+        self.send((names[:n], q[:n], v[:n], at))
+        if self.fault("joint_states") != "stop":  # what the relay has heard
             self._last_state = sample
 
     def _publish_relay(self) -> None:
         if self._last_state is not None:
             names, q, v, _ = self._last_state
-            self._relay.publish(messages.joint_state(names, q, self._stamp(), v))
+            self._relay.publish(messages.joint_state(names, q, self._now(), v))
 
     def _publish_hand(self) -> None:
         if self._last_state is not None:
             n = len(self.contract.joints)
             names, q, _, _ = self._last_state
-            self._hand_states.publish(messages.joint_state(names[n:], q[n:], self._stamp(), np.zeros(len(names) - n)))
+            self._hand_states.publish(messages.joint_state(names[n:], q[n:], self._now(), np.zeros(len(names) - n)))
+
+    def _now(self) -> float:
+        return self.node.stamp(self.fault("clock"))

@@ -1,8 +1,9 @@
-"""Simulated arm and driver emulators as one program: `python -m robolearn.bench.emulators.node [DRIVER SECONDS] FLAGS`.
+"""Simulated arms and driver emulators as one program: `python -m robolearn.bench.emulators.node [SECONDS] FLAGS`.
 
-Without a driver it is the simulated arm of the contract `sim`: `--task lift --seed 0`, or `--ros-args -p task:=lift`.
-With one, the contract has `simulated: true` (`robolearn deploy --rehearse` makes it of a real station's), and SECONDS
-is the longest episode: the limits of a station make its arm slower than that of the simulated task.
+Without a contract it is the simulated arm `sim`: `--task lift --seed 0`, or `--ros-args -p task:=lift`. Arms of a
+contract with the key `driver` and `simulated: true` (`robolearn deploy --rehearse` makes it of a real station's) are
+behind emulators of their drivers. SECONDS is the longest episode there: the limits of a station make its arm slower
+than that of the simulated task.
 """
 
 from __future__ import annotations
@@ -24,29 +25,24 @@ if TYPE_CHECKING:
 
 FLAGS = (*parameter_names(SimArmParameters), "fault")
 EMULATORS = {
-    "sim": "hardware.ros2.sim_arm_node:SimArmNode",
     "ros2_control": "robolearn.bench.emulators.ros2_control:Ros2ControlEmulator",
     "franka_ros2": "robolearn.bench.emulators.franka:FrankaEmulator",
     "ur_robot_driver": "robolearn.bench.emulators.ur:UrEmulator",
 }
-"""Driver → class of its node; imported when it is started, as it needs ROS."""
+"""Driver → class of its emulator; imported when the node is started, as it needs ROS."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Spin the emulator that the first word names, with episodes as long as the second; the exit code."""
+    """Spin the node, with episodes as long as the first word, where that is no flag; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    name, make = "sim", make_world
+    make = make_world
     if words and not words[0].startswith("-"):
-        name, seconds, *words = words
-        make = partial(make_world, limit_s=float(seconds))
-    if name not in EMULATORS:
-        print(f"error: {BadInput('driver', got=name, available=EMULATORS)}", file=sys.stderr)
-        return 2
+        make, words = partial(make_world, limit_s=float(words[0])), words[1:]
     with suppress(BadInput):  # no rclpy: `run_node` says so
         from hardware.ros2.environment import make_room_for_pictures
 
         make_room_for_pictures()
-    return run_node(partial(_node, name, make), FLAGS, words)
+    return run_node(partial(_node, make), FLAGS, words)
 
 
 def make_world(
@@ -60,8 +56,10 @@ def make_world(
     return RealtimeWorld(task, seed, cameras, edge, robot=contract.robot, dynamics=dynamics, limit_s=limit_s)
 
 
-def _node(name: str, make: Callable[..., RealtimeWorld]) -> Any:
-    return resolve_name(EMULATORS[name])(make)
+def _node(make: Callable[..., RealtimeWorld]) -> Any:
+    from hardware.ros2.sim_arm_node import SimArmNode
+
+    return SimArmNode(make, {driver: resolve_name(place) for driver, place in EMULATORS.items()})
 
 
 if __name__ == "__main__":

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import messages
 from hardware.ros2.faults import Sample
-from hardware.ros2.sim_arm_node import SimArmNode
-from hardware.ros2.sim_arm_topics import SimArmTopics
+from hardware.ros2.sim_driver import SimDriver
 from robolearn.bench.emulators.trajectory_controller import PERIOD_S, TrajectoryController, TrajectoryPoint
 from robots.stations import FLOATS, TRAJECTORY
 
@@ -59,10 +58,10 @@ class EmulatedController(Protocol):
 class EmulatedTrajectory:
     """joint_trajectory_controller."""
 
-    def __init__(self, arm: Ros2ControlEmulator) -> None:
-        self._emulator = arm
-        arm.arms[0].monitor = LimitMonitor.of(arm.contract.robot, PERIOD_S)
-        self._controller = TrajectoryController(arm.contract.joints, arm.arm()[0])
+    def __init__(self, driver: Ros2ControlEmulator) -> None:
+        self._driver = driver
+        driver.monitor = LimitMonitor.of(driver.contract.robot, PERIOD_S)
+        self._controller = TrajectoryController(driver.contract.joints, driver.arm()[0])
         self._judged_from, self._count = time.monotonic(), 0  # samples of the controller since then
 
     def take(self, message: Any, now: float) -> str:
@@ -81,9 +80,9 @@ class EmulatedTrajectory:
     def step(self, now: float, q: Array, v: Array, *, begun: bool) -> None:
         desired = self._controller.sample(now, q, v)
         self._count += 1
-        self._emulator.monitor.command(desired, self._judged_from + self._count * PERIOD_S)
+        self._driver.monitor.command(desired, self._judged_from + self._count * PERIOD_S)
         if begun:
-            self._emulator.world.command(desired)
+            self._driver.node.world.command(desired, arm=self._driver.number)
 
     def hold(self, q: Array) -> None:
         self._controller.hold(q)
@@ -92,17 +91,16 @@ class EmulatedTrajectory:
         self._controller.speed = speed
 
 
-class Ros2ControlEmulator(SimArmNode):
-    """The arm's driver and its controller. Args and parameters: see `SimArmNode`."""
+class Ros2ControlEmulator(SimDriver):
+    """The arm's driver and its controller. Args: see `SimDriver`."""
 
     commands = (FLOATS, TRAJECTORY)
-    takes_pairs = False
 
-    def configure(self) -> None:
-        super().configure()
+    def __init__(self, *arm: Any, **named: Any) -> None:
+        super().__init__(*arm, **named)
         self._leads = self.controller()
+        self.period_s = 0.0 if self._leads is None else PERIOD_S
         self._arrived: deque[tuple[float, Any]] = deque()
-        self._sampled = self._ros_now()
         self._begun = False  # a command has come since the last reset
         self._habit = ""  # fault of the driver
 
@@ -110,61 +108,43 @@ class Ros2ControlEmulator(SimArmNode):
         """The controller of the contract's command; None where commands are handed on."""
         return EmulatedTrajectory(self) if self.contract.command.type == TRAJECTORY else None
 
-    def _on_command(self, arm: SimArmTopics, message: Any, info: Any) -> None:
+    def on_command(self, message: Any, info: Any) -> None:
         if self._leads is None:
-            super()._on_command(arm, message, info)
+            super().on_command(message, info)
         else:  # by when it came, not by when this process has time for it
             self._arrived.append((1e-9 * info["received_timestamp"], message))
 
-    def _pass_time(self, seconds: float) -> None:
-        now = self._ros_now()
-        if now < self._sampled:  # the clock was set back
-            self._sampled = now
-        steps = 0 if self._leads is None else int((now - self._sampled) / PERIOD_S)
-        advance = seconds / max(steps, 1)
-        self._take_habit(self.fault.get("driver", ""))
-        for _ in range(steps):
-            assert self._leads is not None
-            self._sampled += PERIOD_S
-            while self._arrived and self._arrived[0][0] <= self._sampled:
-                self._take(self._leads, self._arrived.popleft()[1])
-            self._leads.step(self._sampled, *self.arm(), begun=self._begun and self._habit != "held")
-            self.world.advance(advance)
-        if not steps:
-            self.world.advance(seconds)
-
-    def _take_habit(self, what: str) -> None:
-        if self._leads is None or what == self._habit:
+    def pass_time(self, seconds: float) -> None:
+        habit = self.fault("driver")
+        if self._leads is None or habit == self._habit:
             return
-        self._habit = what
-        self._leads.scale(SLOW if what == "slow" else 1.0)
-        if what == "cancelled":
+        self._habit = habit
+        self._leads.scale(SLOW if habit == "slow" else 1.0)
+        if habit == "cancelled":
             self._leads.hold(self.arm()[0])
-        elif what == "held":
-            self.world.command(self.arm()[0])
+        elif habit == "held":
+            self.node.world.command(self.arm()[0], arm=self.number)
 
-    def _take(self, leads: EmulatedController, message: Any) -> None:
-        if why := leads.take(message, self._sampled):
-            self._refuse(why)
+    def step(self, now: float) -> None:
+        assert self._leads is not None
+        while self._arrived and self._arrived[0][0] <= now:
+            self._take(self._leads, self._arrived.popleft()[1], now)
+        self._leads.step(now, *self.arm(), begun=self._begun and self._habit != "held")
+
+    def _take(self, leads: EmulatedController, message: Any, now: float) -> None:
+        if why := leads.take(message, now):
+            self.refuse(why)
         else:
-            self._fresh, self._begun = False, True
+            self.node.is_fresh, self._begun = False, True
 
-    def _restarted(self) -> None:
+    def restarted(self) -> None:
+        super().restarted()
         self._arrived.clear()
         self._begun = False
         if self._leads is not None:
             self._leads.hold(self.arm()[0])
 
-    def arm(self) -> tuple[Array, Array]:
-        """(n,) positions and velocities of the arm."""
-        n = len(self.contract.joints)
-        _, q, v = self.world.joint_state()
-        return q[:n], v[:n]
-
-    def _ros_now(self) -> float:
-        return 1e-9 * self.get_clock().now().nanoseconds
-
-    def _publish_arm(self, arm: SimArmTopics, sample: Sample) -> None:
+    def publish_joints(self, sample: Sample) -> None:
         names, q, v, at = sample
         order = sorted(range(len(names)), key=lambda i: names[i])
-        super()._publish_arm(arm, (tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))
+        self.send((tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))

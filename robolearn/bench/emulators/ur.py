@@ -23,59 +23,56 @@ import numpy as np
 from hardware.ros2 import messages, qos
 from hardware.ros2.faults import Sample
 from hardware.ros2.gripper_node import has_actions
-from hardware.ros2.sim_arm_node import SimArmNode
-from hardware.ros2.sim_arm_topics import SimArmTopics
+from hardware.ros2.sim_driver import SimDriver
 from robolearn.bench.emulators.grippers import GripperController
 from robolearn.core import BadInput, RobolearnError
 from robots.stations import GRIPPER_COMMAND
 
 log = logging.getLogger(__name__)
 
-STATUS = "/io_and_status_controller"
-SPEED = "/speed_scaling_state_broadcaster/speed_scaling"
+STATUS = "io_and_status_controller"
+SPEED = "speed_scaling_state_broadcaster/speed_scaling"
 SPEED_HZ = 100.0  # state_publish_rate of ur_controllers.yaml
 RUNNING = 7  # ur_dashboard_msgs/msg/RobotMode
 NORMAL, PROTECTIVE_STOP = 1, 3  # ur_dashboard_msgs/msg/SafetyMode
 SLOW = 50.0  # [%]
+STOPPED = ("program_stopped", "protective_stop")
 
 
-class UrEmulator(SimArmNode):
-    """The arm's driver with its forward position controller. Args and parameters: see `SimArmNode`."""
+class UrEmulator(SimDriver):
+    """The arm's driver with its forward position controller. Args: see `SimDriver`."""
 
-    takes_pairs = False
-
-    def configure(self) -> None:
-        super().configure()
+    def __init__(self, *arm: Any, **named: Any) -> None:
+        super().__init__(*arm, **named)
         self._status: dict[str, tuple[Any, str, Any]] = {}  # topic → publisher, field, value as last published
+        node, place = self.node, self.contract.namespace
         for name, kind, field in (
             ("robot_program_running", "std_msgs/msg/Bool", "data"),
             ("robot_mode", "ur_dashboard_msgs/msg/RobotMode", "mode"),
             ("safety_mode", "ur_dashboard_msgs/msg/SafetyMode", "mode"),
         ):
             try:
-                made = self.create_publisher(messages.installed_type(kind), f"{STATUS}/{name}", qos.latched())
+                made = node.create_publisher(messages.installed_type(kind), f"{place}/{STATUS}/{name}", qos.latched())
             except RobolearnError as error:
                 log.warning("%s is not published: %s", name, error)
             else:
                 self._status[name] = (made, field, None)
         self._gripper = self._gripper_controller()
         self._speed_type = messages.installed_type("std_msgs/msg/Float64")
-        self._speed = self.create_publisher(self._speed_type, SPEED, qos.stream(lease_s=None))
+        self._speed = node.create_publisher(self._speed_type, f"{place}/{SPEED}", qos.stream(lease_s=None))
 
     def activate(self) -> None:
-        super().activate()
-        self._timer = self.every(1 / SPEED_HZ, self._publish_status)
+        self._timer = self.node.every(1 / SPEED_HZ, self._publish_status)
 
     def deactivate(self) -> None:
-        self.destroy_timer(self._timer)
-        super().deactivate()
+        self.node.destroy_timer(self._timer)
 
-    def cleanup(self) -> None:
-        super().cleanup()
+    def close(self) -> None:
+        super().close()
         if self._gripper is not None:
             self._gripper.close()
         for publisher in (self._speed, *(made for made, _, _ in self._status.values())):
-            self.destroy_publisher(publisher)
+            self.node.destroy_publisher(publisher)
 
     def _gripper_controller(self) -> GripperController | None:
         gripper = self.contract.gripper
@@ -84,58 +81,54 @@ class UrEmulator(SimArmNode):
         if gripper.action.type != GRIPPER_COMMAND or not has_actions(self.contract):
             log.warning("%s is not installed: openings on %s are followed", gripper.action.type, gripper.topic)
             return None
-        self._hear_no_openings()
-        return GripperController(self, gripper.action.name, self._knuckle, self._close_to)
+        self.hear_no_openings()
+        return GripperController(self.node, gripper.action.name, self._knuckle, self._close_to)
 
     def _knuckle(self) -> float:
         """Position of the gripper's joint, in the contract's unit."""
-        _, q, _ = self.world.joint_state()
-        return self.contract.gripper_joint_positions(2 * float(q[len(self.contract.joints) :].mean()))[0]
+        return self.contract.gripper_joint_positions(self.opening())[0]
 
     def _close_to(self, position: float) -> None:
-        self.world.command(None, self.contract.gripper_width([position]))
+        self.node.world.command(None, self.contract.gripper_width([position]), self.number)
 
-    def _restarted(self) -> None:
+    def restarted(self) -> None:
+        super().restarted()
         if self._gripper is not None:
             self._gripper.restarted()
 
-    @property
-    def _what(self) -> str:
-        return self.fault.get("driver", "")
-
-    def _follow(self, q: Any, width: float | None, arm: int = 0) -> None:
-        if q is not None and self._what in ("program_stopped", "protective_stop"):
+    def follow(self, q: Any, width: float | None) -> None:
+        if q is not None and self.fault("driver") in STOPPED:
             return
-        super()._follow(q, width, arm)
+        super().follow(q, width)
 
-    def _pass_time(self, seconds: float) -> None:
-        if self._what in ("program_stopped", "protective_stop") and not self._stopped:
-            _, q, _ = self.world.joint_state()
-            self.world.command(q[: len(self.contract.joints)])  # it stands where it is
-        self._stopped = self._what in ("program_stopped", "protective_stop")
+    def pass_time(self, seconds: float) -> None:
+        stopped = self.fault("driver") in STOPPED
+        if stopped and not self._stopped:
+            self.node.world.command(self.arm()[0], arm=self.number)  # it stands where it is
+        self._stopped = stopped
         if self._gripper is not None:
             self._gripper.advance(seconds)
-        super()._pass_time(seconds)
 
     _stopped = False
 
     def _publish_status(self) -> None:
-        speed = {"": 100.0, "slow": SLOW}.get(self._what, 0.0)
+        what = self.fault("driver")
+        speed = {"": 100.0, "slow": SLOW}.get(what, 0.0)
         self._speed.publish(self._speed_type(data=speed))
         values = {
-            "robot_program_running": self._what != "program_stopped",
+            "robot_program_running": what != "program_stopped",
             "robot_mode": RUNNING,
-            "safety_mode": PROTECTIVE_STOP if self._what == "protective_stop" else NORMAL,
+            "safety_mode": PROTECTIVE_STOP if what == "protective_stop" else NORMAL,
         }
         for name, (publisher, field, last) in self._status.items():
             if values[name] != last:
                 publisher.publish(publisher.msg_type(**{field: values[name]}))
                 self._status[name] = (publisher, field, values[name])
 
-    def _publish_arm(self, arm: SimArmTopics, sample: Sample) -> None:
+    def publish_joints(self, sample: Sample) -> None:
         names, q, v, at = sample
         first = next((i for i, name in enumerate(names) if name.endswith("elbow_joint")), None)
         if first is None:
             raise BadInput(f"contract {self.contract.name} for ur_robot_driver", got=names, expected="an elbow_joint")
         order = [first, *(i for i in range(len(names)) if i != first)]
-        super()._publish_arm(arm, (tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))
+        self.send((tuple(names[i] for i in order), np.asarray(q)[order], np.asarray(v)[order], at))

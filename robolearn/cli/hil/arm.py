@@ -108,7 +108,7 @@ def _station(actor: ActorArguments, contract: Contract, seed: int) -> Iterator[S
     from robolearn.deploy.recorder import station_nodes
 
     # The person ends an episode, or --seconds; the simulated task's own clock is for scripts.
-    module = ("robolearn.bench.emulators.node", contract.driver or "sim", str(10.0 + 2.0 * actor.seconds))
+    module = ("robolearn.bench.emulators.node", str(10.0 + 2.0 * actor.seconds))
     logs = actor.out / "nodes"
     try:
         with station_nodes(
