@@ -18,14 +18,13 @@ from sensor_msgs.msg import CameraInfo, JointState
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.process import Background
 from hardware.station import Endpoint, JointSample, LensSample, PictureSample, SeenStation, SeenTopic
-from hardware.station.findings import SAFETY_STATE
-from hardware.station.seen import StationSample
+from hardware.station.seen import LENS_TYPE, SAFETY_STATE, StationSample, station_roles
 from robolearn.core import BadInput
-from robots.stations import Camera, Contract, Topic
+from robots.stations import AnyContract, Camera, Topic
 from robots.stations.pictures import raw_picture
 
 NODE = "doctor"
-INFO = "sensor_msgs/msg/CameraInfo"
+COMMANDS = ("command", "command.posture", "gripper")
 SETTLE_S = 1.0  # subscriptions are found, and cameras begin to work once subscribed: not counted
 DEPTH = 1000  # nothing is lost while this process is busy: two seconds of joint states at 500 Hz
 PICTURES = 20
@@ -34,27 +33,30 @@ PICTURES = 20
 class StationWatch:
     """Listens to all topics of `contract` from now on, by a node that spins in `background`."""
 
-    def __init__(self, background: Background, contract: Contract) -> None:
+    def __init__(self, background: Background, contract: AnyContract) -> None:
         nodes = topics.namespace_of_nodes(contract.namespace)
         self._node = background.add(Node(NODE, namespace=nodes, context=background.context))
-        more = {"objects": contract.objects, "command.posture": contract.command.posture}
-        lenses = {f"info.{name}": Topic(camera.info, INFO) for name, camera in contract.cameras.items() if camera.info}
-        self._roles = {**contract.topics, **{role: topic for role, topic in more.items() if topic}, **lenses}
-        self._roles[SAFETY_STATE] = Topic(f"{nodes}/{topics.SAFETY_STATE}", "diagnostic_msgs/msg/DiagnosticArray")
+        report = Topic(f"{nodes}/{topics.SAFETY_STATE}", "diagnostic_msgs/msg/DiagnosticArray")
+        self._roles = {**station_roles(contract), SAFETY_STATE: report}
         self._samples: dict[str, list[StationSample]] = {role: [] for role in self._roles}
         self._safety: tuple[str, str] | None = None
-        self._commands = ("command", "command.posture", "gripper")
+        self._arms = tuple(f"{name}." for name in contract.arms if name)
         for role, topic in self._roles.items():
+            kind = self._kind(role)
             if role == SAFETY_STATE:
                 self._hear(role, topic, self._on_safety, qos.latched())
-            elif role in ("joint_states", "gripper_states", "objects"):
+            elif kind in ("joint_states", "gripper_states", "objects"):
                 self._hear(role, topic, _joints, qos.sensor(DEPTH))
-            elif role in lenses:
+            elif topic.type == LENS_TYPE:
                 self._hear(role, topic, _lens, qos.sensor(PICTURES))
             elif isinstance(topic, Camera):
                 self._hear(role, topic, partial(_picture, topic), qos.sensor(PICTURES))
-            elif role not in self._commands:
+            elif kind not in COMMANDS:
                 self._hear(role, topic, lambda message, sample: sample, qos.sensor(DEPTH))
+
+    def _kind(self, role: str) -> str:
+        """The role without the name of its arm."""
+        return next((role.removeprefix(arm) for arm in self._arms if role.startswith(arm)), role)
 
     def begin(self) -> None:
         """Forget the messages until now."""
@@ -87,7 +89,7 @@ class StationWatch:
         own = self._node.get_fully_qualified_name()
         # Commands are heard by the controller with the QoS that the safety node offers, present or not.
         offered = [(node_name(one), one.qos_profile) for one in publishers]
-        if role in self._commands:
+        if self._kind(role) in COMMANDS:
             offered = [(f"{self._node.get_namespace()}/safety", _offered())]
         mismatches = [
             f"{node_name(listener)} cannot receive from {who}: {why.strip(' ;')}"
@@ -102,11 +104,13 @@ class StationWatch:
             listeners=tuple(_endpoint(one) for one in listeners if node_name(one) != own),
             samples=list(self._samples[role]),
             mismatches=tuple(dict.fromkeys(mismatches)),
-            elsewhere=tuple(name for name in elsewhere if role in self._commands or self._node.count_publishers(name)),
+            elsewhere=tuple(
+                name for name in elsewhere if self._kind(role) in COMMANDS or self._node.count_publishers(name)
+            ),
         )
 
 
-def watch(contract: Contract, seconds: float, domain: int | None = None) -> SeenStation:
+def watch(contract: AnyContract, seconds: float, domain: int | None = None) -> SeenStation:
     """Watch a station for `seconds`, after one in which everybody finds each other. Raises `BadInput`: `seconds` is not
     more than 0."""
     if not seconds > 0:

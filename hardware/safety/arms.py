@@ -26,7 +26,7 @@ class _Arm:
 
     def __init__(self, part: ArmPart, joints: tuple[str, ...], at: slice, limits: Limits, period: float) -> None:
         self.joints, self.at, self.limits = joints, at, limits
-        self.measured = MeasuredArm(joints, limits.state_timeout_s)
+        self.measured = MeasuredArm(joints, limits.state_timeout_s, part.name)
         self.reach = Reach(part.robot)
         self.opening = Opening(limits, period)
 

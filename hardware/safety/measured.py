@@ -93,16 +93,18 @@ class Rest:
 class MeasuredArm:
     """The joint states of an arm of n joints, base to tip, in whatever order and company they come.
 
-    After `timeout` [s] one is stale. Raises `BadInput`: a joint's name twice.
+    After `timeout` [s] one is stale. `arm` is the name of one of two, for reasons. Raises `BadInput`: a joint's name
+    twice.
 
     Attributes:
       positions, at: n newest positions [rad], or None, and when they arrived [s].
     """
 
-    def __init__(self, joints: tuple[str, ...], timeout: float) -> None:
+    def __init__(self, joints: tuple[str, ...], timeout: float, arm: str = "") -> None:
         if len(set(joints)) != len(joints):
             raise BadInput("joints", got=", ".join(joints), expected="names that differ")
         self._joints, self._rest, self._timeout = joints, Rest(joints, timeout), timeout
+        self._of = f" of {arm}" if arm else ""
         self._names: tuple[str, ...] | None = None  # of the last joint state
         self._index: list[int] = []
         self.positions: list[float] | None = None
@@ -141,7 +143,7 @@ class MeasuredArm:
 
     def fresh(self, now: float) -> list[float]:
         """(n,) newest positions [rad]. Raises `Refused`: they are stale."""
-        checks.fresh("joint state", "the joint state", now - self.at, self._timeout)
+        checks.fresh("joint state", f"the joint state{self._of}", now - self.at, self._timeout)
         assert self.positions is not None
         return self.positions
 
@@ -149,7 +151,7 @@ class MeasuredArm:
         """(n,) positions [rad] where the arm rests. Raises `Refused`: the newest joint state cannot be used or is
         stale, or the arm has not been at rest for long enough."""
         if self._problem:
-            raise Refused("joint state", f"no joint state that can be used: {self._problem}")
+            raise Refused("joint state", f"no joint state{self._of} that can be used: {self._problem}")
         positions = self.fresh(now)
         if not any(positions):
             raise Refused(

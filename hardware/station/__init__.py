@@ -1,6 +1,6 @@
 """A station as it is found: what its topics carry, and what has to be fixed before an arm may move there."""
 
-from hardware.station.findings import check_station
+from hardware.station.check import check_station
 from hardware.station.seen import Endpoint, Finding, JointSample, LensSample, PictureSample, SeenStation, SeenTopic
 
 __all__ = [

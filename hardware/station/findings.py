@@ -1,4 +1,4 @@
-"""Judges a station by its contract: line by line what is there, and how to fix it where something is wrong.
+"""Judges an arm and the cameras of a station by the contract: what is there, and how to fix it where it is wrong.
 
 The words are for the person at the arm: what was found, and one thing to do about it. Nothing here moves anything or
 depends on ROS; `hardware.ros2.station_watch` does the looking.
@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from hardware.observing.clocks import clock_problem
-from hardware.observing.timing import SILENT_S
-from hardware.safety.states import SafetyState
 from hardware.station.seen import (
     Endpoint,
     Finding,
@@ -30,10 +28,8 @@ from hardware.station.seen import (
 )
 from robolearn.core import BadInput
 from robots.own import FACTS, GUESS, STATION, assumed_of
-from robots.stations import Camera, Contract, Gripper, Topic
+from robots.stations import AnyContract, Camera, Contract, Gripper, Topic
 from robots.stations.pictures import crop_of
-
-SAFETY_STATE = "safety_state"  # the role of the safety node's report beside those of the contract
 
 
 @dataclass(frozen=True)
@@ -69,9 +65,9 @@ class _Judge:
         right = [one for one in seen.listeners if one.type == topic.type]
         wrong = [one for one in seen.listeners if one.type != topic.type]
         if right:
-            yield Finding(name, True, f"{_names(right)} listens on {topic.topic}")
+            yield Finding(name, True, f"{names(right)} listens on {topic.topic}")
         elif wrong:
-            found = f"{_names(wrong)} listens on {topic.topic} for {wrong[0].type}, not {topic.type}"
+            found = f"{names(wrong)} listens on {topic.topic} for {wrong[0].type}, not {topic.type}"
             yield Finding(name, False, found, f"{role}.type: {wrong[0].type} in the contract, or another controller")
         else:
             yield Finding(name, False, f"no subscriber on {topic.topic}", _start("the controller", role, seen))
@@ -79,57 +75,17 @@ class _Judge:
         others = [one for one in seen.publishers if one.node.rpartition("/")[2] != "safety"]
         safety = [one for one in seen.publishers if one not in others]
         if others:
-            found = f"{_names(others)} publishes to {topic.topic}: only the safety node may"
-            yield Finding(f"{name} publishers", False, found, f"end {_names(others)}")
+            found = f"{names(others)} publishes to {topic.topic}: only the safety node may"
+            yield Finding(f"{name} publishers", False, found, f"end {names(others)}")
         elif len(safety) > 1:
             found = f"{len(safety)} safety nodes publish to {topic.topic}"
             yield Finding(f"{name} publishers", False, found, "end one deployment, or give each arm a namespace")
         else:
             yield Finding(f"{name} publishers", True, "the safety node alone" if safety else "none before deployment")
 
-    def cameras(self) -> Iterator[Finding]:
-        for name, camera in self.contract.cameras.items():
-            seen = self.seen.topics[f"images.{name}"]
-            what = f"camera {name}"
-            yield publishers(what, f"cameras.{name}", camera, seen)
-            if not seen.samples:
-                continue
-            yield from one_camera(what, seen)
-            why = f"cameras.{name}.max_age_s"
-            rate = self.contract.control_hz
-            yield rhythm(what, Rhythm.of(seen.samples, self.seen.ended), camera.max_age_s, why, rate)
-            yield stamps(what, seen.samples, camera.max_age_s)
-            yield from picture_values(what, name, camera, seen, simulated=self.contract.simulated)
-            if camera.info:
-                yield lens(what, name, camera, self.seen.topics[f"info.{name}"])
 
-    def objects(self) -> Iterator[Finding]:
-        if (topic := self.contract.objects) is not None:
-            seen = self.seen.topics["objects"]
-            yield publishers("objects", "objects", topic, seen)
-            if seen.samples:
-                yield rhythm("objects", Rhythm.of(seen.samples, self.seen.ended), topic.max_age_s, "objects.max_age_s")
-
-    def safety_node(self) -> Finding:
-        seen, name = self.seen.topics[SAFETY_STATE], "safety node"
-        if not seen.publishers and not seen.samples:
-            return Finding(name, True, "not running; robolearn deploy, record and ros2 launch start it")
-        who = _names(seen.publishers) or "one that has gone"
-        if len(seen.publishers) > 1:
-            found = f"{len(seen.publishers)} at once: {who}"
-            return Finding(name, False, found, "end one, or give each arm a namespace")
-        if self.seen.safety is None or self.seen.ended - seen.samples[-1].arrived > SILENT_S:
-            return Finding(name, False, f"{who} is there and silent", "hardware emergency stop, then start it again")
-        state, reason = self.seen.safety
-        if state == SafetyState.LATCHED:
-            return Finding(name, False, f"latched: {reason}", "fix that, then reset by R of robolearn operate")
-        if reason:
-            return Finding(name, False, f"{state}: {reason}", "the arm cannot be armed before that is fixed")
-        return Finding(name, True, f"{who} is {state}")
-
-
-def check_station(contract: Contract, seen: SeenStation) -> dict[str, list[Finding]]:
-    """Heading → what was found under it, in the order of fixing: without joint states nothing else matters."""
+def check_arm(contract: Contract, seen: SeenStation) -> dict[str, list[Finding]]:
+    """Heading → what was found under it of an arm, its controllers and its gripper."""
     judge = _Judge(contract, seen)
     found = {
         "Arm": [*judge.joint_states()],
@@ -142,14 +98,28 @@ def check_station(contract: Contract, seen: SeenStation) -> dict[str, list[Findi
         gripper += judge.command("gripper controller", "gripper", contract.gripper)
     if gripper:
         found["Gripper"] = gripper
-    if contract.cameras:
-        found["Cameras"] = [*judge.cameras()]
-    if contract.objects is not None:
-        found["Objects"] = [*judge.objects()]
-    found["Safety"] = [judge.safety_node()]
-    if assumed := assumed_of(contract.robot):
-        found["Not stated"] = [_assumed(contract, line) for line in assumed]
     return found
+
+
+def check_cameras(cameras: Mapping[str, Camera], contract: AnyContract, seen: SeenStation) -> Iterator[Finding]:
+    """What was found of some cameras of the station of `contract`."""
+    for name, camera in cameras.items():
+        pictures, what = seen.topics[f"images.{name}"], f"camera {name}"
+        yield publishers(what, f"cameras.{name}", camera, pictures)
+        if not pictures.samples:
+            continue
+        yield from one_camera(what, pictures)
+        why = f"cameras.{name}.max_age_s"
+        yield rhythm(what, Rhythm.of(pictures.samples, seen.ended), camera.max_age_s, why, contract.control_hz)
+        yield stamps(what, pictures.samples, camera.max_age_s)
+        yield from picture_values(what, name, camera, pictures, simulated=contract.simulated)
+        if camera.info:
+            yield lens(what, name, camera, seen.topics[f"info.{name}"])
+
+
+def check_assumed(contract: Contract) -> list[Finding]:
+    """Values of an arm of one's own that no source states."""
+    return [_assumed(contract, line) for line in assumed_of(contract.robot)]
 
 
 def _assumed(contract: Contract, line: str) -> Finding:
@@ -160,7 +130,7 @@ def _assumed(contract: Contract, line: str) -> Finding:
     return Finding("assumed", False, line, fix, needed=guess and not contract.simulated)
 
 
-def _names(endpoints: Iterable[Endpoint]) -> str:
+def names(endpoints: Iterable[Endpoint]) -> str:
     return " and ".join(sorted({one.node for one in endpoints}))
 
 
@@ -347,7 +317,7 @@ SLOW = 0.8  # share of the rate that is needed at which a topic counts as slow
 
 def publishers(what: str, key: str, topic: Topic, seen: SeenTopic) -> Finding:
     """`topic` is published, in the contract's type (`key`: its section there)."""
-    right = _names(one for one in seen.publishers if one.type == topic.type)
+    right = names(one for one in seen.publishers if one.type == topic.type)
     wrong = [one for one in seen.publishers if one.type != topic.type]
     name = f"{what} topic"
     if right and seen.samples:

@@ -4,8 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+
+from robots.stations import AnyContract, Contract, Topic
+
+SAFETY_STATE = "safety_state"  # the role of the safety node's report beside those of the contract
+LENS_TYPE = "sensor_msgs/msg/CameraInfo"
+
+
+def station_roles(contract: AnyContract) -> dict[str, Topic]:
+    """Role → topic, of all that a station is judged by: roles as in `Contract.topics`, and more. Of two arms those of
+    each begin with its name and a dot; what is left are the cameras and objects of the station itself."""
+    found: dict[str, Topic] = {}
+    if isinstance(contract, Contract):
+        posture = contract.command.posture
+        found |= contract.topics | ({} if posture is None else {"command.posture": posture})
+    else:
+        for name, arm in contract.arms.items():
+            found |= {f"{name}.{role}": one for role, one in station_roles(replace(arm, objects=None)).items()}
+        apart = {topic.topic for topic in found.values()}
+        own = {name: camera for name, camera in contract.cameras.items() if camera.topic not in apart}
+        found |= {f"images.{name}": camera for name, camera in own.items()}
+    if contract.objects is not None:
+        found["objects"] = contract.objects
+    infos = {name: camera.info for name, camera in contract.cameras.items() if camera.info}
+    return found | {f"info.{name}": Topic(info, LENS_TYPE) for name, info in infos.items() if f"images.{name}" in found}
 
 
 @dataclass(frozen=True)
@@ -100,7 +124,7 @@ class SeenStation:
     """A station, watched for some seconds.
 
     Attributes:
-      topics: role → what was seen, roles as in `Contract.topics`, and ``"safety_state"``.
+      topics: role → what was seen, roles as in `station_roles`, and ``"safety_state"``.
       ended: time of day at which watching ended [s].
       safety: state and reason of the newest report of the safety node, or None.
     """
@@ -108,6 +132,12 @@ class SeenStation:
     topics: Mapping[str, SeenTopic]
     ended: float
     safety: tuple[str, str] | None = None
+
+    def of_arm(self, name: str) -> SeenStation:
+        """What was seen of one of two arms."""
+        begin = f"{name}."
+        own = {role.removeprefix(begin): seen for role, seen in self.topics.items() if role.startswith(begin)}
+        return replace(self, topics=own)
 
 
 @dataclass(frozen=True)

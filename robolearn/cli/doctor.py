@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from robolearn.cli.choices import Station
+from robolearn.cli.choices import AnyStation
 from robolearn.cli.console import make_console
 from robolearn.runs.command import Command
 
@@ -22,7 +22,7 @@ class Doctor(Command):
     --robot it looks at a station instead, live, and 1 means that something there has to be fixed.
     """
 
-    robot: Station = ""
+    robot: AnyStation = ""
     """Instead: walk through the station of this contract while its drivers run, and say what to fix."""
     device: str | None = None
     """Instead: open a teleoperation device (not the browser) and show what it says."""
@@ -109,9 +109,9 @@ def walk_through(robot: str, seconds: float, domain: int | None) -> dict[str, An
       BadInput: no such contract or domain, or no ROS 2 here.
     """
     from robolearn.deploy.processes import check_domain
-    from robots.stations import load_contract
+    from robots.stations import load_any_contract
 
-    contract = load_contract(robot)
+    contract = load_any_contract(robot)
     check_domain(domain)
     from hardware.ros2.station_watch import watch
     from hardware.station import check_station

@@ -43,6 +43,17 @@ def test_pictures_are_stamped_late_or_ahead():
         parse("camera:turn")
 
 
+def test_a_fault_of_one_of_two_arms_has_its_name_before_the_place():
+    both = ("left", "right")
+    assert parse("right/joint_states:freeze,clock:-1", both) == {"right/joint_states": "freeze", "clock": "-1"}
+    with pytest.raises(BadInput, match="arm of fault rigth/clock:zero: got rigth; available: left, right"):
+        parse("rigth/clock:zero", both)
+    with pytest.raises(BadInput, match="fault: got left/camera:stop"):
+        parse("left/camera:stop", both)
+    with pytest.raises(BadInput, match="arm of fault left/clock:zero: got left; available: none"):
+        parse("left/clock:zero", ("",))
+
+
 def test_every_fault_of_the_benchmark_has_a_name_of_its_own():
     from robolearn.bench.faults.faults import FAULTS
 

@@ -17,7 +17,17 @@ from hardware.station import (
     SeenTopic,
     check_station,
 )
-from robots.stations import COMPRESSED, FLOATS, IMAGE, JOINT_STATE, Camera, Contract, Intrinsics, load_contract
+from robots.stations import (
+    COMPRESSED,
+    FLOATS,
+    IMAGE,
+    JOINT_STATE,
+    Camera,
+    Contract,
+    Intrinsics,
+    load_contract,
+    load_pair,
+)
 
 NOW = 1_700_000_000.0
 DIAGNOSTICS = "diagnostic_msgs/msg/DiagnosticArray"
@@ -86,6 +96,46 @@ def test_a_station_that_works() -> None:
     findings = judge(station())
     assert all(finding.ok and not finding.fix for finding in findings), findings
     assert len({finding.name for finding in findings}) == len(findings) == 18
+
+
+PAIR = load_pair("fr3_pair")
+
+
+def two(**changed: dict[str, SeenTopic]) -> dict[str, SeenTopic]:
+    """A station with two arms that works, but for what `changed` has of one of them."""
+    topics = {f"{arm}.{role}": seen for arm in ("left", "right") for role, seen in changed.get(arm, station()).items()}
+    return {**topics, "safety_state": SeenTopic(), "images.front": station()["images.wrist"]}
+
+
+def judge_two(**changed: dict[str, SeenTopic]) -> dict[str, list[Finding]]:
+    wrist = {"wrist": Camera("/right/wrist", IMAGE, 0.2, (96, 96))}
+    arms = {name: replace(arm, cameras=wrist if name == "right" else {}) for name, arm in PAIR.arms.items()}
+    cameras = {"front": Camera("/front", IMAGE, 0.2, (96, 96)), "right_wrist": wrist["wrist"]}
+    return check_station(replace(PAIR, arms=arms, cameras=cameras), SeenStation(two(**changed), NOW))
+
+
+def test_two_arms_are_judged_as_each_alone_and_every_line_names_its_arm() -> None:
+    found = judge_two()
+    headings = ["Arm left", "Controller left", "Gripper left", "Arm right", "Controller right", "Gripper right"]
+    assert list(found) == [*headings, "Cameras right", "Cameras", "Safety"]
+    findings = [finding for lines in found.values() for finding in lines]
+    assert all(finding.ok for finding in findings), findings
+    assert len({finding.name for finding in findings}) == len(findings)
+    assert all(one.name.startswith("left ") for heading in headings[:3] for one in found[heading])
+    assert {one.name.split()[2] for one in found["Cameras right"]} == {"wrist"}
+    assert {one.name.split()[1] for one in found["Cameras"]} == {"front"}
+
+
+def test_what_is_wrong_with_one_of_two_arms_is_found_there_and_nowhere_else() -> None:
+    behind = one("joint_states", samples=[replace(s, stamp=s.arrived - 0.15) for s in joints()])
+    stopped = one("command", listeners=())
+    for arm, topics, line, words in (
+        ("left", behind, "left joint states stamps", "the clock of its sender is behind"),
+        ("right", behind, "right joint states stamps", "the clock of its sender is behind"),
+        ("right", stopped, "right arm controller", "no subscriber on /right/fr3_arm_controller/joint_trajectory"),
+    ):
+        wrong = [one for lines in judge_two(**{arm: topics}).values() for one in lines if not one.ok]
+        assert [finding.name for finding in wrong] == [line] and words in wrong[0].found and wrong[0].fix
 
 
 def one(role: str, **changes: Any) -> dict[str, SeenTopic]:

@@ -21,7 +21,7 @@ from hardware.ros2.process import Background
 from hardware.ros2.sim_arm_node import SimArmNode
 from robolearn.bench.emulators.node import make_world
 from robolearn.cli.main import main
-from robots.stations import CONTRACTS, FLOATS, load_contract
+from robots.stations import CONTRACTS, FLOATS, load_contract, load_pair
 
 pytestmark = pytest.mark.realtime
 
@@ -206,3 +206,27 @@ def test_people_see_what_to_mend(ros: Background, capsys: pytest.CaptureFixture)
 def test_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture) -> None:
     assert main(["doctor", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.long
+def test_a_station_with_two_arms(capsys: pytest.CaptureFixture) -> None:
+    """Of the simulated pair, of which the right arm's driver has a clock that is behind."""
+    domain = DOMAIN + 1
+    with Background(domain) as made:
+        arms = SimArmNode(make_world, contract=load_pair("panda_pair"), context=made.context,
+                          overrides={"seed": 1, "task": "lift_two"})  # fmt: skip
+        arms.start()
+        made.add(arms)
+        words = ("doctor", "--robot", "panda_pair", "--domain", str(domain), "--seconds", "1.5", "--json")
+        for fault, wanted in (("", set()), ("right/clock:-2", {"right joint states stamps"})):
+            arms.set_parameters([Parameter("fault", value=fault)])
+            for _ in range(TRIES):
+                code = main([*words])
+                found = json.loads(capsys.readouterr().out.splitlines()[-1])
+                wrong = {check["name"] for check in found["checks"] if not check["ok"]}
+                wrong -= {name for name in wrong if name.endswith(" rate")}  # of a machine that is busy
+                if wrong == wanted:
+                    break
+            assert wrong == wanted and code >= bool(wanted), found
+    groups = {check["group"] for check in found["checks"]}
+    assert {"Arm left", "Arm right", "Gripper right", "Cameras left", "Cameras", "Objects", "Safety"} <= groups
