@@ -10,7 +10,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from hardware.ros2 import topics
-from robots.stations import FRANKA_GRASP, Contract, GripperAction
+from robots.stations import FRANKA_GRASP, AnyContract, Contract, GripperAction
 
 VERSION = "0.2.0"  # of the format
 
@@ -35,20 +35,19 @@ def _node(lifecycle: bool = True, **names: Names) -> dict[str, Names]:
     return {verb: (*own.get(verb, ()), *more.get(verb, ()), *names.get(verb, ())) for verb in _KINDS}
 
 
-def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[str, Names]]:
-    """Node → its permissions at the station of `contract`; with `poses` the safety node takes poses, from a node
-    `planner` of other software."""
-    of = {role: topic.topic for role, topic in contract.topics.items()}
-    if contract.objects is not None:
-        of["objects"] = contract.objects.topic
+def permissions(contract: AnyContract, *, poses: bool = False) -> dict[str, dict[str, Names]]:
+    """Full name of a node → its permissions at the station of `contract`; with `poses` the safety node takes poses,
+    from a node `planner` of other software."""
+    arms = contract.arms.values()
     lenses = tuple(camera.info for camera in contract.cameras.values() if camera.info)
-    commands = tuple(of[role] for role in ("command", "gripper") if role in of)
-    commands += () if contract.command.posture is None else (contract.command.posture.topic,)
-    measured = tuple(name for role, name in of.items() if role not in ("command", "gripper"))
-    states, cameras = contract.joint_states.topic, tuple(camera.topic for camera in contract.cameras.values())
-    own = (contract.gripper_states.topic,) if contract.gripper_states else ()
-    # What the safety node hears of the arm: everything measured but pictures and the task's objects.
-    felt = tuple(of[role] for role in of if role not in ("command", "gripper", "objects") and "images." not in role)
+    cameras = tuple(camera.topic for camera in contract.cameras.values())
+    commands = tuple(name for arm in arms for name in _commands(arm))
+    # What the safety node hears of the arms: everything measured but pictures and the task's objects.
+    felt = tuple(name for arm in arms for name in _felt(arm))
+    measured = (*felt, *cameras, *(() if contract.objects is None else (contract.objects.topic,)))
+    states = tuple(arm.joint_states.topic for arm in arms)
+    own = tuple(arm.gripper_states.topic for arm in arms if arm.gripper_states)
+    conditions = tuple(condition.topic for arm in arms for condition in arm.conditions)
     events = tuple(f"{service}/_service_event" for service in (topics.ARM, topics.RESET))  # the callers
     switch = (topics.ARM, topics.DISARM, topics.RESET)
     simulated = (topics.SIM_EPISODE, topics.SIM_MONITOR) if contract.simulated else ()
@@ -59,12 +58,12 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[st
     found = {
         "safety": _node(
             publish=(*commands, topics.SAFETY_STATE, topics.ACCEPTED, topics.SET_POINT, *events),
-            subscribe=(*felt, *(c.topic for c in contract.conditions), topics.DEADMAN, *targets, *events),
+            subscribe=(*felt, *conditions, topics.DEADMAN, *targets, *events),
             reply=(*switch, topics.ESTOP),
         ),
         "streamer": _node(
             publish=(topics.TARGET, topics.STREAMER_STATUS),
-            subscribe=(states, topics.SAFETY_STATE, topics.ACTION_CHUNK, topics.POLICY_ALIVE),
+            subscribe=(*states, topics.SAFETY_STATE, topics.ACTION_CHUNK, topics.POLICY_ALIVE),
             reply=(topics.GO_HOME,),
         ),
         "policy": _node(
@@ -74,12 +73,12 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[st
         ),
         "operator": _node(
             publish=(topics.DEADMAN,),
-            subscribe=(topics.SAFETY_STATE, *statuses, states, *simulated),
+            subscribe=(topics.SAFETY_STATE, *statuses, *states, *simulated),
             request=(*switch, topics.ESTOP, topics.GO_HOME, *begin),
             lifecycle=False,
         ),
         "teleop": _node(
-            publish=(topics.TARGET, topics.DEADMAN), subscribe=(states, topics.SAFETY_STATE, *scene), request=switch
+            publish=(topics.TARGET, topics.DEADMAN), subscribe=(*states, topics.SAFETY_STATE, *scene), request=switch
         ),
         "record": _node(
             publish=(topics.TARGET, topics.DEADMAN),
@@ -87,38 +86,58 @@ def permissions(contract: Contract, *, poses: bool = False) -> dict[str, dict[st
             request=(*switch, *begin),
         ),
         "motion": _node(
-            publish=(topics.TARGET, topics.MOTION_STATUS), subscribe=(states, topics.SAFETY_STATE, topics.SET_POINT)
+            publish=(topics.TARGET, topics.MOTION_STATUS), subscribe=(*states, topics.SAFETY_STATE, topics.SET_POINT)
         ),
         "doctor": _node(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
-        "film": _node(subscribe=(states, *own, *scene) if contract.simulated else cameras),
-        "calibrate": _node(subscribe=(states, *cameras), lifecycle=False),
+        "film": _node(subscribe=(*states, *own, *scene) if contract.simulated else cameras),
+        "calibrate": _node(subscribe=(*states, *cameras), lifecycle=False),
     }
     if poses:
         found["planner"] = _node(publish=targets, subscribe=(topics.SAFETY_STATE,), lifecycle=False)
-    if contract.gripper is not None and contract.gripper.action is not None:
-        heard = (of["gripper"], *((contract.gripper_states or contract.joint_states).topic,))
-        found["gripper"] = _node(subscribe=heard, call=actions_of(contract.gripper.action))
-    if contract.servos is not None:
-        found["servos"] = _node(publish=(states,), subscribe=(of["command"],))
+    acting = [(arm, arm.gripper, arm.gripper.action) for arm in arms if arm.gripper is not None and arm.gripper.action]
+    if acting:
+        heard = (name for arm, gripper, _ in acting for name in (gripper.topic, *_joint_topics(arm)))
+        calls = (name for _, _, action in acting for name in actions_of(action))
+        found["gripper"] = _node(subscribe=tuple(heard), call=tuple(calls))
+    for arm in arms:
+        if arm.servos is not None:  # in the namespace of its arm
+            servos = _node(publish=(arm.joint_states.topic,), subscribe=(arm.command.topic,))
+            found[_full("servos", arm.namespace)] = servos
     if contract.simulated:
         found["sim_arm"] = _node(publish=(*measured, *simulated, *scene), subscribe=commands, reply=begin)
-    return found
+    return {name if name.startswith("/") else _full(name, contract.namespace): one for name, one in found.items()}
 
 
-def policy_xml(contract: Contract, *, poses: bool = False) -> str:
+def _full(node: str, station: str) -> str:
+    return f"{topics.namespace_of_nodes(station)}/{node}"
+
+
+def _joint_topics(arm: Contract) -> Names:
+    return tuple(topic.topic for topic in (arm.joint_states, arm.gripper_states) if topic is not None)
+
+
+def _felt(arm: Contract) -> Names:
+    return (*_joint_topics(arm), *(() if arm.contact is None else (arm.contact.topic,)))
+
+
+def _commands(arm: Contract) -> Names:
+    return tuple(topic.topic for topic in (arm.command, arm.gripper, arm.command.posture) if topic is not None)
+
+
+def policy_xml(contract: AnyContract, *, poses: bool = False) -> str:
     """The policy of the nodes at the station of `contract`, one enclave each. Args: see `permissions`."""
-    namespace = topics.namespace_of_nodes(contract.namespace)
     root = ET.Element("policy", version=VERSION)
     enclaves = ET.SubElement(root, "enclaves")
     for node, allowed in permissions(contract, poses=poses).items():
-        enclave = ET.SubElement(enclaves, "enclave", path=f"{namespace}/{node}")
-        profile = ET.SubElement(ET.SubElement(enclave, "profiles"), "profile", ns=namespace, node=node)
+        enclave = ET.SubElement(enclaves, "enclave", path=node)
+        namespace, _, name = node.rpartition("/")
+        profile = ET.SubElement(ET.SubElement(enclave, "profiles"), "profile", ns=namespace, node=name)
         for verb, names in allowed.items():
             kind = _KINDS[verb]
             if names:
                 group = ET.SubElement(profile, f"{kind}s", {verb: "ALLOW"})
-                for name in dict.fromkeys(names):
-                    ET.SubElement(group, kind).text = name.replace("~/", f"{namespace}/{node}/")
+                for one in dict.fromkeys(names):
+                    ET.SubElement(group, kind).text = one.replace("~/", f"{node}/")
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import tyro
 
-from robolearn.cli.choices import Domain, Station
+from robolearn.cli.choices import AnyStation, Domain, Station
 from robolearn.cli.console import make_console
 from robolearn.core import BadInput
 from robolearn.runs.command import Command
@@ -154,8 +154,8 @@ class PermissionsCommand(Command):
     ``ros2 security generate_artifacts -k KEYSTORE -p FILE`` makes keys of it, one enclave a node.
     """
 
-    robot: Station
-    """The robot contract, by name or as a file of your own."""
+    robot: AnyStation
+    """The robot contract, of one arm or of two, by name or as a file of your own."""
     out: Path
     """The policy, an XML file."""
     targets: Literal["joints", "poses"] = "joints"
@@ -164,17 +164,16 @@ class PermissionsCommand(Command):
     def run(self) -> dict[str, Any]:
         """``{"out", "enclaves": [path, …]}``."""
         from robolearn.io.atomic import write_text
-        from robots.stations import load_contract
+        from robots.stations import load_any_contract
 
-        contract = load_contract(self.robot)
-        from hardware.ros2 import topics
+        contract, poses = load_any_contract(self.robot), self.targets == "poses"
+        if poses and len(contract.arms) > 1:
+            raise BadInput("--targets", got=f"poses for two arms, {contract.name}", expected="joints")
         from hardware.ros2.permissions import permissions, policy_xml
 
-        poses = self.targets == "poses"
         self.out.parent.mkdir(parents=True, exist_ok=True)
         write_text(self.out, policy_xml(contract, poses=poses))
-        nodes = topics.namespace_of_nodes(contract.namespace)
-        return {"out": str(self.out), "enclaves": [f"{nodes}/{node}" for node in permissions(contract, poses=poses)]}
+        return {"out": str(self.out), "enclaves": list(permissions(contract, poses=poses))}
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         console.print(f"{result['out']}: {', '.join(result['enclaves'])}")

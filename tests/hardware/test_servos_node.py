@@ -90,7 +90,7 @@ def test_one_vector_moves_arm_and_jaw_and_stamps_are_true(rig: tuple[Bus, Servos
     wait_until(lambda: node.driver is not None and node.driver.refused == 1, 5, "a refusal")
     np.testing.assert_array_equal(bus.q, goal)
     assert bus.torques == [True]
-    allowed = permissions(CONTRACT)["servos"]
+    allowed = permissions(CONTRACT)[f"{CONTRACT.namespace}/robolearn/servos"]
     assert allowed["subscribe"] == ("/parameter_events", CONTRACT.command.topic)
     assert allowed["publish"][-1] == CONTRACT.joint_states.topic and CONTRACT.command.topic not in allowed["publish"]
 
