@@ -32,8 +32,10 @@ class Driver(Command):
     servos get torque where they stand, and keep it when this ends: an arm without torque falls; --release takes it.
     """
 
-    robot: Station = "so101"
-    """The robot contract, by name or as a file of your own."""
+    robot: AnyStation = "so101"
+    """The robot contract, by name or as a file of your own; of two arms with --arm."""
+    arm: str = ""
+    """Which of two arms: left or right, as the contract calls them."""
     port: str = ""
     """Serial port, in place of the contract's."""
     limp: bool = False
@@ -47,10 +49,14 @@ class Driver(Command):
     def run(self) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
         from robolearn.deploy.processes import check_domain, may_be_realtime
-        from robots.stations import load_contract
+        from robots.stations import load_any_contract
 
         check_domain(self.domain)
-        contract = load_contract(self.robot)
+        station = load_any_contract(self.robot)
+        if self.arm not in station.arms:
+            available = [name for name in station.arms if name] or ("none: there is one arm",)
+            raise BadInput(f"--arm of {station.name}", got=self.arm or "nothing", available=available)
+        contract = station.arms[self.arm]
         if contract.servos is None:
             raise BadInput(
                 f"contract {contract.name}: it names no servos, and this drives nothing else",
@@ -77,15 +83,15 @@ class Driver(Command):
             return made[0]
 
         def say() -> None:
-            what = LIMP if self.limp else HOLDS
-            make_console(stderr=True).print(f"{contract.name} {what}; Ctrl-C ends", markup=False)
+            what, which = LIMP if self.limp else HOLDS, " ".join(filter(None, (station.name, self.arm)))
+            make_console(stderr=True).print(f"{which} {what}; Ctrl-C ends", markup=False)
 
         began = time.perf_counter()
         host(make, sys.argv[:1])
         driver = made[0].driver
         assert driver is not None  # or `host` would have raised
         return {
-            "robot": contract.name,
+            "robot": station.name,
             "read": driver.read,
             "lost": driver.lost,
             "set_points": driver.written,
@@ -113,7 +119,7 @@ class Operate(Command):
     stop. It is no substitute for that: a key of a terminal is software.
     """
 
-    robot: Station = ""
+    robot: AnyStation = ""
     """The robot contract, if it has a namespace: with two arms in one domain, which one."""
     domain: Domain = None
     wait: float = 20.0
@@ -123,10 +129,10 @@ class Operate(Command):
         from hardware.teleop.terminal import Keys
         from robolearn.deploy.operate import operate_station
         from robolearn.deploy.processes import check_domain
-        from robots.stations import load_contract
+        from robots.stations import load_any_contract
 
         check_domain(self.domain)
-        station = load_contract(self.robot).namespace if self.robot else ""
+        station = load_any_contract(self.robot).namespace if self.robot else ""
         if not Keys.available():
             raise BadInput("robolearn operate", got="no terminal", expected="one to press keys on")
         console = make_console(stderr=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import tyro
 
-from robolearn.cli.choices import Station, rewarded
+from robolearn.cli.choices import AnyStation, rewarded
 from robolearn.cli.station_command import StationCommand
 from robolearn.core import BadInput, RobolearnError
 from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
@@ -38,7 +38,7 @@ class PlanTrial(Command):
     out: Path
     """Folder of the trial."""
     world: WorldConfig = field(default_factory=WorldConfig)
-    arm: Station = ""
+    arm: AnyStation = ""
     """Robot contract, by its name or as a file: episodes run as by `robolearn deploy`, sim for the simulated arm. By
     default they run in simulated worlds."""
     rehearse: bool = False
@@ -103,9 +103,9 @@ class PlanTrial(Command):
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         person = False
         if self.arm:
-            from robots.stations import load_contract
+            from robots.stations import load_any_contract
 
-            person = not (load_contract(self.arm).simulated or self.rehearse)
+            person = not (load_any_contract(self.arm).simulated or self.rehearse)
         else:
             world.check()
         outcome = ("person" if person else "task") if self.outcome == "auto" else self.outcome

@@ -162,9 +162,9 @@ class ArmEpisodes:
 
     def __init__(self, plan: TrialPlan, station: Mapping[str, Any]) -> None:
         from policies.storage.loading import check_policy, needed_by
-        from robots.stations import load_contract
+        from robots.stations import load_any_contract
 
-        contract = load_contract(plan.arm)
+        contract = load_any_contract(plan.arm)
         self._plan, self._station = plan, station
         self._real = not (contract.simulated or plan.setting["rehearse"])
         for one in (one for each in plan.policies.values() for one in each):

@@ -16,6 +16,7 @@ import robots
 from robolearn.core import BadInput
 from robolearn.eval.trials.plan import TrialPlan
 from robolearn.io.hashes import sha256, sha256_file, sha256_folder
+from robots.stations import AnyContract
 from sim.registry import WorldConfig
 
 LIBRARIES = ("mujoco", "torch", "numpy", "robosuite", "gymnasium")  # versions that decide what an episode is
@@ -74,8 +75,8 @@ def _parts(plan: TrialPlan) -> dict[str, Callable[[], str]]:
         station = plan.arm
         parts["world"] = lambda: sha256(_code("sim"), _code_of_others(WorldConfig(task)))
         parts |= {"filter": lambda: _code(*FILTER), "deployment": lambda: _code(*DEPLOYMENT)}
-        parts["arm"] = lambda: _arms(_contract(plan.arm).robot.name)
-        parts["station"] = lambda: _beside(Path(_contract(plan.arm).path))
+        parts["arm"] = lambda: _arms(*(part.robot.name for part in _contract(plan.arm).robot.parts))
+        parts["station"] = lambda: _beside(*_files(plan.arm))
     else:
         world = world_of(plan.setting)
         station = world.station
@@ -86,7 +87,7 @@ def _parts(plan: TrialPlan) -> dict[str, Callable[[], str]]:
             if sha := world.drawn().get(f"{name}_sha256"):
                 parts[name] = lambda sha=sha: sha
     if station:
-        parts["contract"] = lambda: sha256_file(Path(_contract(station).path))
+        parts["contract"] = lambda: _of_all(_files(station))
     if plan.classifier:
         parts["classifier"] = lambda: _classifier(plan.classifier)
     return parts
@@ -106,10 +107,22 @@ def _code(*folders: str) -> str:
     return sha256(*(sha256_folder(TOP / name) for name in folders))
 
 
-def _contract(name: str) -> Any:
-    from robots.stations import load_contract
+def _contract(name: str) -> AnyContract:
+    from robots.stations import load_any_contract
 
-    return load_contract(name)
+    return load_any_contract(name)
+
+
+def _files(station: str) -> list[Path]:
+    """The file of the contract, and of two arms those of theirs."""
+    contract = _contract(station)
+    return list(dict.fromkeys(Path(one.path) for one in (contract, *contract.arms.values())))
+
+
+def _of_all(files: list[Path]) -> str:
+    """Hash of files; of one its own."""
+    each = [sha256_file(path) for path in files]
+    return each[0] if len(each) == 1 else sha256(*each)
 
 
 def _made_for(plan: TrialPlan) -> list[str]:
@@ -120,19 +133,21 @@ def _made_for(plan: TrialPlan) -> list[str]:
 
 
 def _arms(*names: str) -> str:
-    """Hash of models and facts of these arms, of those of one's own, too; versions that were kept do not count."""
-    from robots import ROBOTS
+    """Hash of models and facts of these arms and of the parts of these pairs, of those of one's own, too; versions that
+    were kept do not count."""
+    from robots import PAIRS, ROBOTS
     from robots.stations.folder import VERSIONS
 
-    known = sorted({name for name in names if name in ROBOTS})
-    return sha256(*(sha256_folder(ROBOTS[name].mjcf.parent, leave_out=(VERSIONS,)) for name in known))
+    known = {name: ROBOTS[name] for name in names if name in ROBOTS}
+    known |= {part.robot.name: part.robot for name in names if name in PAIRS for part in PAIRS[name].parts}
+    return sha256(*(sha256_folder(known[name].mjcf.parent, leave_out=(VERSIONS,)) for name in sorted(known)))
 
 
-def _beside(contract: Path) -> str:
-    """Hash of the files of the station's folder that `contract` lies in."""
+def _beside(*contracts: Path) -> str:
+    """Hash of the files of the stations' folders that `contracts` lie in."""
     from robots.stations.folder import FILES, STATION
 
-    there = [contract.parent / name for name in FILES if contract.name == STATION]
+    there = [path.parent / name for path in contracts for name in FILES if path.name == STATION]
     return sha256(*(f"{path.name} {sha256_file(path)}" for path in there if path.is_file()))
 
 

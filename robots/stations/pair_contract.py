@@ -2,8 +2,14 @@
 
     robot: so101_pair
     arms:
-      left: {contract: so101, base: {position: [0.0, 0.15, 0.0], yaw: 0.0}}
-      right: {contract: so101, base: {position: [0.0, -0.15, 0.0], yaw: 0.0}}
+      left:
+        contract: so101
+        base: {position: [0.0, 0.15, 0.0], yaw: 0.0}
+        servos: {port: /dev/ttyACM0, calibration: left}
+      right:
+        contract: so101
+        base: {position: [0.0, -0.15, 0.0], yaw: 0.0}
+        servos: {port: /dev/ttyACM1, calibration: right}
 
 An arm's relative topics are in a namespace of its own, by default the name of its entry. What an arm's contract says in
 its base frame (obstacles, workspace) holds where that base stands. What belongs to neither arm (`cameras`, `objects`)
@@ -30,7 +36,7 @@ from robots.stations import values
 from robots.stations.contract import Contract, check_objects, resized
 from robots.stations.contract_file import CONTRACTS, NoContract, contract_names, load_contract
 from robots.stations.mounting import Camera, Frames
-from robots.stations.parts import Objects, Topic
+from robots.stations.parts import Objects, ServoBus, Topic
 
 PAIR_CONTRACTS = CONTRACTS / "pairs"
 YAW = (-6.3, 6.3)  # [rad]
@@ -53,12 +59,14 @@ class ArmForm:
       base: where it stands; by default as in the pair.
       namespace: of its relative topics; by default the name of the entry.
       cameras: those of its contract that the station has; by default all.
+      servos: its bus of servos, in place of its contract's.
     """
 
     contract: values.Word
     base: BaseForm | None = None
     namespace: values.Namespace | None = None
     cameras: tuple[values.Word, ...] | None = None
+    servos: ServoBus | None = None
 
 
 def _two(arms: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -253,9 +261,16 @@ def _arm(form: ArmForm, name: str, path: Path) -> Contract:
     try:
         there = beside if beside.exists() else form.contract
         found = load_contract(there, form.namespace or f"/{name}", override=True)
-        return found if form.cameras is None else found.with_cameras(form.cameras)
+        found = found if form.cameras is None else found.with_cameras(form.cameras)
     except BadInput as error:
         raise BadInput(f"{path.name}: arms.{name}: {error}") from error
+    if form.servos is None:
+        return found
+    if found.servos is None:
+        raise BadInput(
+            f"{path.name}: arms.{name}.servos", got=form.servos.port, expected=f"none: {found.name} has none"
+        )
+    return replace(found, servos=replace(found.servos, port=form.servos.port, calibration=form.servos.calibration))
 
 
 def _tightened(limits: Limits, distance: float, file: str) -> Limits:
@@ -277,6 +292,10 @@ def _check_together(arms: Mapping[str, Contract], own: Mapping[str, Topic], file
         if topic.topic in taken:
             expected = f"another topic than {left}'s {taken[topic.topic]}"
             raise BadInput(f"{file}: arms.{right}: {role}", got=topic.topic, expected=expected)
+    if one.servos is not None and other.servos is not None:
+        for name in ("port", "calibration"):
+            if (got := getattr(other.servos, name)) == getattr(one.servos, name):
+                raise BadInput(f"{file}: arms.{right}.servos.{name}", got=got, expected=f"another than {left}'s")
     taken |= {topic.topic: role for role, topic in other.topics.items()}
     for role, topic in own.items():
         if (of := taken.get(topic.topic)) is not None:

@@ -281,12 +281,12 @@ class GripperForm:
 
 
 @values.section
-class Servos:
-    """Bus servos that the node `servos` drives, for an arm without a ROS driver.
+class ServoBus:
+    """A bus of servos.
 
     Attributes:
-      port: their serial port, e.g. ``"/dev/ttyACM0"``.
-      calibration: LeRobot's ``id``, which names their calibration file.
+      port: its serial port, e.g. ``"/dev/ttyACM0"``.
+      calibration: LeRobot's ``id``, which names the calibration file.
     """
 
     port: Annotated[values.Word, values.matching("(?s)/dev/.*", "a serial port such as /dev/ttyACM0")]
@@ -294,6 +294,11 @@ class Servos:
     calibration: Annotated[
         values.Word, values.matching("[A-Za-z0-9][A-Za-z0-9_.-]*", "the --robot.id that lerobot-calibrate was given")
     ]
+
+
+@values.section
+class Servos(ServoBus):
+    """Those that the node `servos` drives, for an arm without a ROS driver."""
 
     @model_validator(mode="after")
     def _check_robot(self, info: ValidationInfo) -> Servos:

@@ -294,6 +294,33 @@ def test_an_arm_and_its_station_are_the_plans(tmp_path: Path, monkeypatch: pytes
             (folder / file).unlink()
 
 
+def test_two_arms_and_their_contracts_are_the_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The left arm is a panda by another name; its contract is beside the station's."""
+    import robots
+
+    folder, plan = arm_of_ones_own(tmp_path, monkeypatch)
+    mine = robots.ROBOTS["mine"]
+    pair = replace(robots.PAIRS["panda_pair"], name="two", parts=(
+        replace(robots.PAIRS["panda_pair"].parts[0], robot=mine), robots.PAIRS["panda_pair"].parts[1]
+    ))  # fmt: skip
+    monkeypatch.setitem(robots.PAIRS, "two", pair)
+    arms = f"{{left: {{contract: {folder}}}, right: {{contract: sim}}}}"
+    station = tmp_path / "pair.yaml"
+    station.write_text(f"robot: two\narms: {arms}\n")
+    plan = replace(plan, arm=str(station), setting={**plan.setting, "task": "lift_two"}, hashes={})
+    plan = replace(plan, hashes=hashes_of(plan))
+    assert changed(plan) == {}
+    for file, names in (
+        (folder / "model.xml", {"arm", "station"}),
+        (folder / "station.yaml", {"arm", "station", "contract"}),
+        (station, {"contract"}),
+    ):
+        before = file.read_text()
+        file.write_text(f"{before}\n")
+        assert changed(plan).keys() == names, file
+        file.write_text(before)
+
+
 @pytest.mark.parametrize(
     ("name", "folder"),
     [

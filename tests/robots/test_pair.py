@@ -180,12 +180,12 @@ def test_shipped_contracts_of_two_arms(name: str) -> None:
     assert load_any_contract(name).name == name and contract.simulated == (name == "panda_pair")
 
 
+LEFT, RIGHT = ({"contract": "so101", "servos": {"port": f"/dev/ttyACM{k}", "calibration": f"arm{k}"}} for k in range(2))
+
+
 def file(folder: Path, **changes: object) -> Path:
     base = {"position": [0.0, 0.2, 0.0], "yaw": 0.1}
-    data = {
-        "robot": "so101_pair",
-        "arms": {"right": {"contract": "so101"}, "left": {"contract": "so101", "base": base}},
-    }
+    data = {"robot": "so101_pair", "arms": {"right": RIGHT, "left": {**LEFT, "base": base}}}
     path = folder / "two.yaml"
     path.write_text(yaml.safe_dump(data | changes))
     return path
@@ -199,9 +199,16 @@ def test_a_contract_of_ones_own(tmp_path: Path) -> None:
     assert contract.limits.collision_distance == 0.05 and contract.name == "two"
     own = yaml.safe_load((Path(load_contract("so101").path)).read_text()) | {"control_hz": 10}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump(own))
-    arms = {"left": {"contract": "mine.yaml", "namespace": "l"}, "right": {"contract": "mine.yaml"}}
+    arms = {"left": {**LEFT, "contract": "mine.yaml", "namespace": "l"}, "right": {**RIGHT, "contract": "mine.yaml"}}
     contract = load_pair(file(tmp_path, arms=arms))
     assert contract.control_hz == 10 and contract.arms["left"].joint_states.topic == "/l/joint_states"
+
+
+def test_each_of_two_arms_has_a_bus_of_servos_of_its_own() -> None:
+    servos = {name: arm.servos for name, arm in load_pair("so101_pair").arms.items()}
+    assert {name: (one.port, one.calibration) for name, one in servos.items() if one} == {
+        "left": ("/dev/ttyACM0", "left"), "right": ("/dev/ttyACM1", "right")
+    }  # fmt: skip
 
 
 ONE = {"contract": "so101"}
@@ -227,6 +234,19 @@ REFUSED: dict[str, dict[str, object]] = {
     },
     r"two.yaml: objects: got /left/joint_states, expected another topic than joint_states of an arm": {
         "objects": {"topic": "left/joint_states", "type": "sensor_msgs/msg/JointState"}
+    },
+    r"two.yaml: arms.right.servos.port: got /dev/ttyACM0, expected another than left's": {
+        "arms": {"left": ONE, "right": ONE}
+    },
+    r"two.yaml: arms.right.servos.calibration: got arm0, expected another than left's": {
+        "arms": {"left": LEFT, "right": {**RIGHT, "servos": {"port": "/dev/ttyACM1", "calibration": "arm0"}}}
+    },
+    r"two.yaml: arms.left.servos.port: got COM3, expected a serial port such as /dev/ttyACM0": {
+        "arms": {"left": {**ONE, "servos": {"port": "COM3", "calibration": "arm0"}}, "right": RIGHT}
+    },
+    r"two.yaml: arms.left.servos: got /dev/ttyACM0, expected none: sim has none": {
+        "robot": "panda_pair",
+        "arms": {"left": {**LEFT, "contract": "sim"}, "right": {"contract": "sim"}},
     },
     r"two.yaml: limit collision_distance: got 0.001, expected at least 0.02": {"collision_distance": 0.001},
 }
