@@ -47,6 +47,7 @@ from robots.stations.parts import (
 )
 
 CONTRACTS = Path(__file__).parent
+PAIR_CONTRACTS = CONTRACTS / "pairs"
 CONTROL_HZ = (1.0, 100.0)
 STREAM_HZ = (50.0, 1000.0)
 YAW = (-6.3, 6.3)  # [rad]
@@ -229,14 +230,14 @@ def load_contract(name_or_path: str | Path, namespace: str = "", *, override: bo
     (``"/left"``), unless the contract has one itself and it is no `override`. Raises `BadInput`: there is no such
     contract, or it breaks the schema; the message names the file, the place in it, what was found and what was
     expected."""
-    shipped, own = CONTRACTS / f"{name_or_path}.yaml", own_stations().get(str(name_or_path))
-    path = shipped if shipped.is_file() else own or in_station(Path(name_or_path).expanduser(), STATION)
+    shipped = (folder / f"{name_or_path}.yaml" for folder in (CONTRACTS, PAIR_CONTRACTS))
+    own = own_stations().get(str(name_or_path)) or in_station(Path(name_or_path).expanduser(), STATION)
+    path = next((file for file in shipped if file.is_file()), own)
     if not path.is_file():
         raise NoContract("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
     data = values.read_yaml(path)
     if isinstance(data, dict) and "arms" in data:
-        expected = "a contract of one arm: `robolearn deploy` alone takes those of two"
-        raise BadInput(path.name, got="a station with two arms", expected=expected)
+        raise BadInput(path.name, got="a station with two arms", expected="a contract of one arm, for this command")
     try:
         file = _FILE.validate_python(data, context={})
     except ValidationError as error:

@@ -34,11 +34,10 @@ from robots.pair import PairSpec
 from robots.spec import Base, proprio_spec
 from robots.stations import values
 from robots.stations.contract import Contract, check_objects, resized
-from robots.stations.contract_file import CONTRACTS, NoContract, contract_names, load_contract
+from robots.stations.contract_file import PAIR_CONTRACTS, NoContract, contract_names, load_contract
 from robots.stations.mounting import Camera, Frames
 from robots.stations.parts import Objects, ServoBus, Topic
 
-PAIR_CONTRACTS = CONTRACTS / "pairs"
 YAW = (-6.3, 6.3)  # [rad]
 
 

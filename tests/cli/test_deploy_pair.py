@@ -137,3 +137,17 @@ def test_what_two_arms_do_not_take_is_one_line(capsys: pytest.CaptureFixture[str
     assert "there is no terminal to ask on" in refused(
         capsys, "--robot", "so101_pair", "--policy", make_constant(tmp_path / "so", load_pair("so101_pair").interface)
     )
+
+
+@pytest.mark.parametrize("flags", [(), ("--rehearse",)])
+def test_a_lesson_on_two_arms_is_refused_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    pair = load_pair("fr3_pair")
+    policy = make_constant(tmp_path / "both", pair.interface)
+    words = ("--robot", "fr3_pair", "--teleop", "gamepad", "--task", "lift_two", *flags)
+    words = ("hil", "run", *words, "--policy", str(policy), "--out", str(tmp_path / "hil"))
+    assert main([*words]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "fr3_pair.yaml: got a station with two arms, expected a contract of one arm" in line
+    assert not (tmp_path / "hil").exists()

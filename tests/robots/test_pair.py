@@ -286,6 +286,8 @@ def test_a_contract_of_one_arm_or_two_is_found(tmp_path: Path, name: str) -> Non
 def test_what_drives_one_arm_refuses_a_station_with_two(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"two.yaml: got a station with two arms, expected a contract of one arm"):
         load_contract(file(tmp_path))
+    with pytest.raises(BadInput, match=r"fr3_pair.yaml: got a station with two arms, expected a contract of one arm"):
+        load_contract("fr3_pair")
     with pytest.raises(BadInput, match=r"contract of two arms: got sim; available: fr3_pair, panda_pair"):
         load_pair("sim")
     assert not set(pair_names()) & set(contract_names())
