@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hardware.teleop import Device
     from hardware.teleop.browser.viewer import Viewer
     from robolearn.rollout.watched_env import Clip
-    from robots import RobotSpec
+    from robots.pair import AnyRobot
     from sim.registry import WorldConfig
 
 View = Literal["browser", "window", "none"]
@@ -46,7 +46,7 @@ def check_view(view: str) -> None:
         check_window()
 
 
-def open_viewer(view: View, robot: RobotSpec, over: str, host: str = "127.0.0.1", port: int = 0) -> Viewer | None:
+def open_viewer(view: View, robot: AnyRobot, over: str, host: str = "127.0.0.1", port: int = 0) -> Viewer | None:
     """The page of `view`, its address printed; None for ``none``.
 
     Args:
@@ -69,7 +69,7 @@ def open_viewer(view: View, robot: RobotSpec, over: str, host: str = "127.0.0.1"
     return viewer
 
 
-def viewed(device: Device, own: Device, view: View, robot: RobotSpec, host: str, port: int) -> Device:
+def viewed(device: Device, own: Device, view: View, robot: AnyRobot, host: str, port: int) -> Device:
     """`device` with a page that shows its recording; the browser's own page is opened where a window is asked for.
 
     Args:
@@ -161,10 +161,6 @@ def check_watched(view: View, world: WorldConfig) -> None:
         raise BadInput(
             "--view", got=f"with --workers {world.workers}", expected="one of them: a page shows worlds here"
         )
-    from robots import PAIRS
-
-    if view != "none" and world.arm in PAIRS:
-        raise BadInput("--view", got=world.arm, expected="one arm: the page draws no second one")
     check_view(view)
 
 
@@ -179,9 +175,9 @@ def watched(env: Env, view: View, state: str, over: str) -> Env:
     """
     if view == "none":
         return env
-    from robots import ROBOTS
+    from robots import robot_named
 
-    robot = ROBOTS[env.interface.embodiment]
+    robot = robot_named(env.interface.embodiment)
     try:
         viewer = open_viewer(view, robot, over)
     except BaseException:
@@ -193,7 +189,9 @@ def watched(env: Env, view: View, state: str, over: str) -> Env:
         time.sleep(IDLE_S)
     from robolearn.rollout.watched_env import WatchedEnv  # late: it brings torch, and `--help` does without
 
-    found: Env = WatchedEnv(env, Player(viewer, state, env.interface.control_hz), len(robot.joints))
+    found: Env = WatchedEnv(
+        env, Player(viewer, state, env.interface.control_hz), [len(part.robot.joints) for part in robot.parts]
+    )
     assert isinstance(found, ChunkEnv)
     return found
 

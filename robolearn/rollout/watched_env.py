@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,8 +19,8 @@ class Clip:
     """One episode of the first world."""
 
     number: int  # the how-many-th of that world, from 0
-    # before each control step: (n,) joints [rad], opening of the gripper [m], what stands around
-    frames: list[tuple[NDArray[np.float64], float, Scene]] = field(default_factory=list)
+    # before each control step: (n,) joints [rad], (arms,) openings of the grippers [m], what stands around
+    frames: list[tuple[NDArray[np.float64], NDArray[np.float64], Scene]] = field(default_factory=list)
     outcome: str = ""  # in a word, once it has ended
     note: str = ""  # what was known of the work when it ended
 
@@ -36,11 +37,14 @@ class ClipPlayer(Protocol):
 
 
 class WatchedEnv:
-    """A `ChunkEnv`: `env`, whose first world is shown on a page. `joints`: of the arm, n; `proprio` begins with their
-    positions, then comes the opening of the gripper."""
+    """A `ChunkEnv`: `env`, whose first world is shown on a page. `joints`: how many each arm has; in the `proprio` of
+    an arm they come first, and then the opening of its gripper."""
 
-    def __init__(self, env: Any, player: ClipPlayer, joints: int) -> None:
-        self._env, self.player, self._n = env, player, joints
+    def __init__(self, env: Any, player: ClipPlayer, joints: Sequence[int]) -> None:
+        self._env, self.player = env, player
+        names = env.interface.observation["proprio"].names
+        self._openings = [i for i, name in enumerate(names) if name.endswith("gripper_width")]
+        self._joints = [i for at, n in zip(self._openings, joints, strict=True) for i in range(at - n, at)]
         self.num_envs: int = env.num_envs
         self.interface: Interface = env.interface
         self.task: str = env.task
@@ -120,8 +124,8 @@ class WatchedEnv:
     def _note(self, observation: Observation) -> None:
         if self.clip is not None:
             proprio = observation["proprio"][0]
-            joints, opening = proprio[: self._n].astype(np.float64), float(proprio[self._n])
-            self.clip.frames.append((joints, opening, self._env.scene(0)))
+            joints, openings = (proprio[at].astype(np.float64) for at in (self._joints, self._openings))
+            self.clip.frames.append((joints, openings, self._env.scene(0)))
 
     def _ended(self, success: NDArray[np.bool_] | None) -> None:
         if self.clip is not None:

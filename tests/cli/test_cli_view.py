@@ -118,7 +118,7 @@ def test_both_ways_through_a_chunk_are_one(clips: list[Clip]) -> None:
     """Random chunks, worlds that rest, episodes that end within a chunk: by the fast path and noted."""
     envs: list[Any] = [make_env("lift", 3, threads=1) for _ in range(2)]
     page = Page()
-    noted = WatchedEnv(envs[1], Player(page, "learning", 20.0), len(PANDA.joints))
+    noted = WatchedEnv(envs[1], Player(page, "learning", 20.0), [len(PANDA.joints)])
     try:
         now = [env.reset(seed=5)[0] for env in (envs[0], noted)]
         rng = np.random.default_rng(1)
@@ -150,11 +150,29 @@ def test_both_ways_through_a_chunk_are_one(clips: list[Clip]) -> None:
     assert page.closed
 
 
+def test_a_clip_of_two_arms_has_the_joints_and_the_gripper_of_each(clips: list[Clip]) -> None:
+    env: Any = make_env("lift_two", 1, threads=1)
+    page = Page()
+    noted = WatchedEnv(env, Player(page, "collecting", 20.0), [7, 7])
+    try:
+        noted.reset(seed=0)
+        action = np.tile(np.array([[0.0] * 6 + [1.0] + [0.0] * 6 + [-1.0]], np.float32), (1, 1))
+        for _ in range(12):
+            noted.step(action)
+        assert noted.clip is not None
+        joints, openings, _ = noted.clip.frames[-1]
+        before = env.truth
+        assert joints.shape == (14,) and np.abs(joints - before.q[0]).max() < 0.05
+        assert np.abs(openings - before.width[0]).max() < 0.02 and openings[0] > openings[1] + 0.03
+    finally:
+        noted.close()
+
+
 def test_nothing_is_noted_while_nobody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     env: Any = make_env("lift", 2, threads=1)
     page = Page()
     page.watched = False  # type: ignore[misc]
-    noted = WatchedEnv(env, Player(page, "learning", 20.0), len(PANDA.joints))
+    noted = WatchedEnv(env, Player(page, "learning", 20.0), [len(PANDA.joints)])
     try:
         monkeypatch.setattr(env, "scene", lambda world: pytest.fail("drawn for nobody"))
         noted.reset(seed=0)
@@ -235,7 +253,7 @@ def test_the_page_shows_an_episode_and_how_it_ended(acting: Callable[[WatchedEnv
     env: Any = make_env("lift", 2, threads=1)
     viewer = Viewer(PANDA, "The fine-tuning is over.")
     viewer.open()
-    noted = WatchedEnv(env, Player(viewer, "learning", 20.0), len(PANDA.joints))
+    noted = WatchedEnv(env, Player(viewer, "learning", 20.0), [len(PANDA.joints)])
     noted.note = "iteration 7: 40% success"
     try:
         noted.reset(seed=0)

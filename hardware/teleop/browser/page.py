@@ -28,6 +28,7 @@ from hardware.teleop.browser.scene import Array, Stage, Viewpoint, move
 from hardware.teleop.device import RECORDING, EpisodeEvent, Status
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
+from robots.pair import AnyRobot
 
 CELL = (168, 224)  # room for a camera's picture: height and width [px]
 LARGE_CELL = (480, 640)  # and at most, where a page shows it large
@@ -69,7 +70,7 @@ class ArmPage:
 
     high: ClassVar[bool] = True
 
-    def __init__(self, robot: RobotSpec, width: Literal["small", "medium"] = "medium") -> None:
+    def __init__(self, robot: AnyRobot, width: Literal["small", "medium"] = "medium") -> None:
         self.guarded = GuardedViser()
         self.server, self._robot = self.guarded.server, robot
         self.server.gui.configure_theme(show_logo=False, show_share_button=False, control_width=width)
@@ -185,7 +186,7 @@ RED, GREY = "#d92d20", "#8a93a3"
 class ViewPage(ArmPage):
     """A `Status` as a page of viser."""
 
-    def __init__(self, robot: RobotSpec) -> None:
+    def __init__(self, robot: AnyRobot) -> None:
         super().__init__(robot)
         self._line = self.server.gui.add_html("", order=0.0)
 

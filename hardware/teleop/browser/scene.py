@@ -5,6 +5,7 @@ One mesh a shape, one frame a body; the arm is moved by its kinematics, the rest
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from robolearn.core.scene import Scene, Shape
 from robolearn.core.se3 import quat_to_matrix
-from robots import RobotSpec
+from robots.pair import AnyRobot
 from robots.shapes import geom_rgba, shape_of, visible_geoms
 
 Array = NDArray[np.float64]
@@ -92,24 +93,30 @@ class SceneView:
 
 
 class ArmView:
-    """Draws the arm under ``/arm`` and moves it."""
+    """Draws the arm, or both of two, under ``/arm`` and moves it."""
 
-    def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
-        self._server, self._robot = server, robot
-        self.model = mujoco.MjModel.from_xml_path(str(robot.mjcf))
+    def __init__(self, server: viser.ViserServer, robot: AnyRobot) -> None:
+        self._server = server
+        self.model = robot.model_spec().compile()
         self.data = mujoco.MjData(self.model)
-        self._joints = [int(self.model.joint(name).qposadr[0]) for name in robot.joints]
-        self._fingers = [int(self.model.joint(name).qposadr[0]) for name in robot.gripper.joints]
+        self._joints = self._addresses(robot.joints)
+        grippers = [(part, part.robot.gripper) for part in robot.parts]
+        self._fingers = [self._addresses(map(part.named, gripper.joints)) for part, gripper in grippers]
+        self._ranges = [gripper.joint_range for _, gripper in grippers]
         self.frames: dict[int, viser.FrameHandle] = {}
         for body in range(self.model.nbody):
             self._draw(body)
         self.move(np.asarray(robot.home), 1.0)
 
-    def move(self, q: Array, opening: float) -> None:
-        """Show the arm at joint positions (n,) [rad], its gripper open by 0 … 1."""
-        closed, open_ = self._robot.gripper.joint_range
+    def _addresses(self, joints: Iterable[str]) -> list[int]:
+        return [int(self.model.joint(name).qposadr[0]) for name in joints]
+
+    def move(self, q: Array, opening: float | Array) -> None:
+        """Show the arm at joint positions (n,) [rad], its gripper open by 0 … 1; of two arms (2,)."""
         self.data.qpos[self._joints] = q
-        self.data.qpos[self._fingers] = closed + opening * (open_ - closed)
+        shares = np.broadcast_to(opening, len(self._fingers))
+        for fingers, (closed, open_), share in zip(self._fingers, self._ranges, shares, strict=True):
+            self.data.qpos[fingers] = closed + share * (open_ - closed)
         mujoco.mj_kinematics(self.model, self.data)
         with self._server.atomic():
             for body, frame in self.frames.items():
@@ -142,7 +149,7 @@ class Viewpoint:
     """First pose of the page's camera, and sizes of the scene.
 
     Attributes:
-      size: of the arm: distance of the tcp from the base at home [m].
+      size: of the arm: distance of the tcp from the base at home [m]; of two arms of the farther one from the station.
       position, look_at: [m]; the camera's up is z.
       fov: from bottom to top [rad].
       gizmo: length of the target's arrows [m].
@@ -155,13 +162,13 @@ class Viewpoint:
     gizmo: float
 
     @staticmethod
-    def of(robot: RobotSpec, aspect: float = 1.6, *, high: bool = False) -> Viewpoint:
+    def of(robot: AnyRobot, aspect: float = 1.6, *, high: bool = False) -> Viewpoint:
         """The one for this arm in a window of so many times its height in width; further off in a narrow one.
 
         Args:
           high: the panel is; a phone's covers the lower part of the window, up to the middle with it.
         """
-        size = float(np.linalg.norm(robot.chain.forward(np.array([robot.home]))[0]))
+        size = float(np.linalg.norm(robot.forward(np.array([robot.home]))[0], axis=-1).max())
         narrow, lower = (1.3, 0.75) if high else (0.65, 0.6)
         far = size * max(1.0, narrow / max(aspect, 0.2))
         x, y, z = 0.6 * size, 0.0, 0.5 * size - lower * (far - size)
@@ -171,8 +178,9 @@ class Viewpoint:
 class Stage:
     """The arm, and what a simulation says is around it."""
 
-    def __init__(self, server: viser.ViserServer, robot: RobotSpec) -> None:
-        self._robot, self.view = robot, Viewpoint.of(robot)
+    def __init__(self, server: viser.ViserServer, robot: AnyRobot) -> None:
+        self.view = Viewpoint.of(robot)
+        self._most = np.array([part.robot.gripper.max_width for part in robot.parts])
         self._arm, self._around = ArmView(server, robot), SceneView(server)
         size, camera = self.view.size, server.initial_camera
         camera.look_at, camera.position, camera.fov = self.view.look_at, self.view.position, self.view.fov
@@ -185,17 +193,18 @@ class Stage:
         server.scene.add_light_directional("/sun", intensity=2.2, cast_shadow=True, position=sun)
         self._floor = server.scene.add_grid("/floor", width=4 * size, height=4 * size, cell_size=0.1, section_size=0.5)
 
-    def show(self, joints: Array, opening: float, scene: Scene | None, *, otherwise: float = 1.0) -> None:
+    def show(self, joints: Array, opening: float | Array, scene: Scene | None, *, otherwise: float = 1.0) -> None:
         """Show it as it is now.
 
         Args:
           joints: (n,) joint positions [rad].
-          opening: of the gripper [m].
+          opening: of the gripper [m], of two arms (2,).
           scene: what is around; None: nothing is known.
           otherwise: share of the gripper's opening where `opening` is NaN.
         """
-        most = self._robot.gripper.max_width
-        self._arm.move(np.asarray(joints, np.float64), opening / most if opening >= 0 and most > 0 else otherwise)
+        known = (np.asarray(opening) >= 0) & (self._most > 0)
+        shares = np.divide(opening, self._most, out=np.full(len(self._most), otherwise), where=known)
+        self._arm.move(np.asarray(joints, np.float64), shares)
         if scene is not None:
             self._floor.visible = False  # the task has one of its own
             self._around.show(scene)

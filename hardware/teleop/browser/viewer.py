@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hardware.teleop.browser import Place, ServedPage
 from hardware.teleop.device import Status
 from robolearn.core.errors import BadInput
-from robots import RobotSpec
+from robots.pair import AnyRobot
 
 if TYPE_CHECKING:
     from hardware.teleop.browser.page import ViewPage
@@ -65,7 +65,7 @@ class Viewer(ServedPage["ViewPage"]):
 
     what, update_hz = "view", 10.0
 
-    def __init__(self, robot: RobotSpec, over: str = "The recording is over.") -> None:
+    def __init__(self, robot: AnyRobot, over: str = "The recording is over.") -> None:
         super().__init__()
         self._robot, self._over = robot, over
         self.status: Status | None = None

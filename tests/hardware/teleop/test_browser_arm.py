@@ -12,9 +12,11 @@ from browser_driver import project
 
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.page import Page, mosaic
-from hardware.teleop.browser.scene import ArmView, Viewpoint, geom_mesh
+from hardware.teleop.browser.scene import ArmView, Stage, Viewpoint, geom_mesh
 from robolearn.core.se3 import quat_to_matrix
-from robots import ROBOTS
+from robots import PAIRS, ROBOTS
+
+SIDES = ("left", "right")
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +54,28 @@ def test_the_gripper_opens(page: Page) -> None:
         fingers = [int(view.model.joint(joint).bodyid[0]) for joint in robot.gripper.joints]
         gap.append(np.linalg.norm(view.data.xpos[fingers[0]] - view.data.xpos[fingers[1]]))
     assert gap[1] - gap[0] == pytest.approx(robot.gripper.max_width)
+
+
+@pytest.mark.long
+def test_two_arms_stand_where_the_pair_says_each_with_its_own_gripper(page: Page) -> None:
+    pair = PAIRS["panda_pair"]
+    view, model = ArmView(page.server, pair), pair.model_spec().compile()
+    rng = np.random.default_rng(0)
+    q = rng.uniform(pair.lower, pair.upper)
+    view.move(q, np.array([0.25, 1.0]))
+    for k, part in enumerate(pair.parts):
+        site = model.site(part.named(part.robot.tcp_site))
+        at, wxyz = (getattr(view.data, key)[int(site.bodyid[0])] for key in ("xpos", "xquat"))
+        tcp = at + quat_to_matrix(wxyz) @ site.pos
+        assert np.allclose(tcp, pair.forward(q[None])[0][0, k], atol=1e-9)
+        fingers = [int(view.model.joint(part.named(joint)).bodyid[0]) for joint in part.robot.gripper.joints]
+        gap = np.linalg.norm(view.data.xpos[fingers[0]] - view.data.xpos[fingers[1]])
+        assert gap == pytest.approx([0.25, 1.0][k] * part.robot.gripper.max_width)
+    stage = Stage(page.server, pair)
+    stage.show(q, np.array([0.08, np.nan]), None, otherwise=0.5)
+    found = stage._arm.data.qpos[[stage._arm.model.joint(f"{side}_panda_finger_left").qposadr[0] for side in SIDES]]
+    assert found == pytest.approx([0.04, 0.02]), "one that is not known is drawn as asked for"
+    assert stage.view.size == pytest.approx(np.linalg.norm([0.50, 0.35, 0.28]), abs=0.01)
 
 
 def test_meshes_have_the_size_of_their_geoms() -> None:
