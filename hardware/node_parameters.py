@@ -127,8 +127,8 @@ class DeviceOptions:
     )
     port: int = param(8070, "its port; 0 takes a free one, and so does view:= where it is taken")
     speed: float = param(0.0, "of keyboard, gamepad and spacemouse, in (0, 1]; 0: as the device has it")
-    leader_port: str = param("/dev/ttyACM0", "serial port of the leader arm")
-    leader_id: str = param("leader", "name of the leader arm's calibration")
+    leader_port: str = param("/dev/ttyACM0", "serial port of the leader arm, or with a comma of each arm's leader")
+    leader_id: str = param("leader", "name of the leader arm's calibration, or with a comma of each one's")
 
 
 @dataclass(frozen=True, kw_only=True)

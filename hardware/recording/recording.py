@@ -265,8 +265,8 @@ class Recording(Teleoperation):
             self._count += 1
 
     def _executed(self, row: _Row, accepted: NDArray) -> NDArray:
-        # An opening that was not requested yet, or no target at all.
-        missing = np.append(row.q, row.target[-1])
+        # Openings that were not requested yet, or no target at all.
+        missing = np.concatenate([row.q, row.target[len(row.q) :]])
         accepted = np.where(np.isnan(accepted), missing, accepted)
         if (
             row.action is not None

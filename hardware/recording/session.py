@@ -16,7 +16,7 @@ from hardware.recording.episodes import EpisodeLifecycle
 from hardware.teleop.device import Device
 from hardware.teleop.reset_policy import PolicyReset
 from robolearn.core import Interface, RobolearnError
-from robots.stations import Contract
+from robots.stations import AnyContract
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Session:
       watch: called ten times a second; raises when something that the recording needs is gone.
     """
 
-    contract: Contract
+    contract: AnyContract
     device: Device
     interface: Interface
     writer: Writer

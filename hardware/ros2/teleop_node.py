@@ -32,8 +32,7 @@ from hardware.teleop.device import Device
 from hardware.teleop.teleoperation import Teleoperation
 from robolearn.core import RobolearnError
 from robolearn.core.scene import Scene
-from robots.control import GRIPPER
-from robots.stations import Contract
+from robots.stations import AnyContract
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class TeleopNode(Node):
 
     def __init__(
         self,
-        make_device: Callable[[Contract, str], Device] | None = None,
+        make_device: Callable[[AnyContract, str], Device] | None = None,
         *,
         name: str = "teleop",
         defaults: TeleopParameters | None = None,
@@ -89,7 +88,7 @@ class TeleopNode(Node):
     def open_session(self) -> Teleoperation:
         """The session, its device open."""
         assert self._make_device is not None
-        contract = self.station()
+        contract = self.any_station()
         self.device = self._make_device(contract, self.value("device"))
         observer = Observer(contract, ("proprio",))
         return Teleoperation(self.device, EpisodeLifecycle(0, recording=False), self, observer)
@@ -167,8 +166,8 @@ class TeleopNode(Node):
 
     def send_target(self, positions: NDArray[np.float64], stamp_ns: int) -> None:
         assert self.session is not None
-        names = (*self.session.contract.joints, GRIPPER)
         after_s = 1e-9 * (self.get_clock().now().nanoseconds - stamp_ns)
+        names = self.session.set_points.names
         self._target_publisher.publish(messages.target(names, positions, messages.stamp_of(stamp_ns), after_s))
 
     def send_deadman(self, held: bool) -> None:

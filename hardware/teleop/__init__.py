@@ -6,6 +6,7 @@ Pure of ROS and of any simulator. A teleoperator is a file with a `TeleopConfig`
 
 from __future__ import annotations
 
+import io
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hardware.teleop.browser import BrowserConfig
 from hardware.teleop.device import Device, EpisodeEvent, Flag, Sample, Status, TeleopConfig
 from hardware.teleop.gamepad import GamepadConfig
+from hardware.teleop.joined import JoinedDevices, arm_interfaces
 from hardware.teleop.keyboard import KeyboardConfig
 from hardware.teleop.leader import LeaderConfig
 from hardware.teleop.recorded import Logged, RecordedConfig
@@ -23,9 +25,10 @@ from robolearn.core.plugins import Table, with_plugins
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
-    from robots import RobotSpec
+    from robots.pair import AnyRobot
 
 SORTS = (KeyboardConfig, GamepadConfig, SpaceMouseConfig, BrowserConfig, LeaderConfig, ScriptedConfig, RecordedConfig)
+NO_TERMINAL = -1  # a file descriptor that is none
 TELEOPERATORS: Table[type[TeleopConfig]] = with_plugins(
     "teleoperators",
     {config.name: config for config in SORTS},
@@ -57,20 +60,43 @@ def teleop_flags() -> dict[str, Flag]:
 
 
 def make_device(
-    name: str, interface: Interface, robot: RobotSpec, *, log: str | Path | None = None, **options: Any
+    name: str, interface: Interface, robot: AnyRobot, *, log: str | Path | None = None, **options: Any
 ) -> Device:
-    """The device called `name` for the action of `interface` on `robot`, not yet opened.
+    """The device called `name` for the action of `interface` on `robot`, not yet opened; for two arms one each, as one
+    device, unless it commands both.
 
     Args:
       log: a new file, into which all samples of the device are written; ``"recorded"`` plays it.
       options: fields of its config, and parts as `TeleopConfig.build` takes them.
 
     Raises:
-      BadInput: there is no such device, or it cannot command this kind of action.
+      BadInput: there is no such device, or it cannot command this kind of action, or so many arms.
     """
     config = TELEOPERATORS.get(name)
     if config is None:
         raise BadInput("teleoperation device", got=name, available=TELEOPERATORS)
     settings = {one.name: options.pop(one.name) for one in fields(config) if one.name in options}
-    device = config(**settings).build(interface, robot, **options)
+    arms = tuple(part.name for part in robot.parts)
+    configs = config(**settings).for_arms(arms)
+    if not configs:
+        takers = [one for one, kind in TELEOPERATORS.items() if kind.for_arms is not TeleopConfig.for_arms]
+        raise BadInput("teleoperation device", got=f"{name} for the arms {', '.join(arms)}", available=takers)
+    if len(configs) == 1:
+        whole: Any = robot  # of two arms only where the config takes them all
+        device = configs[0].build(interface, whole, **options)
+    else:
+        device = _joined(configs, interface, robot, options)
     return device if log is None else Logged(device, interface, log)
+
+
+def _joined(
+    configs: tuple[TeleopConfig, ...], interface: Interface, robot: AnyRobot, options: dict[str, Any]
+) -> Device:
+    """The devices of all arms of `robot` as one; the first one alone has the terminal."""
+    mute, made = {**options, "fd": NO_TERMINAL, "out": io.StringIO()}, dict[str, Device]()
+    for part, config, own in zip(robot.parts, configs, arm_interfaces(interface, robot), strict=True):
+        try:
+            made[part.name] = config.build(own, part.robot, **(mute if made else options))
+        except BadInput as error:
+            raise BadInput(f"{part.name}: {error}") from error
+    return JoinedDevices(made, robot)

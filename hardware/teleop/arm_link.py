@@ -63,7 +63,7 @@ class ArmLink(Protocol):
         ...
 
     def send_target(self, positions: NDArray[np.float64], stamp_ns: int) -> None:
-        """One set-point per joint [rad] and the gripper's opening [m]."""
+        """One set-point per joint [rad] and the opening of each gripper [m], as `SetPoints.names` has them."""
 
     def send_deadman(self, held: bool) -> None:
         """A heartbeat of the dead-man's switch."""

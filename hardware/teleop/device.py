@@ -82,7 +82,7 @@ class Status:
       step: control steps of the episode so far.
       seconds: time in the episode so far [s].
       joints: (n,) measured joint positions [rad], or None.
-      opening: of the gripper, measured [m]; NaN: not known.
+      opening: of the gripper, measured [m], of two arms (2,); NaN: not known.
       scene: what stands around the arm, from a simulation; None on a real one. For people's eyes alone.
       images: camera name → (H, W, 3) uint8.
     """
@@ -94,7 +94,7 @@ class Status:
     step: int
     seconds: float
     joints: NDArray[np.float64] | None = None
-    opening: float = float("nan")
+    opening: float | NDArray[np.float64] = float("nan")
     scene: Scene | None = None
     images: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
 
@@ -119,7 +119,7 @@ class Device(Protocol):
         """The operator's input of now; never blocks.
 
         Args:
-          observation: feature → (…) of the one arm, without a world axis; None before the first one.
+          observation: feature → (…), without a world axis; None before the first one.
         """
         ...
 
@@ -167,6 +167,15 @@ class TeleopConfig:
           BadInput: it cannot command this kind of action or arm, or an option is out of range.
         """
         raise NotImplementedError
+
+    def for_arms(self, arms: tuple[str, ...]) -> tuple[TeleopConfig, ...]:
+        """Configs of the devices that command `arms`: one for each, or one for all of them; none where it commands no
+        more than one arm.
+
+        Raises:
+          BadInput: an option does not say what each arm's is.
+        """
+        return (self,) if len(arms) == 1 else ()
 
     @classmethod
     def flags(cls) -> dict[str, Field[Any]]:

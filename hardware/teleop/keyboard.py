@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numpy.typing import NDArray
 
-from hardware.teleop.device import Sample
+from hardware.teleop.device import Sample, TeleopConfig
 from hardware.teleop.mapping import MOTIONS, Axis, AxisDevice, MappingConfig, MotionConfig
 from hardware.teleop.terminal import EPISODE_HELP, EPISODE_KEYS, episode_events
 from robolearn.core.specs import Interface
@@ -41,6 +41,8 @@ class KeyboardConfig(MotionConfig):
     name: ClassVar[str] = "keyboard"
     help: ClassVar[str] = HELP
     needs_terminal: ClassVar[bool] = True
+
+    for_arms = TeleopConfig.for_arms  # a second terminal is not read
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Keyboard:
         return Keyboard(interface, robot, speed=self.speed, **parts)

@@ -14,7 +14,7 @@ import termios
 import threading
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import numpy as np
@@ -68,11 +68,24 @@ class LeaderConfig(TeleopConfig):
     needs_terminal: ClassVar[bool] = True
     station: ClassVar[str] = "so101"
 
-    port: str = flag("leader_port", "/dev/ttyACM0", "Serial port of the leader arm")
+    port: str = flag("leader_port", "/dev/ttyACM0", "Serial port of the leader arm; with a comma, of each arm's leader")
     kind: str = "so101"
-    calibration: str = flag("leader_id", "leader", "Id of its calibration, lerobot-calibrate --teleop.id")
+    calibration: str = flag("leader_id", "leader", "Id of its calibration, lerobot-calibrate --teleop.id, or of each")
     align: float = 0.3
     silence_s: float = SILENCE_S
+
+    def for_arms(self, arms: tuple[str, ...]) -> tuple[TeleopConfig, ...]:
+        """A leader for each arm, its port and its calibration in the order of the arms, with commas in between."""
+        if len(arms) == 1:
+            return (self,)
+        each = []
+        for what, value in (("leader_port", self.port), ("leader_id", self.calibration)):
+            found = [one.strip() for one in value.split(",")]
+            if len(set(found) - {""}) != len(arms) or len(found) != len(arms):
+                expected = f"{len(arms)} that differ, with a comma in between: those of {' and '.join(arms)}"
+                raise BadInput(what, got=value, expected=expected)
+            each.append(found)
+        return tuple(replace(self, port=port, calibration=known) for port, known in zip(*each, strict=True))
 
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Leader:
         return Leader(interface, robot, self, **parts)

@@ -88,6 +88,10 @@ class MotionConfig(TeleopConfig):
     speed: float = flag("speed", 0.0, "Share of full speed, up to 1; 0: that of the device")
     index: int = 0
 
+    def for_arms(self, arms: tuple[str, ...]) -> tuple[TeleopConfig, ...]:
+        """One for each arm, from `index` on in the order in which they are found."""
+        return tuple(replace(self, index=self.index + number) for number in range(len(arms)))
+
 
 def curve(a: float, dead_zone: float, expo: float) -> float:
     """A device axis in [-1, 1] → a share of full speed in [-1, 1], zero within the dead zone."""

@@ -105,6 +105,10 @@ class RecordedConfig(TeleopConfig):
     path: str | Path | None = None
     realtime: bool = True
 
+    def for_arms(self, arms: tuple[str, ...]) -> tuple[TeleopConfig, ...]:
+        """This one, for all arms."""
+        return (self,)
+
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Recorded:
         return Recorded(interface, self, **parts)
 

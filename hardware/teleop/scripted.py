@@ -39,6 +39,10 @@ class ScriptedConfig(TeleopConfig):
     succeeded: Callable[[], bool] | None = None
     max_steps: int = 400
 
+    def for_arms(self, arms: tuple[str, ...]) -> tuple[TeleopConfig, ...]:
+        """This one, for all arms."""
+        return (self,)
+
     def build(self, interface: Interface, robot: RobotSpec, **parts: Any) -> Scripted:
         return Scripted(interface, self, **parts)
 

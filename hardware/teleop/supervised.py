@@ -23,6 +23,7 @@ from hardware.teleop.chunk_player import ChunkPlayer
 from hardware.teleop.device import Device, EpisodeEvent, Sample
 from hardware.teleop.wrapped import Wrapped
 from robolearn.core import Interface
+from robots.chunk_execution import ActionParts
 
 
 class TakeOver:
@@ -36,11 +37,11 @@ class TakeOver:
     """
 
     def __init__(self, interface: Interface) -> None:
-        names = interface.action.names
-        self._gripper = names.index("gripper") if "gripper" in names else None
+        self._grippers = ActionParts.of(interface).opening
         self._relative = interface.action_kind == "tcp_delta"
-        self._grip: float | None = None  # what the policy asked of the gripper last
-        self._found: float | None = None  # what the device asked of it when the person took over
+        self._grip: NDArray[np.float32] | None = None  # what the policy asked of the grippers last
+        # What the device asked of them when the person took over; NaN: something else since.
+        self._found: NDArray[np.float32] | None = None
         self.mine = False
 
     def begin(self) -> None:
@@ -50,8 +51,8 @@ class TakeOver:
     def policy(self, action: NDArray[np.float32] | None) -> None:
         """The policy moves the arm, by this (Da,) action or by none."""
         self.mine = False
-        if action is not None and self._gripper is not None:
-            self._grip = float(action[self._gripper])
+        if action is not None:
+            self._grip = np.array(action[self._grippers], np.float32)
 
     def hand(self, theirs: Sample) -> Sample:
         """The person's sample as it is to be executed; `action` is None where the arm is to hold still."""
@@ -61,22 +62,21 @@ class TakeOver:
             return kept
         if not self._relative:
             return replace(kept, action=None)
-        still = np.zeros_like(kept.action)
-        if self._gripper is not None:
-            still[self._gripper] = kept.action[self._gripper]
-        return replace(kept, action=still)
+        return replace(kept, action=np.where(self._grippers, kept.action, np.float32(0.0)))
 
     def _kept_grip(self, theirs: Sample, taken: bool) -> Sample:
-        if theirs.action is None or self._gripper is None:
+        if theirs.action is None:
             return theirs
-        asked = float(theirs.action[self._gripper])
+        asked = theirs.action[self._grippers]
         if taken:
-            self._found = asked
-        if self._found is None or asked != self._found or self._grip is None:
-            self._found = None  # the person has asked for something else, and is obeyed from now on
+            self._found = np.array(asked)
+        if self._found is None or self._grip is None:
+            self._found = None
             return theirs
+        # Where the person has asked for something else, that is obeyed from now on.
+        self._found = np.where(asked == self._found, self._found, np.float32(np.nan))
         action = np.array(theirs.action)
-        action[self._gripper] = self._grip
+        action[self._grippers] = np.where(np.isnan(self._found), asked, self._grip)
         return replace(theirs, action=action)
 
 

@@ -197,7 +197,7 @@ class Teleoperation:
             if rested and self._rests and self._asked is not None:
                 # A hand at rest holds the arm where it came to rest: asked anew from where it is measured, it would
                 # sink a little with every step, for no controller holds an arm's weight without giving way.
-                target, action = np.append(self._asked[1][:-1], target[-1]), None
+                target, action = np.concatenate([self._asked[1][: len(q)], target[len(q) :]]), None
             self._input_latency.add(max(self.clock() - self.sample.stamp, 0.0))
         else:
             # Hold still: at the last target, or where the arm stands.
@@ -392,6 +392,6 @@ class Teleoperation:
             step=self.step_count if recording else 0,
             seconds=self.clock() - self._begun if recording else 0.0,
             joints=None if q is None else q.copy(),
-            opening=float(self.observer.joints.widths[0]),
+            opening=self.observer.joints.openings[0],
             images={key.removeprefix("images."): v for key, v in observation.items() if key.startswith("images.")},
         )

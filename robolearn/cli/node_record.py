@@ -20,7 +20,7 @@ from robolearn.core import BadInput, Interface, Policy
 
 if TYPE_CHECKING:
     from hardware.teleop import Device
-    from robots.stations import Contract
+    from robots.stations import AnyContract
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,22 +48,25 @@ class RecordingSetup:
         """True where no person is at the device."""
         return self.teleop == "scripted"
 
-    def contract(self) -> Contract:
+    def contract(self) -> AnyContract:
         """The station, with what this recording looks at."""
-        from robots.stations import load_contract
+        from robots.stations import load_any_contract
 
-        contract = load_contract(self.robot)
+        contract = load_any_contract(self.robot)
         simulated = contract.simulated
         if simulated:
+            from sim.embedded.scene import check_robot
             from sim.tasks import TASKS
 
             if self.sim_task not in TASKS:
                 raise BadInput("task of the simulated arm", got=self.sim_task, available=TASKS)
-            contract = contract.with_objects(TASKS[self.sim_task]().observation_names)
+            task = TASKS[self.sim_task]()
+            check_robot(contract.robot, self.sim_task, task.arms)
+            contract = contract.with_objects(task.observation_names)
         cameras = (() if simulated else tuple(contract.cameras)) if self.cameras is None else self.cameras
         return contract.with_cameras(cameras)
 
-    def words(self, contract: Contract) -> str:
+    def words(self, contract: AnyContract) -> str:
         """The task in words."""
         if self.task.strip():
             return self.task
@@ -73,7 +76,7 @@ class RecordingSetup:
 
         return TASKS[self.sim_task]().prompt
 
-    def device(self, contract: Contract) -> Device:
+    def device(self, contract: AnyContract) -> Device:
         """The device, open; a script plays the simulated arm alone."""
         from hardware.teleop import make_device
 
@@ -94,7 +97,7 @@ class RecordingSetup:
         return device
 
 
-def open_supervised(path: str | Path, contract: Contract) -> Policy:
+def open_supervised(path: str | Path, contract: AnyContract) -> Policy:
     """The policy at `path`, for the arm of `contract`; raises `BadInput` where it is for another one."""
     from policies.storage.config_file import FOREIGN
     from policies.storage.loading import check_policy, open_policy
@@ -110,7 +113,7 @@ def open_supervised(path: str | Path, contract: Contract) -> Policy:
     return policy
 
 
-def supervised(device: Device, policy: Policy, contract: Contract, seed: int, task: str) -> Device:
+def supervised(device: Device, policy: Policy, contract: AnyContract, seed: int, task: str) -> Device:
     """`policy`, prompted with the `task`, and `device` to take over; it is closed if the policy refuses the prompt."""
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.supervised import Supervised
@@ -173,7 +176,7 @@ def _teleop_node() -> Any:
     from hardware.ros2.teleop_node import TeleopNode
     from hardware.teleop.wrapped import reconnecting
 
-    def make_device(contract: Contract, name: str) -> Device:
+    def make_device(contract: AnyContract, name: str) -> Device:
         device = RecordingSetup(robot=contract.name, teleop=name, **teleop_values(node.parameters)).device(contract)
         return reconnecting(device, device)
 

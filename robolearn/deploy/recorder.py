@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import number
 from robolearn.deploy.processes import StackProcesses, arm_programs, enclave, may_be_realtime
-from robots.stations import Contract
+from robots.stations import AnyContract
 
 if TYPE_CHECKING:
     from hardware.recording import Recording, Session
@@ -25,7 +25,7 @@ START_S = 120.0  # for everything to come up: on a busy machine the imports of t
 
 @contextlib.contextmanager
 def station_nodes(
-    contract: Contract, robot: str, logs: Path, *, priority: int, enclaves: bool, **simulated: Any
+    contract: AnyContract, robot: str, logs: Path, *, priority: int, enclaves: bool, **simulated: Any
 ) -> Iterator[StackProcesses]:
     """Within, the nodes of the station run: safety node, gripper, the arm where it is simulated.
 

@@ -126,11 +126,7 @@ class Contract:
 
     def with_cameras(self, names: Iterable[str]) -> Contract:
         """This contract with some of its cameras only. Raises `BadInput`: it has no camera of that name."""
-        names = tuple(names)
-        for name in names:
-            if name not in self.cameras:
-                raise BadInput(f"camera of contract {self.name}", got=name, available=self.cameras or ("none",))
-        return dataclasses.replace(self, cameras={name: self.cameras[name] for name in dict.fromkeys(names)})
+        return dataclasses.replace(self, cameras=picked(self.name, self.cameras, names))
 
     def with_picture_sizes(self, observation: Mapping[str, ArraySpec]) -> Contract:
         """This contract with its cameras' pictures resized to what a policy that needs `observation` has learned from;
@@ -183,6 +179,16 @@ def check_objects(name: str, objects: Topic | None, names: tuple[str, ...]) -> N
     """Raise `BadInput` where contract `name` has no topic for the components `names` of a task's privileged vector."""
     if names and objects is None:
         raise BadInput(f"contract {name}", got="no objects topic", expected=f"a topic for {', '.join(names[:3])}, …")
+
+
+def picked(contract: str, cameras: Mapping[str, Camera], names: Iterable[str]) -> dict[str, Camera]:
+    """Those of the `cameras` of a contract that are called `names`. Raises `BadInput`: there is none of that name."""
+    found = {}
+    for name in names:
+        if name not in cameras:
+            raise BadInput(f"camera of contract {contract}", got=name, available=cameras or ("none",))
+        found[name] = cameras[name]
+    return found
 
 
 def resized(cameras: Mapping[str, Camera], observation: Mapping[str, ArraySpec]) -> dict[str, Camera]:

@@ -33,7 +33,7 @@ from robots.limits import Limits
 from robots.pair import PairSpec
 from robots.spec import Base, proprio_spec
 from robots.stations import values
-from robots.stations.contract import Contract, check_objects, resized
+from robots.stations.contract import Contract, check_objects, picked, resized
 from robots.stations.contract_file import PAIR_CONTRACTS, NoContract, contract_names, load_contract
 from robots.stations.mounting import Camera, Frames
 from robots.stations.parts import Objects, ServoBus, Topic
@@ -171,6 +171,10 @@ class PairContract:
         names = tuple(names)
         check_objects(self.name, self.objects, names)
         return replace(self, object_names=names)
+
+    def with_cameras(self, names: Iterable[str]) -> PairContract:
+        """See `Contract.with_cameras`."""
+        return replace(self, cameras=picked(self.name, self.cameras, names))
 
     def with_picture_sizes(self, observation: Mapping[str, ArraySpec]) -> PairContract:
         """See `Contract.with_picture_sizes`."""

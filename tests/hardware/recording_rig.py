@@ -25,7 +25,7 @@ from hardware.safety.supervisor import SafetySupervisor
 from hardware.safety.supervisor import attempt as try_
 from hardware.teleop.device import EpisodeEvent, Sample, Status
 from hardware.teleop.teleoperation import Teleoperation
-from robots.stations import IMAGE, Camera, Contract, load_contract
+from robots.stations import IMAGE, AnyContract, Camera, Contract, load_contract
 
 SIM = load_contract("sim")
 HOME = np.array(SIM.robot.home)
@@ -168,22 +168,24 @@ class RecordingRig:
         wrap: Callable[[Hand], Any] = lambda hand: hand,
         make: Callable[..., Recording] = Recording,
         paper: Any = None,
+        contract: AnyContract = CONTRACT,
         **options: Any,
     ) -> None:
+        self.contract = contract
         self.now = 10.0
         self.hand, self.paper, self.shelf = Hand(lambda: self.now), paper or Paper(), Shelf()
-        self.q, self.width, self.sag = HOME.copy(), 0.04, 0.0
+        self.q, self.width, self.sag = np.array(contract.robot.home), 0.04, 0.0
         self.films = self.changes = self.sees = self.speaks = True
         self.commands: list[tuple[float, np.ndarray]] = []
         self._ticks = self._pictures = 0
         clock, wall = (lambda: self.now), (lambda: WALL + self.now)
-        self.supervisor = SafetySupervisor(CONTRACT, clock, wall)
+        self.supervisor = SafetySupervisor(contract, clock, wall)
         self.supervisor.streamers_alive(1, "target")
-        self.monitor = LimitMonitor.of(CONTRACT.robot, PERIOD)
-        self.observer = Observer(CONTRACT, tuple(CONTRACT.interface.observation), clock)
+        self.monitor = LimitMonitor.of(contract.robot, PERIOD)
+        self.observer = Observer(contract, tuple(contract.interface.observation), clock)
         if recording:
             session = Session(
-                CONTRACT, wrap(self.hand), CONTRACT.interface, self.paper, "wave", **{"episodes": 5, **options}
+                contract, wrap(self.hand), contract.interface, self.paper, "wave", **{"episodes": 5, **options}
             )
             self.logic: Teleoperation = make(
                 session, self, self.observer, self.shelf, sim_reset=self._never, clock=clock, wall=wall
@@ -199,7 +201,8 @@ class RecordingRig:
 
     def send_target(self, positions: np.ndarray, stamp_ns: int) -> None:
         after_s = WALL + self.now - 1e-9 * stamp_ns
-        self.supervisor.target((*CONTRACT.joints, "gripper"), positions, stamp_ns, after_s)
+        names = (*self.contract.joints, *self.contract.grippers)
+        self.supervisor.target(names, positions, stamp_ns, after_s)
 
     def send_deadman(self, held: bool) -> None:
         self.supervisor.deadman(held)
@@ -272,12 +275,13 @@ class RecordingRig:
             self.tick()
 
     def _measure(self) -> None:
-        names = (*CONTRACT.gripper_joints, *CONTRACT.joints[::-1])  # nobody may rely on the order
-        measured = self.q - self.sag
-        values = np.array([self.width / 2, self.width / 2, *measured[::-1]])
-        self.supervisor.joint_state(names, values, WALL + self.now)
-        self.observer.joints.update(names, values, WALL + self.now)
-        if self.films and self._ticks % 10 == 0:
+        for (name, arm), at in zip(self.contract.arms.items(), self.contract.robot.slices, strict=True):
+            names = (*arm.gripper_joints, *arm.joints[::-1])  # nobody may rely on the order
+            fingers = arm.gripper_joint_positions(self.width)
+            values = np.array([*fingers, *(self.q[at] - self.sag)[::-1]])
+            self.supervisor.joint_state(names, values, WALL + self.now, arm=name)
+            self.observer.joints.update(names, values, WALL + self.now, arm=name)
+        if self.films and self.contract.cameras and self._ticks % 10 == 0:
             self._pictures += self.changes
             shade = 100 + self._pictures % 100
             picture = np.full((16, 16, 3), shade, np.uint8)

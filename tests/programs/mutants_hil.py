@@ -248,7 +248,7 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/teleop/supervised.py", "if not taken or kept.action is None:", "if True:", HAND
     ),
     "hand-opens-the-gripper": Mutant(
-        "hardware/teleop/supervised.py", "action[self._gripper] = self._grip\n", "pass\n", HAND
+        "hardware/teleop/supervised.py", "action[self._grippers] = np.where(np.isnan(self._found), asked, self._grip)\n", "pass\n", HAND
     ),
     "hand-lost-hands-to-the-policy": Mutant(
         f"{HIL}/device_operator.py", 'return [*commands, OperatorCommand.RETURN]', "return commands", HAND

@@ -63,7 +63,7 @@ MUTANTS: dict[str, Mutant] = {
     "policy-goes-on-where-it-was": Mutant(
         SUPERVISED, "not meant\n            self._player.begin()", "not meant", TAKING
     ),
-    "gripper-jumps": Mutant(TAKE_OVER, "action[self._gripper] = self._grip", "pass", TAKING),
+    "gripper-jumps": Mutant(TAKE_OVER, "action[self._grippers] = np.where(np.isnan(self._found), asked, self._grip)", "pass", TAKING),
     "silence-hands-back": Mutant(SUPERVISED, "self._lost = not meant", "self._lost = False", TAKING),
     "nobody-needed": Mutant(SUPERVISED, "age <= ALIVE_S and", "True and", TAKING),
     "intervention-not-stored": Mutant(

@@ -17,6 +17,8 @@ SUPERVISOR, STATES, SUPERVISED = (
 )  # fmt: skip
 JOINTS, OBSERVER, MONITOR = (f"hardware/observing/{name}.py" for name in ("joints", "observer", "monitor"))
 SEEN, POINTS, TIME = ("tests/hardware/test_pair_observer.py",), "hardware/execution/setpoints.py", "sim/realtime.py"
+JOINED, TOGETHER = "hardware/teleop/joined.py", ("tests/hardware/teleop/test_joined_devices.py",)
+RECORDED = ("tests/hardware/test_recording_pair.py",)
 LIFT, HAND, EXPERT = "sim/tasks/lift_two.py", "sim/tasks/handover.py", "sim/experts/waypoints.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -97,6 +99,39 @@ MUTANTS: dict[str, Mutant] = {
         TIME, "begin = sum(len(part.robot.gripper.joints) for part in self.robot.parts[:arm])", "begin = 0", WORLD
     ),
     "one-arm-does-not-wait-for-the-other": Mutant(EXPERT, "there = there & (away", "there = here & (away", WORLD),
+    "one-device-moves-its-arm-alone": Mutant(
+        JOINED, "np.concatenate(actions) if len(actions) == len(each) else None", "np.concatenate(actions)", TOGETHER
+    ),
+    "one-hand-holds-the-switch-of-both": Mutant(
+        JOINED, "all(one.engaged for one in each)", "any(one.engaged for one in each)", RECORDED
+    ),
+    "a-device-sees-the-other-arm": Mutant(
+        JOINED,
+        'np.split(observation["proprio"], self._ends, axis=-1)]',
+        'np.split(observation["proprio"], self._ends, axis=-1)[::-1]]',
+        TOGETHER,
+    ),
+    "one-that-cannot-tell-excuses-one-that-was-lost": Mutant(
+        JOINED, "for known in (False, None, True)", "for known in (None, False, True)", TOGETHER
+    ),
+    "two-read-one-terminal": Mutant(
+        "hardware/teleop/__init__.py", "**(mute if made else options)", "**options", TOGETHER
+    ),
+    "two-leaders-on-one-port": Mutant(
+        "hardware/teleop/leader.py", 'len(set(found) - {""}) != len(arms) or', "", TOGETHER
+    ),
+    "hands-at-rest-hold-one-opening-for-a-joint": Mutant(
+        "hardware/teleop/teleoperation.py",
+        "[self._asked[1][: len(q)], target[len(q) :]]",
+        "[self._asked[1][:-1], target[-1:]]",
+        RECORDED,
+    ),
+    "one-gripper-takes-the-other-along": Mutant(
+        "hardware/teleop/supervised.py",
+        "np.where(asked == self._found, self._found, np.float32(np.nan))",
+        "np.where((asked == self._found).all(), self._found, np.float32(np.nan))",
+        ("tests/hardware/teleop/test_supervised.py",),
+    ),
 }
 
 if __name__ == "__main__":

@@ -21,8 +21,10 @@ from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
 from hardware.teleop.chunk_player import ChunkPlayer
 from hardware.teleop.device import EpisodeEvent as E
-from hardware.teleop.supervised import ALIVE_S, Supervised
+from hardware.teleop.device import Sample
+from hardware.teleop.supervised import ALIVE_S, Supervised, TakeOver
 from robolearn.core import ActionChunk, BadInput, Observation, Policy, RobolearnError
+from robots.stations import load_pair
 
 NAMES = CONTRACT.interface.action.names
 STEP = 1.0 / CONTRACT.control_hz
@@ -356,3 +358,25 @@ def test_what_is_no_chunk_is_refused() -> None:
     policy.act = lambda observation: np.zeros((1, 4), np.float32)  # type: ignore[method-assign]
     with pytest.raises(BadInput, match="chunk"):
         ChunkPlayer(policy)
+
+
+def test_each_gripper_of_two_stays_until_its_own_hand_asks_for_something_else() -> None:
+    turns = TakeOver(load_pair("panda_pair").interface)
+    asked = np.zeros(14, np.float32)
+
+    def executed(left: float, right: float) -> list[float]:
+        asked[[6, 13]] = left, right
+        sample = turns.hand(Sample(asked, True, (), 0.0))
+        assert sample.action is not None
+        return sample.action[[6, 13]].tolist()
+
+    turns.begin()
+    turns.policy(np.full(14, -0.5, np.float32))
+    assert executed(1.0, 1.0) == executed(1.0, 1.0) == [-0.5, -0.5], "as the policy left them"
+    assert executed(1.0, 0.0) == [-0.5, 0.0]
+    assert executed(1.0, 1.0) == [-0.5, 1.0], "whatever it asked for at first"
+    assert executed(-1.0, 1.0) == [-1.0, 1.0]
+    asked[:] = 0.3
+    turns.policy(None)
+    taken = turns.hand(Sample(asked, True, (), 0.0)).action
+    assert taken is not None and not taken[[*range(6), *range(7, 13)]].any(), "nothing jumps in either arm"
