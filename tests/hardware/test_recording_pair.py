@@ -132,7 +132,7 @@ def test_hands_at_rest_hold_both_arms_where_they_came_to_rest(rig: Rig) -> None:
     rig.steps(0)
     rig.run(0.2)
     before = rig.q.copy()
-    rig.other.action = move(CLOSED)
+    rig.hand.action = move(CLOSED)
     sent: list[np.ndarray] = []
     send = rig.send_target
     rig.send_target = lambda positions, ns: (sent.append(positions), send(positions, ns))  # type: ignore[method-assign,assignment]
@@ -140,4 +140,4 @@ def test_hands_at_rest_hold_both_arms_where_they_came_to_rest(rig: Rig) -> None:
     np.testing.assert_allclose(rig.q, before, atol=1e-3)
     most = PAIR.arms["left"].limits.gripper_max
     assert sent[-1].shape == (16,)
-    np.testing.assert_allclose(sent[-1][14:], [most, 0.0], atol=1e-9)
+    np.testing.assert_allclose(sent[-1][14:], [0.0, most], atol=1e-9)
