@@ -102,7 +102,7 @@ def check_arm(contract: Contract, seen: SeenStation) -> dict[str, list[Finding]]
 
 
 def check_cameras(cameras: Mapping[str, Camera], contract: AnyContract, seen: SeenStation) -> Iterator[Finding]:
-    """What was found of some cameras of the station of `contract`."""
+    """Findings of some cameras of the station of `contract`."""
     for name, camera in cameras.items():
         pictures, what = seen.topics[f"images.{name}"], f"camera {name}"
         yield publishers(what, f"cameras.{name}", camera, pictures)

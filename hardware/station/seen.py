@@ -134,7 +134,7 @@ class SeenStation:
     safety: tuple[str, str] | None = None
 
     def of_arm(self, name: str) -> SeenStation:
-        """What was seen of one of two arms."""
+        """The part of it that is one of two arms."""
         begin = f"{name}."
         own = {role.removeprefix(begin): seen for role, seen in self.topics.items() if role.startswith(begin)}
         return replace(self, topics=own)

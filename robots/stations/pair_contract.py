@@ -36,7 +36,7 @@ from robots.stations import values
 from robots.stations.contract import Contract, check_objects, picked, resized
 from robots.stations.contract_file import PAIR_CONTRACTS, NoContract, contract_names, load_contract
 from robots.stations.mounting import Camera, Frames
-from robots.stations.parts import Objects, ServoBus, Topic
+from robots.stations.parts import Objects, ServoPort, Topic
 
 YAW = (-6.3, 6.3)  # [rad]
 
@@ -65,7 +65,7 @@ class ArmForm:
     base: BaseForm | None = None
     namespace: values.Namespace | None = None
     cameras: tuple[values.Word, ...] | None = None
-    servos: ServoBus | None = None
+    servos: ServoPort | None = None
 
 
 def _two(arms: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -281,7 +281,7 @@ class GripperForm:
 
 
 @values.section
-class ServoBus:
+class ServoPort:
     """A bus of servos.
 
     Attributes:
@@ -297,7 +297,7 @@ class ServoBus:
 
 
 @values.section
-class Servos(ServoBus):
+class Servos(ServoPort):
     """Those that the node `servos` drives, for an arm without a ROS driver."""
 
     @model_validator(mode="after")

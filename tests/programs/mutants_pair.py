@@ -19,6 +19,9 @@ JOINTS, OBSERVER, MONITOR = (f"hardware/observing/{name}.py" for name in ("joint
 SEEN, POINTS, TIME = ("tests/hardware/test_pair_observer.py",), "hardware/execution/setpoints.py", "sim/realtime.py"
 JOINED, TOGETHER = "hardware/teleop/joined.py", ("tests/hardware/teleop/test_joined_devices.py",)
 RECORDED = ("tests/hardware/test_recording_pair.py",)
+JUDGED = ("tests/hardware/test_station_judge.py",)
+PLANNED = ("tests/cli/test_trial.py::test_two_arms_and_their_contracts_are_the_plans",)
+FAULTY = ("tests/hardware/test_sensor_faults.py::test_a_fault_of_one_of_two_arms_has_its_name_before_the_place",)
 LIFT, HAND, EXPERT = "sim/tasks/lift_two.py", "sim/tasks/handover.py", "sim/experts/waypoints.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -97,6 +100,21 @@ MUTANTS: dict[str, Mutant] = {
     "one-gripper-moves-the-other": Mutant(TIME, "self._widths[arm] = width", "self._widths[:] = width", WORLD),
     "fingers-of-the-left-arm-for-both": Mutant(
         TIME, "begin = sum(len(part.robot.gripper.joints) for part in self.robot.parts[:arm])", "begin = 0", WORLD
+    ),
+    "two-arms-on-one-bus-of-servos": Mutant(
+        CONTRACT, "    if one.servos is not None and other", "    if False and other", ROBOT
+    ),
+    "the-doctor-looks-at-one-arm-twice": Mutant(
+        "hardware/station/check.py", "there = seen.of_arm(name)", 'there = seen.of_arm("left")', JUDGED
+    ),
+    "the-doctors-line-without-its-arm": Mutant(
+        "hardware/station/check.py", 'replace(one, name=f"{arm} {one.name}") if arm else one', "one", JUDGED
+    ),
+    "one-arm-of-two-is-hashed": Mutant(
+        "robolearn/cli/trial_hashes.py", "(contract, *contract.arms.values())", "(contract,)", PLANNED
+    ),
+    "a-fault-of-one-arm-is-that-of-both": Mutant(
+        "hardware/ros2/faults.py", "found[where] = what", "found[place] = what", FAULTY
     ),
     "one-arm-does-not-wait-for-the-other": Mutant(EXPERT, "there = there & (away", "there = here & (away", WORLD),
     "one-device-moves-its-arm-alone": Mutant(

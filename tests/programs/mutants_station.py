@@ -120,7 +120,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{STATION}/findings.py", "if cut_height < want_height or cut_width < want_width:", "if False:", JUDGE
     ),
     "doctor-lens": Mutant(f"{STATION}/findings.py", "if off <= LENS and same_shape:", "if True:", JUDGE),
-    "doctor-hung-safety-node": Mutant(f"{STATION}/findings.py", "> SILENT_S:", "> 1e9:", JUDGE),
+    "doctor-hung-safety-node": Mutant(f"{STATION}/check.py", "> SILENT_S:", "> 1e9:", JUDGE),
     "one-axis-is-enough": Mutant(HAND_EYE, "if spread[1] < TURNED:", "if False:", CALIBRATION),
     "flange-the-wrong-way": Mutant(HAND_EYE, 'if parent == "flange" else', 'if parent == "base" else', CALIBRATION),
     "any-board": Mutant(HAND_EYE, "if abs(scale - 1.0) >", "if False and abs(scale - 1.0) >", CALIBRATION),

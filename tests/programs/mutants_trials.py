@@ -62,7 +62,10 @@ MUTANTS: dict[str, Mutant] = {
         (f"{TRIAL}::test_the_code_between_a_policy_and_an_arm_is_the_plans",),
     ),
     "trial-arm-unseen": Mutant(
-        HASHES, "_arms(_contract(plan.arm).robot.name)", '""', (f"{TRIAL}::test_an_arm_and_its_station_are_the_plans",)
+        HASHES,
+        "_arms(*(part.robot.name for part in _contract(plan.arm).robot.parts))",
+        '""',
+        (f"{TRIAL}::test_an_arm_and_its_station_are_the_plans",),
     ),
     "trial-names-alone-hashed": Mutant("robolearn/io/hashes.py", "sha256_file(folder / name)", '""', CHANGED),
     "trial-order-unseen": Mutant(RECORDS, "if got != wanted or", "if", CHANGED),
