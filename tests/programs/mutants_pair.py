@@ -150,6 +150,12 @@ MUTANTS: dict[str, Mutant] = {
         "np.where((asked == self._found).all(), self._found, np.float32(np.nan))",
         ("tests/hardware/teleop/test_supervised.py",),
     ),
+    "a-camera-of-one-arm-is-frozen-by-the-other": Mutant(
+        "robolearn/data/validate/videos.py",
+        "return own if own.any() else ~own",
+        "return np.ones(count, np.bool_)",
+        ("tests/data/tools/test_data_validate.py::test_a_camera_of_one_of_two_arms_is_judged_by_that_arm",),
+    ),
 }
 
 if __name__ == "__main__":

@@ -85,7 +85,8 @@ def _file(
             yield Defect("video length", what, name, index, length)
         episode = data.episodes.get(index)
         if limits.decode and episode is not None and ranges is not None:
-            yield from _frozen(feature, name, episode, signatures[mine], ranges, fps, limits)
+            own = _of_its_arm(data, feature, len(ranges))
+            yield from _frozen(feature, name, episode, signatures[mine], ranges, own, fps, limits)
 
 
 def _read(path: Path, decode: bool) -> tuple[NDArray[np.float64], NDArray[np.uint8], tuple[int, int], str]:
@@ -122,9 +123,10 @@ def _blocks(grey: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _frozen(
-    feature: str, name: str, rows: Rows, signatures: NDArray[np.uint8], ranges: NDArray, fps: float, limits: Tolerances
-) -> Iterator[Defect]:
-    """Stretches in which all pictures are like the first while the arm moves."""
+    feature: str, name: str, rows: Rows, signatures: NDArray[np.uint8], ranges: NDArray, own: NDArray[np.bool_],
+    fps: float, limits: Tolerances,
+) -> Iterator[Defect]:  # fmt: skip
+    """Stretches in which all pictures are like the first while the arm moves, by its `own` components (D,)."""
     state = _state(rows)
     if state is None or len(state) < len(signatures):
         return
@@ -135,11 +137,22 @@ def _frozen(
         last = first + length - 1
         if (length - 1) / fps > limits.frozen_s:
             moved = np.ptp(state[first : last + 1], axis=0)
-            if (moved > np.maximum(MOVES * ranges, max(RESTS * ranges.max(), 1e-4))).any():
+            if (moved > np.maximum(MOVES * ranges, max(RESTS * ranges.max(), 1e-4)))[own].any():
                 seconds = (length - 1) / fps
                 what = f"{feature} shows one picture for {seconds:.1f} s (until frame {last}) while the arm moves"
                 yield Defect("frozen camera", what, name, rows.index, first)
         first += max(1, length)
+
+
+def _of_its_arm(data: Opened, feature: str, count: int) -> NDArray[np.bool_]:
+    """(D,) true for the `count` components of the state by which a camera is judged: of two arms ``left_wrist`` is
+    moved by the left one alone; any other by all."""
+    names = data.info["features"].get("observation.state", {}).get("names")
+    if not isinstance(names, list) or len(names) != count:
+        return np.ones(count, np.bool_)
+    arm = feature.rpartition(".")[2].partition("_")[0]
+    own = np.array([str(name).startswith(f"{arm}_") for name in names])
+    return own if own.any() else ~own
 
 
 def _state(rows: Rows) -> NDArray | None:

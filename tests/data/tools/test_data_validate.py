@@ -292,6 +292,21 @@ def test_a_camera_that_freezes_while_the_arm_moves(tmp_path: Path) -> None:
     assert recorded(tmp_path / "resting", slice(10, 40), moves=False) == []
 
 
+@pytest.mark.long
+def test_a_camera_of_one_of_two_arms_is_judged_by_that_arm(tmp_path: Path) -> None:
+    names = ("left_pan", "left_gripper_width", "right_pan", "right_gripper_width")
+    cameras = ("left_wrist", "right_wrist", "front")
+    pictures = {f"images.{camera}": ArraySpec((64, 64, 3), "uint8") for camera in cameras}
+    interface = Interface({"proprio": ArraySpec((4,), names=names), **pictures}, ArraySpec((1,)), 10.0)
+    image = np.full((64, 64, 3), 90, np.uint8)  # of all cameras, all the time
+    with EpisodeWriter(tmp_path / "set", interface) as writer:
+        for t in range(40):
+            writer.add({"proprio": [t, 0.0, 0.0, 0.0], **dict.fromkeys(pictures, image)}, [0.0])
+        writer.end(success=True, terminated=True)
+    frozen = {finding.what.split()[0] for finding in validate(tmp_path / "set") if finding.check == "frozen camera"}
+    assert frozen == {"observation.images.left_wrist", "observation.images.front"}
+
+
 def test_what_lies_beyond_the_last_commit_is_no_fault(filmed: Path, copy: Copy) -> None:
     root = copy(filmed)
 
