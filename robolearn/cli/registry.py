@@ -125,6 +125,12 @@ ENTRIES: tuple[Entry, ...] = (
     _bench("hil-updates", "hil_updates:BenchmarkHilUpdates", "Learner throughput, beside LeRobot"),
     _bench("policy", "policy:BenchmarkPolicy", "Inference latency"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
+    Entry(
+        "benchmark rivals",
+        "robolearn.cli.benchmark_rivals:BenchmarkRivals",
+        "Ways to fine-tune on equal ground",
+        "Measure",
+    ),
     _bench("data", "data:BenchmarkData", "Throughput of recording and reading"),
     _bench("borders", "borders:BenchmarkBorders", "Import and first look at a newcomer's data"),
     _bench("encoders", "encoders:BenchmarkEncoders", "Throughput of image encoders"),

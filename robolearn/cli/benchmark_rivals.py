@@ -1,0 +1,210 @@
+"""``robolearn benchmark rivals``: ways to fine-tune, in worlds of other makers, on equal ground."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from policies.settings import DenoisingConfig
+from robolearn.cli.choices import Device
+from robolearn.cli.rival_cells import Cells, Rival, few_enough
+from robolearn.core import BadInput
+from robolearn.presets import RL_ENV_STEPS
+from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, reported
+from sim.registry import WorldConfig, tasks_of
+
+TASKS = tuple(f"metaworld:{task}-v3" for task in ("push", "pick-place", "peg-insert-side", "drawer-open", "assembly"))
+RIVALS: dict[str, Rival] = {
+    name: Rival(name, ("--algo", name), "diffusion" if name == "dppo" else "flow")
+    for name in ("reinflow", "dppo", "grpo", "rlpd", "dsrl", "proposals")
+}
+TABLE = "rivals.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkRivals(Command):
+    """Compare ways to fine-tune on equal ground: same worlds, demonstrations, budget of control steps, judge.
+
+    Demonstrations are by the worlds' own experts, and so few that imitation stands within --band: their number is
+    halved until it does, with the first seed. Every rival gets the budget --env-steps, in every task and with every
+    seed; the last policy is judged, from the same starts. Intervals are over the seeds.
+
+    Can be killed at any moment: the same command with the same --out goes on.
+
+    Example: robolearn benchmark rivals --tasks metaworld:push-v3 --seeds 0 1 2
+    """
+
+    tasks: tuple[str, ...] = TASKS
+    """Worlds with a demonstrator, as robolearn worlds lists them, or suites of them."""
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    """Seeds; each has demonstrations, weights, starts and noise of its own."""
+    rivals: tuple[str, ...] = tuple(RIVALS)
+    """Rivals: reinflow, dppo, grpo, rlpd, dsrl, proposals, or NAME=FLAGS of robolearn finetune, as in
+    "slow=--algo reinflow --actor-lr 1e-4"."""
+    env_steps: int = RL_ENV_STEPS
+    """Budget of every rival in control steps."""
+    episodes: int = 40
+    """Demonstrations that the search for few enough begins with."""
+    band: tuple[float, float] = (0.35, 0.45)
+    """Success of imitation that is sought."""
+    train_steps: int = 3000
+    """Gradient steps of imitation."""
+    eval_episodes: int = 200
+    """Episodes of each evaluation."""
+    device: Device = "auto"
+    out: Path = Path("runs/rivals")
+    """Folder for the cells, rivals.json and report.html."""
+
+    def run(self) -> dict[str, Any]:
+        """``{"tasks": [{"task", "demonstrations", "tried", "within"}], "rows": [{"rival", "task", "cells",
+        "imitation", "success", "wall_s"}], "means": [{"rival", "imitation", "success", "wall_s"}], "report",
+        "wall_s"}``; successes and wall times are as `over_seeds` gives them."""
+        from robolearn.eval.rivals_page import write_rivals_page
+        from robolearn.io.json_files import write_json
+
+        begun = time.perf_counter()
+        tasks, rivals = self._tasks(), self._rivals()
+        cells = Cells(self.out, self.env_steps, self.train_steps, self.eval_episodes, self.device, self.json)
+        self._check(tasks, rivals, cells)
+        found, rows = [], []
+        for task in tasks:
+            number, tried = self._number(cells, task)
+            low, high = self.band
+            within = low <= tried[number] <= high
+            found.append({"task": task, "demonstrations": number, "within": within,
+                          "tried": {str(n): rate for n, rate in tried.items()}})  # fmt: skip
+            runs = {name: [] for name in rivals}
+            for seed in self.seeds:
+                for name, rival in rivals.items():
+                    base = cells.imitated(task, seed, rival.policy, number)
+                    runs[name].append(_run(seed, base, cells.tuned(task, seed, rival, number)))
+            rows += [{"rival": name, "task": task, "cells": ran, **_over(ran)} for name, ran in runs.items()]
+        result: dict[str, Any] = {"tasks": found, "rows": rows, "means": list(_means(rows, rivals))}
+        write_json(self.out / TABLE, result)
+        line = command_text("benchmark rivals", self)
+        result |= reported(lambda: write_rivals_page(self.out / "report.html", result, self.settings(), line))
+        return result | {"wall_s": {"total": time.perf_counter() - begun}}
+
+    def settings(self) -> dict[str, str]:
+        """What was equal for all, in words."""
+        return {
+            "budget": f"{self.env_steps:,} control steps",
+            "imitation": f"{self.train_steps:,} gradient steps",
+            "evaluation": f"{self.eval_episodes} episodes",
+            "success of imitation sought": f"{self.band[0]:g} to {self.band[1]:g}",
+            "seeds": " ".join(map(str, self.seeds)),
+        }
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        from robolearn.eval.rivals_page import percent
+
+        for one in result["tasks"]:
+            where = "" if one["within"] else ", outside of --band"
+            rate = one["tried"][str(one["demonstrations"])]
+            console.print(f"{one['task']}: {one['demonstrations']} demonstrations, imitation {rate:.1%}{where}")
+        rows = [
+            (row.get("task", "mean over tasks"), row["rival"], str(row["success"]["count"]), percent(row["imitation"]),
+             percent(row["success"]), f"{row['wall_s']['mean']:,.0f}")
+            for row in (*result["rows"], *result["means"])
+        ]  # fmt: skip
+        heads = ("task", "rival", "seeds", "imitation, %", "after RL, %", "s a cell")
+        print_table(console, heads, rows, title="mean over the seeds, with Student's 95% interval over them")
+        console.print(f"report: {result['report'] or result['report_error']}")
+
+    def _tasks(self) -> list[str]:
+        return list(dict.fromkeys(one for task in self.tasks for one in tasks_of(task)))
+
+    def _rivals(self) -> dict[str, Rival]:
+        """Those asked for, by name."""
+        found: dict[str, Rival] = {}
+        for word in self.rivals:
+            name, own, flags = word.partition("=")
+            if not own and name not in RIVALS:
+                expected = "NAME=FLAGS of robolearn finetune, or one of"
+                raise BadInput("--rivals", got=word, expected=expected, available=RIVALS)
+            if name in found or not name or "/" in name:
+                raise BadInput("--rivals", got=word, expected="different names")
+            found[name] = _of_flags(name, tuple(shlex.split(flags))) if own else RIVALS[name]
+        return found
+
+    def _check(self, tasks: Sequence[str], rivals: Mapping[str, Rival], cells: Cells) -> None:
+        """Refuse what cannot work before anything is written."""
+        from robolearn.core.machine import resolve_device
+        from sim.experts import demonstrator
+
+        for flag in ("tasks", "seeds", "rivals"):
+            if not getattr(self, flag):
+                raise BadInput(f"--{flag}", got="nothing", expected="at least one")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise BadInput("--seeds", got=" ".join(map(str, self.seeds)), expected="different numbers")
+        if not 0 <= self.band[0] < self.band[1] <= 1:
+            raise BadInput("--band", got=" ".join(map(str, self.band)), expected="two rising shares, as in 0.35 0.45")
+        at_least(1, env_steps=self.env_steps, episodes=self.episodes, train_steps=self.train_steps,
+                 eval_episodes=self.eval_episodes)  # fmt: skip
+        for seed in self.seeds:
+            check_seed(seed)
+        resolve_device(self.device)
+        for task in tasks:
+            with closing(WorldConfig(task).build(1)) as env:
+                if not env.reports_success:
+                    raise BadInput(f"--tasks {task}", got="a world that reports no success", expected="one that does")
+                demonstrator(task, env, "expert", 0)
+            for rival in rivals.values():
+                cells.finetune(task, 0, rival, 0).check_budget(DenoisingConfig().execute)
+
+    def _number(self, cells: Cells, task: str) -> tuple[int, dict[int, float]]:
+        """The number of demonstrations of a task, and what was tried, by the first seed."""
+        judge = lambda number: cells.imitated(task, self.seeds[0], "flow", number)["success"]["rate"]  # noqa: E731
+        return few_enough(self.episodes, self.band, judge)
+
+
+def _of_flags(name: str, flags: tuple[str, ...]) -> Rival:
+    """The rival of a user's own flags. Raises `BadInput`: one that the benchmark sets, or one that does not exist."""
+    from robolearn.cli.main import parse
+    from robolearn.cli.registry import find
+
+    set_here = ("--policy", "--task", "--env-steps", "--seed", "--out", "--data", "--resume", "--device")
+    for flag in flags:
+        if flag.split("=")[0] in set_here:
+            raise BadInput(
+                f"--rivals {name}", got=flag, expected=f"none of {', '.join(set_here)}: set by the benchmark"
+            )
+    command: Any = parse(*find(["finetune", "--policy", "x", "--out", "x", *flags]))
+    kind = RIVALS[command.algo].policy if command.algo in RIVALS else "flow"
+    return Rival(name, flags, kind)
+
+
+def _run(seed: int, base: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell in the result."""
+    same = {key: cell[key] for key in ("success", "env_steps", "wall_s", "resumed")}
+    return {"seed": seed, "imitation": base["success"], **same}
+
+
+def _over(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Success and wall time of a rival in a task, over the seeds."""
+    rates = [(run["imitation"]["rate"], run["success"]["rate"], run["wall_s"]["total"]) for run in runs]
+    return _estimates(rates)
+
+
+def _means(rows: Sequence[Mapping[str, Any]], rivals: Mapping[str, Rival]) -> Iterator[dict[str, Any]]:
+    """The mean over the tasks of each rival: of each seed first, so that the interval is over the seeds."""
+    import numpy as np
+
+    for name in rivals:
+        own = [row["cells"] for row in rows if row["rival"] == name]
+        cells = [[(c["imitation"]["rate"], c["success"]["rate"], c["wall_s"]["total"]) for c in one] for one in own]
+        yield {"rival": name, **_estimates(np.mean(cells, axis=0).tolist())}
+
+
+def _estimates(values: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Estimates over the seeds of imitation, success and seconds, of which `values` has three of each seed."""
+    from robolearn.eval import over_seeds
+
+    imitation, success, wall = zip(*values, strict=True)
+    rates = {"imitation": over_seeds(imitation, rates=True), "success": over_seeds(success, rates=True)}
+    return {key: value.to_json() for key, value in (*rates.items(), ("wall_s", over_seeds(wall)))}

@@ -1,0 +1,63 @@
+"""The page of a comparison of rivals: a table with intervals over seeds, and one plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from robolearn.eval.plots import COLOURS, MUTED, STYLE, canvas, legend
+from robolearn.eval.report import picture, render_page, write_page
+
+
+def draw_means(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Success of each rival, mean over the tasks, with its interval over the seeds; beside it where it began."""
+    with mpl.rc_context(STYLE):
+        figure, axes = canvas("Mean over the tasks", "", "success [%]", percent=True, lines=2)
+        for i, row in enumerate(rows):
+            for key, colour, label in (("imitation", MUTED, "imitation"), ("success", COLOURS["--c1"], "after RL")):
+                value, at = row[key], i + (0.12 if key == "success" else -0.12)
+                if value["low"] is not None:
+                    axes.plot([at, at], [value["low"], value["high"]], color=colour, linewidth=2.0)
+                axes.plot(at, value["mean"], "o", color=colour, markersize=5, label=label if not i else None)
+        axes.set_xticks(range(len(rows)), [row["rival"] for row in rows], rotation=30, ha="right")
+        axes.set_xlim(-0.5, len(rows) - 0.5)
+        legend(axes, 2)
+    return figure
+
+
+def percent(value: Mapping[str, Any]) -> str:
+    """A share over seeds for people, in percent: ``45.0 (38.1–51.9)``."""
+    text = f"{100 * value['mean']:.1f}"
+    return text if value["low"] is None else f"{text} ({100 * value['low']:.1f}–{100 * value['high']:.1f})"
+
+
+def write_rivals_page(path: Path, result: Mapping[str, Any], settings: Mapping[str, str], command: str) -> Path:
+    """Write the page of `result`, as `robolearn benchmark rivals` returns it, at `path`; `settings` in words."""
+    by_task: dict[tuple[str, str], Mapping[str, Any]] = {(row["rival"], row["task"]): row for row in result["rows"]}
+    tasks = [one["task"] for one in result["tasks"]]
+    rows = [
+        (mean["rival"], percent(mean["imitation"]), percent(mean["success"]),
+         *(percent(by_task[mean["rival"], task]["success"]) for task in tasks), f"{mean['wall_s']['mean']:,.0f}")
+        for mean in result["means"]
+    ]  # fmt: skip
+    numbers = [
+        (one["task"], one["demonstrations"],
+         ", ".join(f"{100 * rate:.1f} with {number}" for number, rate in one["tried"].items()),
+         "yes" if one["within"] else "no")
+        for one in result["tasks"]
+    ]  # fmt: skip
+    html = render_page(
+        "rivals.html",
+        title="Rivals on equal ground",
+        picture=picture(draw_means(result["means"]), "means"),
+        heads=("rival", "imitation", "after RL", *tasks, "seconds a cell"),
+        rows=rows,
+        numbers=numbers,
+        settings=list(settings.items()),
+        commands=[command],
+    )
+    return write_page(path, html)
