@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from policies.settings import DenoisingConfig
+from robolearn.bench.rivals.checkouts import Checkout, CodeFailed
 from robolearn.cli.choices import Device
-from robolearn.cli.rival_cells import Cells, Rival, few_enough
+from robolearn.cli.rival_cells import Cells, Rival, TheirCode, few_enough
 from robolearn.core import BadInput
 from robolearn.presets import RL_ENV_STEPS
 from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, reported
@@ -56,14 +56,20 @@ class BenchmarkRivals(Command):
     """Gradient steps of imitation."""
     eval_episodes: int = 200
     """Episodes of each evaluation."""
+    checkout: tuple[str, ...] = ()
+    """Public code to be run beside ours, as reinflow=PATH or dppo=PATH of its checkout: as published, and with the
+    repairs that robolearn/bench/README.md lists, made while it runs."""
+    checkout_python: Path | None = None
+    """The interpreter that has its packages; by default this one."""
     device: Device = "auto"
     out: Path = Path("runs/rivals")
     """Folder for the cells, rivals.json and report.html."""
 
     def run(self) -> dict[str, Any]:
         """``{"tasks": [{"task", "demonstrations", "tried", "within"}], "rows": [{"rival", "task", "cells",
-        "imitation", "success", "wall_s"}], "means": [{"rival", "imitation", "success", "wall_s"}], "report",
-        "wall_s"}``; successes and wall times are as `over_seeds` gives them."""
+        "imitation", "success", "wall_s"}], "means": [{"rival", "imitation", "success", "wall_s"}], "failed": [{"rival",
+        "task", "seed", "why"}], "report", "wall_s"}``; successes and wall times are as `over_seeds` gives them. Rows
+        and means are of rivals that failed nowhere there; what failed is tried again by the next run."""
         from robolearn.eval.rivals_page import write_rivals_page
         from robolearn.io.json_files import write_json
 
@@ -71,20 +77,22 @@ class BenchmarkRivals(Command):
         tasks, rivals = self._tasks(), self._rivals()
         cells = Cells(self.out, self.env_steps, self.train_steps, self.eval_episodes, self.device, self.json)
         self._check(tasks, rivals, cells)
-        found, rows = [], []
+        found, rows, failed = [], [], []
         for task in tasks:
             number, tried = self._number(cells, task)
-            low, high = self.band
-            within = low <= tried[number] <= high
+            within = self.band[0] <= tried[number] <= self.band[1]
             found.append({"task": task, "demonstrations": number, "within": within,
                           "tried": {str(n): rate for n, rate in tried.items()}})  # fmt: skip
-            runs = {name: [] for name in rivals}
+            runs: dict[str, list[dict[str, Any]]] = {rival.name: [] for rival in rivals}
             for seed in self.seeds:
-                for name, rival in rivals.items():
-                    base = cells.imitated(task, seed, rival.policy, number)
-                    runs[name].append(_run(seed, base, cells.tuned(task, seed, rival, number)))
-            rows += [{"rival": name, "task": task, "cells": ran, **_over(ran)} for name, ran in runs.items()]
-        result: dict[str, Any] = {"tasks": found, "rows": rows, "means": list(_means(rows, rivals))}
+                for rival in rivals:
+                    try:
+                        runs[rival.name].append({"seed": seed, **_shown(rival.run(cells, task, seed, number))})
+                    except CodeFailed as error:
+                        failed.append({"rival": rival.name, "task": task, "seed": seed, "why": str(error)})
+            whole = {name: ran for name, ran in runs.items() if len(ran) == len(self.seeds)}
+            rows += [{"rival": name, "task": task, "cells": ran, **_over(ran)} for name, ran in whole.items()]
+        result: dict[str, Any] = {"tasks": found, "rows": rows, "means": list(_means(rows, tasks)), "failed": failed}
         write_json(self.out / TABLE, result)
         line = command_text("benchmark rivals", self)
         result |= reported(lambda: write_rivals_page(self.out / "report.html", result, self.settings(), line))
@@ -114,14 +122,16 @@ class BenchmarkRivals(Command):
         ]  # fmt: skip
         heads = ("task", "rival", "seeds", "imitation, %", "after RL, %", "s a cell")
         print_table(console, heads, rows, title="mean over the seeds, with Student's 95% interval over them")
+        for one in result["failed"]:
+            console.print(f"failed: {one['rival']}, {one['task']}, seed {one['seed']}: {one['why']}", markup=False)
         console.print(f"report: {result['report'] or result['report_error']}")
 
     def _tasks(self) -> list[str]:
         return list(dict.fromkeys(one for task in self.tasks for one in tasks_of(task)))
 
-    def _rivals(self) -> dict[str, Rival]:
-        """Those asked for, by name."""
-        found: dict[str, Rival] = {}
+    def _rivals(self) -> list[Rival | TheirCode]:
+        """Those asked for, ours first."""
+        found: dict[str, Rival | TheirCode] = {}
         for word in self.rivals:
             name, own, flags = word.partition("=")
             if not own and name not in RIVALS:
@@ -130,9 +140,16 @@ class BenchmarkRivals(Command):
             if name in found or not name or "/" in name:
                 raise BadInput("--rivals", got=word, expected="different names")
             found[name] = _of_flags(name, tuple(shlex.split(flags))) if own else RIVALS[name]
-        return found
+        for word in self.checkout:
+            checkout = Checkout.of(word, self.checkout_python)
+            for repaired in (False, True):
+                code = TheirCode(checkout, repaired)
+                if code.name in found:
+                    raise BadInput("--checkout", got=word, expected="each codebase once, and no rival of its name")
+                found[code.name] = code
+        return list(found.values())
 
-    def _check(self, tasks: Sequence[str], rivals: Mapping[str, Rival], cells: Cells) -> None:
+    def _check(self, tasks: Sequence[str], rivals: Sequence[Rival | TheirCode], cells: Cells) -> None:
         """Refuse what cannot work before anything is written."""
         from robolearn.core.machine import resolve_device
         from sim.experts import demonstrator
@@ -154,8 +171,8 @@ class BenchmarkRivals(Command):
                 if not env.reports_success:
                     raise BadInput(f"--tasks {task}", got="a world that reports no success", expected="one that does")
                 demonstrator(task, env, "expert", 0)
-            for rival in rivals.values():
-                cells.finetune(task, 0, rival, 0).check_budget(DenoisingConfig().execute)
+            for rival in rivals:
+                rival.check(cells, task)
 
     def _number(self, cells: Cells, task: str) -> tuple[int, dict[int, float]]:
         """The number of demonstrations of a task, and what was tried, by the first seed."""
@@ -179,10 +196,9 @@ def _of_flags(name: str, flags: tuple[str, ...]) -> Rival:
     return Rival(name, flags, kind)
 
 
-def _run(seed: int, base: Mapping[str, Any], cell: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(cell: Mapping[str, Any]) -> dict[str, Any]:
     """A cell in the result."""
-    same = {key: cell[key] for key in ("success", "env_steps", "wall_s", "resumed")}
-    return {"seed": seed, "imitation": base["success"], **same}
+    return {key: value for key, value in cell.items() if key != "settings"}
 
 
 def _over(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -191,14 +207,17 @@ def _over(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return _estimates(rates)
 
 
-def _means(rows: Sequence[Mapping[str, Any]], rivals: Mapping[str, Rival]) -> Iterator[dict[str, Any]]:
-    """The mean over the tasks of each rival: of each seed first, so that the interval is over the seeds."""
+def _means(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The mean over all tasks of each rival: of each seed first, so that the interval is over the seeds."""
     import numpy as np
 
-    for name in rivals:
+    for name in dict.fromkeys(row["rival"] for row in rows):
         own = [row["cells"] for row in rows if row["rival"] == name]
-        cells = [[(c["imitation"]["rate"], c["success"]["rate"], c["wall_s"]["total"]) for c in one] for one in own]
-        yield {"rival": name, **_estimates(np.mean(cells, axis=0).tolist())}
+        if len(own) == len(tasks):
+            values = [
+                [(c["imitation"]["rate"], c["success"]["rate"], c["wall_s"]["total"]) for c in one] for one in own
+            ]
+            yield {"rival": name, **_estimates(np.mean(values, axis=0).tolist())}
 
 
 def _estimates(values: Sequence[Sequence[float]]) -> dict[str, Any]:

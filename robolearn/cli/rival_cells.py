@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from policies.settings import DenoisingConfig
+from robolearn.bench.rivals.checkouts import Checkout
 from robolearn.cli.registry import find
 from robolearn.presets import PRESETS, WORLDS
 from sim.registry import WorldConfig
@@ -41,6 +43,58 @@ class Rival:
     name: str
     words: tuple[str, ...]
     policy: str = "flow"
+
+    def run(self, cells: Cells, task: str, seed: int, episodes: int) -> dict[str, Any]:
+        """Its cell, with the success of ``imitation`` that it began with."""
+        base = cells.imitated(task, seed, self.policy, episodes)
+        return {"imitation": base["success"], **cells.tuned(task, seed, self, episodes)}
+
+    def check(self, cells: Cells, task: str) -> None:
+        """Raise `BadInput` for a flag that its algorithm does not have, or a budget that does not pay for it."""
+        cells.finetune(task, 0, self, 0).check_budget(DenoisingConfig().execute)
+
+
+@dataclass(frozen=True)
+class TheirCode:
+    """A rival's public code: it imitates the same demonstrations and fine-tunes, as published or repaired."""
+
+    checkout: Checkout
+    repaired: bool
+
+    @property
+    def name(self) -> str:
+        """In the table."""
+        return f"{self.checkout.name}-{'repaired' if self.repaired else 'published'}"
+
+    def run(self, cells: Cells, task: str, seed: int, episodes: int) -> dict[str, Any]:
+        """Its cell. Raises `CodeFailed`: the code failed."""
+        from robolearn.bench.rivals.process import Job, run_job
+
+        out = cells.place(task, seed) / self.name
+        settings = {"demonstrations": episodes, "env_steps": cells.env_steps, "repaired": self.repaired}
+
+        def work() -> dict[str, Any]:
+            return run_job(
+                Job(
+                    checkout=self.checkout,
+                    repaired=self.repaired,
+                    world=WorldConfig(task),
+                    demonstrations=cells.demonstrations(task, seed, episodes),
+                    out=out / "run",
+                    seed=seed,
+                    train_steps=cells.train_steps,
+                    env_steps=cells.env_steps,
+                    eval_episodes=cells.eval_episodes,
+                    judge_seed=AT_THE_END + seed,
+                    judge_worlds=WORLDS,
+                    device="cpu" if cells.device == "auto" else cells.device,
+                )
+            )
+
+        return kept(out, settings | cells.judging(), work)
+
+    def check(self, cells: Cells, task: str) -> None:
+        """Nothing: its code was looked at when the checkout was."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +195,11 @@ class Cells:
             found = judged(WorldConfig(task), policy, self.eval_episodes, AT_THE_END + seed, WORLDS)
             return done | {"success": found["success"]}
 
-        return kept(out, {**settings, "train_steps": self.train_steps, "eval_episodes": self.eval_episodes}, work)
+        return kept(out, {**settings, **self.judging()}, work)
+
+    def judging(self) -> dict[str, int]:
+        """Settings that all cells share."""
+        return {"train_steps": self.train_steps, "eval_episodes": self.eval_episodes}
 
 
 def kept(out: Path, settings: Mapping[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

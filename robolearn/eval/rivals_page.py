@@ -57,6 +57,21 @@ def write_rivals_page(path: Path, result: Mapping[str, Any], settings: Mapping[s
         heads=("rival", "imitation", "after RL", *tasks, "seconds a cell"),
         rows=rows,
         numbers=numbers,
+        failed=[(one["rival"], one["task"], one["seed"], one["why"]) for one in result["failed"]],
+        repairs=sorted(
+            {
+                (row["rival"], ", ".join(cell["repairs"]))
+                for row in result["rows"]
+                for cell in row["cells"]
+                if cell.get("repairs")
+            }
+        ),
+        stopped=[
+            (row["rival"], row["task"], cell["seed"], cell["stopped"])
+            for row in result["rows"]
+            for cell in row["cells"]
+            if cell.get("stopped")
+        ],
         settings=list(settings.items()),
         commands=[command],
     )

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from robolearn.bench.rivals import process
+from robolearn.bench.rivals.checkouts import CodeFailed
 from robolearn.cli.main import main
 from robolearn.cli.rival_cells import few_enough
 from robolearn.eval import Success
 
 FEW = "--worlds 4 --chunks-per-rollout 16 --sigma-max 0.1 --initial-noise 0"
+TINY = Path(__file__).parents[1] / "bench" / "rival_checkout"
 QUICK, OTHER = f"quick=--algo reinflow {FEW}", f"other=--algo reinflow --gamma 0.9 {FEW}"
 
 
@@ -103,3 +107,42 @@ def test_a_stopped_benchmark_goes_on_cell_by_cell(tmp_path: Path, capsys: pytest
         cell, same = one["cells"][0], other["cells"][0]
         assert cell["success"] == same["success"] and 0 < cell["env_steps"] <= 2000
     assert [row["cells"][0]["resumed"] for row in again["rows"]] == [False, True]
+
+
+@pytest.mark.long
+def test_checkouts_stand_in_the_table_beside_ours_and_failures_are_tried_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "lift" / "seed0"
+    finished(place / "flow-8", {"words": ["--steps", "30", "--policy", "flow"], "demonstrations": 8}, 40, 9.0)
+    settings = {"words": ["--algo", "proposals"], "demonstrations": 8, "env_steps": 2000}
+    finished(place / "proposals", settings, 80, 10.0)
+    monkeypatch.setattr("robolearn.cli.rival_cells.Cells.demonstrations", lambda *_: tmp_path / "demos")
+    jobs: list[process.Job] = []
+
+    def run_job(job: process.Job) -> dict[str, Any]:
+        jobs.append(job)
+        if job.repaired and len(jobs) < 3:
+            raise CodeFailed("the code of reinflow ended with exit code 3: out of memory")
+        rates = {name: Success.of(count, 100).to_json() for name, count in (("imitation", 30), ("success", 70))}
+        return {**rates, "env_steps": 1900, "repairs": ["W2"] * job.repaired, "stopped": ""}
+
+    monkeypatch.setattr(process, "run_job", run_job)
+    words = ["benchmark", "rivals", "--out", str(tmp_path), "--tasks", "lift", "--rivals", "proposals", "--seeds", "0",
+             "--episodes", "8", "--train-steps", "30", "--env-steps", "2000", "--eval-episodes", "100",
+             "--checkout", f"reinflow={TINY}", "--json"]  # fmt: skip
+    assert main(words) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["rival"] for row in result["means"]] == ["proposals", "reinflow-published"]
+    assert [(one["rival"], one["seed"]) for one in result["failed"]] == [("reinflow-repaired", 0)]
+    assert "exit code 3: out of memory" in (tmp_path / "report.html").read_text()
+    assert main(words) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [job.repaired for job in jobs] == [False, True, True] and not result["failed"]
+    row = result["rows"][2]
+    assert row["rival"] == "reinflow-repaired" and row["imitation"]["mean"] == 0.3 and row["success"]["mean"] == 0.7
+    assert (jobs[0].seed, jobs[0].judge_seed, jobs[0].env_steps, jobs[0].eval_episodes) == (0, 1000, 2000, 100)
+    assert jobs[0].out == place / "reinflow-published" / "run"
+    assert "reinflow-repaired" in (tmp_path / "report.html").read_text()
+    assert main([*words, "--checkout", "reinflow=/nowhere"]) == 2
+    assert "no such folder" in capsys.readouterr().err
