@@ -99,7 +99,7 @@ class BenchmarkRivals(Command):
         return result | {"wall_s": {"total": time.perf_counter() - begun}}
 
     def settings(self) -> dict[str, str]:
-        """What was equal for all, in words."""
+        """Settings that were equal for all, in words."""
         return {
             "budget": f"{self.env_steps:,} control steps",
             "imitation": f"{self.train_steps:,} gradient steps",

@@ -185,7 +185,7 @@ class Cells:
     def _cell(
         self, out: Path, task: str, seed: int, settings: Mapping[str, Any], learn: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
-        """What `learn` returns, with the success of the policy in ``run`` and the seconds that both took."""
+        """The result of `learn`, with the success of the policy in ``run`` and the seconds that both took."""
         from policies.storage.loading import open_policy
         from robolearn.bench.baselines import judged
 

@@ -15,8 +15,8 @@ import torch
 
 from robolearn.bench.rivals.checkouts import Checkout, CodeFailed
 from robolearn.bench.rivals.far import repairs
-from robolearn.bench.rivals.far.worlds import Worlds
-from robolearn.bench.rivals.process import Job, Scale, run_job
+from robolearn.bench.rivals.far.worlds import TheirWorlds
+from robolearn.bench.rivals.process import Job, DemoScale, run_job
 from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
 from sim.registry import WorldConfig
@@ -92,7 +92,7 @@ def test_an_episode_that_its_clock_ends_is_bootstrapped_from_its_last_state(thei
     step = {"state": np.zeros((2, 3)), "reward": np.ones(2), "terminated": nobody, "final": np.zeros((2, 3))}
     last = step | {"truncated": first, "final": np.array([[4.0, 0, 0], [9.0, 0, 0]])}
     answers = [step | {"truncated": nobody}, last] * 2
-    worlds = Worlds(Said(*answers), 2)  # type: ignore[arg-type]
+    worlds = TheirWorlds(Said(*answers), 2)  # type: ignore[arg-type]
     (made,) = repairs.repair(["truncation"], [worlds])
     critic = lambda seen: seen["state"][:, 0, :1]  # noqa: E731
     agent = SimpleNamespace(model=SimpleNamespace(critic=critic), gamma=0.9, reward_scale_const=3.0, device="cpu",
@@ -113,7 +113,7 @@ def test_states_and_actions_are_scaled_by_the_demonstrations() -> None:
     states, actions = np.array([[0.0, 5.0], [4.0, 5.0]]), np.array([[-0.5, 0.25], [0.5, 0.25]])
     data = SimpleNamespace(interface=SimpleNamespace(observation={"proprio": spec}), observation={"proprio": states},
                            action=actions, lengths=[2])  # fmt: skip
-    scale = Scale(data)  # type: ignore[arg-type]
+    scale = DemoScale(data)  # type: ignore[arg-type]
     assert np.allclose(scale.data["states"], [[-1, -1], [1, -1]], atol=1e-5)
     assert np.allclose(scale.data["actions"], [[-1, 0], [1, 0]])
     assert np.allclose(scale.actions(np.array([[0.0, 0.7], [3.0, -1.0]], np.float32)), [[0.0, 0.25], [1.0, 0.25]])

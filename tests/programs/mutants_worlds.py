@@ -32,6 +32,12 @@ AGAIN = ("tests/sim/test_workers.py::test_what_has_to_be_done_again",)
 TOKENS = ("tests/sim/test_workers.py::test_a_token_is_one_that_ray_sends",)
 REFUSED = ("tests/sim/test_workers.py::test_what_names_no_workers_is_refused_in_one_line",)
 SLOTS = ("tests/sim/test_workers.py::test_each_node_has_a_worker_before_any_has_two",)
+RIVALS, REPAIRS = "tests/bench/test_rivals.py", "robolearn/bench/rivals/far/repairs.py"
+GRID = (f"{RIVALS}::test_the_sampler_has_the_grid_of_the_likelihood",)
+APART = (f"{RIVALS}::test_equal_policies_are_at_no_distance",)
+CLOCK = (f"{RIVALS}::test_an_episode_that_its_clock_ends_is_bootstrapped_from_its_last_state",)
+SCALED = (f"{RIVALS}::test_states_and_actions_are_scaled_by_the_demonstrations",)
+FEW = ("tests/cli/test_benchmark_rivals.py::test_the_number_of_demonstrations_is_halved_until_imitation_is_weak",)
 
 MUTANTS: dict[str, Mutant] = {
     "worlds-outlive-their-parent": Mutant(f"{FAR}/serve.py", " | os.O_ASYNC)", ")", DEATH),
@@ -110,6 +116,14 @@ MUTANTS: dict[str, Mutant] = {
     "every-address-is-here": Mutant("robolearn/runs/ray_cluster.py", "if not on_this_machine(address) and not has_token():", "if False:", REFUSED),
     "the-first-node-is-filled-first": Mutant(f"{BRIDGE}/hosts.py", "for level in range(max(cpus.values(), default=0)) for node, count in cpus.items() if count > level", "for node, count in cpus.items() for _ in range(count)", SLOTS),
     "dead-nodes-have-workers": Mutant(f"{BRIDGE}/hosts.py", ' if node["Alive"]}', "}", SLOTS),
+    "rivals-sample-on-another-grid": Mutant(REPAIRS, "tau = torch.full((rows,), k / steps", "tau = torch.full((rows,), k / (steps - 1)", GRID),
+    "rivals-old-actions-by-other-probabilities": Mutant(REPAIRS, "found.append(self.get_logprobs(cond, chains, **likelihood)[0])", "found.append(self.get_logprobs(cond, chains.roll(1, 0), **likelihood)[0])", GRID),
+    "rivals-use-their-noise-up": Mutant(REPAIRS, "x = x + self(x, torch.full(shape[:1]", "x += self(x, torch.full(shape[:1]", APART),
+    "rivals-values-ahead-undiscounted": Mutant(REPAIRS, "agents[0].gamma * ahead", "ahead", CLOCK),
+    "rivals-values-after-the-reset": Mutant("robolearn/bench/rivals/far/worlds.py", 'found["final"][world])', 'found["state"][world])', CLOCK),
+    "rivals-advantages-reach-into-the-next-episode": Mutant("robolearn/bench/rivals/far/worlds.py", "terminated = terminated | truncated", "pass", CLOCK),
+    "rivals-actions-of-another-size": Mutant("robolearn/bench/rivals/process.py", "(scaled + 1) / 2 * (self.most", "(scaled + 1) * (self.most", SCALED),
+    "rivals-too-few-taken-for-too-many": Mutant("robolearn/cli/rival_cells.py", "(number, many) if rate < low", "(number, many) if rate > low", FEW),
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class Checkout:
 
     @property
     def codebase(self) -> Codebase:
-        """What it is a checkout of."""
+        """The codebase that it is a checkout of."""
         return CODEBASES[self.name]
 
     @staticmethod

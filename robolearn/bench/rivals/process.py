@@ -47,7 +47,7 @@ main()
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run.
+    """One run of a checkout.
 
     Attributes:
       repaired: with the repairs of the codebase, or as published.
@@ -72,7 +72,7 @@ class Job:
     device: str
 
 
-class Scale:
+class DemoScale:
     """States and actions as a rival's code has them."""
 
     def __init__(self, dataset: Dataset) -> None:
@@ -103,7 +103,7 @@ class Scale:
 class Theirs(Policy):
     """The policy in a rival's process, without noise."""
 
-    def __init__(self, channel: Channel, scale: Scale, interface: Interface, execute_steps: int) -> None:
+    def __init__(self, channel: Channel, scale: DemoScale, interface: Interface, execute_steps: int) -> None:
         self.interface, self.execute_steps = interface, execute_steps
         self._channel, self._scale = channel, scale
 
@@ -126,7 +126,7 @@ class LearningWorld:
       episodes, successes: that ended, and were solved.
     """
 
-    def __init__(self, world: WorldConfig, scale: Scale, seed: int) -> None:
+    def __init__(self, world: WorldConfig, scale: DemoScale, seed: int) -> None:
         self._world, self._scale, self._seed = world, scale, seed
         self._env: Env | None = None
         self.env_steps = self.episodes = self.successes = 0
@@ -175,7 +175,7 @@ def run_job(job: Job) -> dict[str, Any]:
       CodeFailed: its process ended, or failed before it could be judged.
     """
     dataset = Dataset.open(job.demonstrations)
-    scale = Scale(dataset)
+    scale = DemoScale(dataset)
     job.out.mkdir(parents=True, exist_ok=True)
     np.savez(job.out / DATA, **scale.data)
     with closing(job.world.build(1)) as env:
@@ -257,7 +257,7 @@ def _expected(channel: Channel, wanted: str) -> dict[str, Any]:
     return values
 
 
-def _told(job: Job, dataset: Dataset, scale: Scale, limit: int) -> dict[str, Any]:
+def _told(job: Job, dataset: Dataset, scale: DemoScale, limit: int) -> dict[str, Any]:
     """The job as its process reads it."""
     code, checkout = job.checkout.codebase, job.checkout.path
     same = {

@@ -2,7 +2,7 @@ r"""Repairs of errors in the public code of ReinFlow and DPPO, made while it run
 
 time grid    the sampler takes the velocities at τ = k / K, k = 0 … K − 1, as the likelihood does, and the logarithm of
              an old action's probability is the likelihood's own: every ratio is 1 before the first update
-W2           both policies begin with a copy of the same noise: the distance of equal policies is 0
+W2           neither policy writes over the noise that both begin with: the distance of equal policies is 0
 truncation   an episode that its clock ends is cut there and bootstrapped from its own last state: its last reward
              becomes r + γ V(s_T), and the advantage does not reach into the next episode
 scheduler    the learning rates are not moved by the drawing of their curves
@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from .worlds import Worlds
+from .worlds import TheirWorlds
 
 
-def repair(names: list[str], worlds: list[Worlds]) -> list[Any]:
+def repair(names: list[str], worlds: list[TheirWorlds]) -> list[Any]:
     """Make the repairs `names`; `worlds` holds the training's once they are made.
 
     Returns:
@@ -29,7 +29,7 @@ def repair(names: list[str], worlds: list[Worlds]) -> list[Any]:
     return [made for made in (REPAIRS[name](worlds) for name in names) if made is not None]
 
 
-def time_grid(worlds: list[Worlds]) -> None:
+def time_grid(worlds: list[TheirWorlds]) -> None:
     """Sample on the grid of the likelihood."""
     torch = import_module("torch")
     model = import_module("model.flow.ft_ppo.ppoflow").PPOFlow
@@ -63,7 +63,7 @@ def time_grid(worlds: list[Worlds]) -> None:
     model.get_actions = get_actions
 
 
-def same_noise(worlds: list[Worlds]) -> None:
+def same_noise(worlds: list[TheirWorlds]) -> None:
     """Leave the noise that a policy is given as it is, and integrate on the grid of the likelihood."""
     torch = import_module("torch")
     network = import_module("model.flow.mlp_flow").FlowMLP
@@ -74,7 +74,7 @@ def same_noise(worlds: list[Worlds]) -> None:
     ) -> Any:  # fmt: skip
         state, steps = cond["state"], inference_steps
         shape = (state.shape[0], self.horizon_steps, self.action_dim)
-        x = torch.randn(shape, device=state.device) if z is None else z.clone()
+        x = torch.randn(shape, device=state.device) if z is None else z
         chain = [x]
         for k in range(steps):
             x = x + self(x, torch.full(shape[:1], k / steps, device=state.device), cond) / steps
@@ -86,7 +86,7 @@ def same_noise(worlds: list[Worlds]) -> None:
     network.sample_action = sample_action
 
 
-def truncation(worlds: list[Worlds]) -> Any:
+def truncation(worlds: list[TheirWorlds]) -> Any:
     """Cut episodes where the clock ends them, and add γ V(s_T) to the reward there, after the rewards are scaled."""
     scaler = import_module("util.reward_scaling").RunningRewardScaler
     scale: Any = scaler.__call__
@@ -120,7 +120,7 @@ def values(agent: Any, states: np.ndarray) -> np.ndarray:
         return agent.model.critic(cond).reshape(-1).cpu().numpy()
 
 
-def scheduler(worlds: list[Worlds]) -> None:
+def scheduler(worlds: list[TheirWorlds]) -> None:
     """Draw no curves of the learning rates."""
     import_module("agent.finetune.reinflow.train_ppo_agent").TrainPPOAgent.visualize_lr = lambda self, cfg: None
 

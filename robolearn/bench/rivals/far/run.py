@@ -22,7 +22,7 @@ import numpy as np
 
 from .channel import Channel
 from .repairs import repair
-from .worlds import Worlds
+from .worlds import TheirWorlds
 
 RATIO = "initial_ratio_error_threshold"  # an agent's check that the first ratio is 1
 RATIO_ERROR = 1e-3  # that a repaired one is held to
@@ -46,10 +46,10 @@ def run(channel: Channel, job: dict[str, Any]) -> None:
     """Do the job."""
     os.chdir(job["checkout"])
     sys.path.insert(0, job["checkout"])
-    worlds: list[Worlds] = []
+    worlds: list[TheirWorlds] = []
 
-    def make_async(name: str, num_envs: int = 1, **options: Any) -> Worlds:
-        worlds.append(Worlds(channel, num_envs))
+    def make_async(name: str, num_envs: int = 1, **options: Any) -> TheirWorlds:
+        worlds.append(TheirWorlds(channel, num_envs))
         return worlds[-1]
 
     sys.modules["wandb"] = types.ModuleType("wandb")  # the configs switch it off; nothing is sent anywhere
@@ -99,8 +99,8 @@ def loaded(job: dict[str, Any], part: str, **changed: Any) -> Any:
 
 
 def imitate(job: dict[str, Any]) -> str:
-    """The checkpoint of imitation by their code: as many gradient steps as asked for, and a whole cycle of the published
-    learning rate, at least. Its average of the weights begins late and moves slowly: with less it is no policy yet.
+    """The checkpoint of imitation by their code: at least as many gradient steps as asked for, and a whole cycle of the
+    published learning rate. Its average of the weights begins late and moves slowly: with less it is no policy yet.
     """
     config = loaded(job, "imitation")
     lengths = np.load(job["data"])["traj_lengths"]

@@ -9,8 +9,8 @@ import numpy as np
 from .channel import Channel
 
 
-class Worlds:
-    """What `make_async` is to return: N worlds that live in our process.
+class TheirWorlds:
+    """The return of `make_async`: N worlds that live in our process.
 
     Attributes:
       folded: whether an episode that its clock ended is said to have terminated (`repairs.Truncation`).
