@@ -274,6 +274,10 @@ class Finetune(Command):
         from robolearn.rewards.stored import relabelled, stored_scores
 
         if not self.data:
+            if getattr(getattr(self.settings, "algorithm", None), "needs_data", False):
+                raise BadInput(
+                    "--data", got=f"none for --algo {self.algo}", expected="recorded episodes of the real arm"
+                )
             return [], {}
         self._check_replays("--data")
         sets = opened(self.data, policy, "--data")

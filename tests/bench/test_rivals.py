@@ -16,7 +16,7 @@ import torch
 from robolearn.bench.rivals.checkouts import Checkout, CodeFailed
 from robolearn.bench.rivals.far import repairs
 from robolearn.bench.rivals.far.worlds import TheirWorlds
-from robolearn.bench.rivals.process import Job, DemoScale, run_job
+from robolearn.bench.rivals.process import DemoScale, Job, run_job
 from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
 from sim.registry import WorldConfig
@@ -62,7 +62,7 @@ def test_equal_policies_are_at_no_distance(theirs: None) -> None:
     from model.flow.mlp_flow import FlowMLP  # type: ignore[import-not-found]
 
     def distance(noise: torch.Tensor) -> float:
-        first, second = (FlowMLP().sample_action(cond(4), 2, True, [-1, 1], z=noise).clone() for _ in range(2))
+        first, second = (FlowMLP().sample_action(cond(4), 2, False, [-1, 1], z=noise).clone() for _ in range(2))
         return float((first - second).abs().max())
 
     assert distance(torch.zeros(4, 2, 1)) == pytest.approx(0.5), "as published the second begins where the first ended"

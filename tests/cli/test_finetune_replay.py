@@ -117,6 +117,7 @@ def test_it_goes_on_after_sigkill_bit_for_bit(bc: Path, demos: Path, tmp_path: P
         (("--algo", "rlpd", "--proposals", "3"), ("--proposals",)),
         (("--algo", "rlpd", "--env-steps", "0", "--data", "{demos}"), ("--env-steps", "--updates")),
         (("--algo", "rlpd", "--env-steps", "0", "--updates", "9"), ("--updates", "without --data")),
+        (("--algo", "h2o"), ("--data", "none for --algo h2o", "of the real arm")),
         (("--algo", "reinflow", "--env-steps", "0"), ("--env-steps",)),
         (("--algo", "reinflow", "--updates", "9"), ("--updates",)),
     ],

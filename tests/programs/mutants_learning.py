@@ -30,6 +30,7 @@ ON_POLICY = f"{ALGORITHMS}/on_policy.py"
 REPLAY = "robolearn/data/replay"
 RECORDED, RECORDS = f"{REPLAY}/recorded.py", ("tests/data/test_recorded.py",)
 IQL, CAL_QL = ("tests/rl/test_rl_iql.py",), ("tests/rl/test_rl_cal_ql.py",)
+H2OS, H2O = ("tests/rl/test_rl_h2o.py",), f"{ALGORITHMS}/h2o.py"
 RIQLS, RIQL = ("tests/rl/test_rl_riql.py",), f"{ALGORITHMS}/riql.py"
 REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
@@ -150,6 +151,11 @@ MUTANTS: dict[str, Mutant] = {
     "steers-away": Mutant(DSRL, ".squeeze(1) - apart", ".squeeze(1) + apart", STEERS["added"]),
     "steers-to-noise-of-another-size": Mutant(DSRL, "return x0 / self.settings.magnitude,", "return x0,", STEERS["far"]),
     "steers-across-authors": Mutant(DSRL, "known = at < edge[:, None]", "known = at < steps", STEERS["plans"]),
+    "h2o-presses-what-is-real": Mutant(H2O, "u = (-gap[~real])", "u = gap[~real]", H2OS),
+    "h2o-counts-more-than-real": Mutant(H2O, "gap.exp().clamp(max=1.0)", "gap.exp()", H2OS),
+    "h2o-takes-simulated-for-real": Mutant(H2O, ">= count - stored", "< stored", H2OS),
+    "h2o-ratio-of-the-states-alone": Mutant(H2O, "return whole - part", "return whole", H2OS),
+    "h2o-all-simulated-windows-count": Mutant(H2O, "self._weight * off.square()", "off.square()", H2OS),
     "riql-squares": Mutant(RIQL, "self.critic.error =", "_ =", RIQLS),
     "riql-error-of-another-size": Mutant(RIQL, "delta=delta) / delta", "delta=delta)", RIQLS),
     "riql-minimum": Mutant(RIQL, ".quantile(self.settings.quantile, 0)", ".amin(0)", RIQLS),

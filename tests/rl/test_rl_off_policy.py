@@ -24,6 +24,7 @@ from robolearn.data.replay import ReplayBuffer
 from robolearn.rl.algorithms.cal_ql import CalQl
 from robolearn.rl.algorithms.dsrl import Dsrl
 from robolearn.rl.algorithms.famo2o import FamO2o
+from robolearn.rl.algorithms.h2o import H2o
 from robolearn.rl.algorithms.iql import Iql
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.algorithms.ogpo import Ogpo
@@ -35,6 +36,7 @@ from robolearn.rl.algorithms.rlpd import Rlpd
 from robolearn.rl.algorithms.ro2o import Ro2o
 from robolearn.rl.algorithms.uni_o4 import UniO4
 from robolearn.rl.ensemble_critic import EnsembleCritic
+from robolearn.rl.h2o_settings import H2oConfig
 from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
 from robolearn.rl.student_settings import (
     CalQlConfig,
@@ -272,6 +274,12 @@ def test_the_temperature_follows_the_target_entropy() -> None:
         assert (algorithm.soft.log_alpha.item() > before) == rises
 
 
+def mixed(algorithm: H2o) -> H2o:
+    """The same, whose batches have simulated windows, too."""
+    algorithm.online = True
+    return algorithm
+
+
 ALGORITHMS: dict[str, Callable[[int], OffPolicy]] = {
     "proposals": lambda seed: Proposals(base(), ProposalsConfig(**SMALL), seed=seed),
     "rlpd": lambda seed: Rlpd(base(), RlpdConfig(**SMALL), seed=seed),
@@ -284,6 +292,7 @@ ALGORITHMS: dict[str, Callable[[int], OffPolicy]] = {
     "cal_ql": lambda seed: CalQl(base(), CalQlConfig(**SMALL), seed=seed),
     "recap": lambda seed: Recap(base(), RecapConfig(**SMALL, proposals=3, guidance=1.5), seed=seed),
     "ogpo": lambda seed: Ogpo(base(), OgpoConfig(**SMALL, trust_after=2), seed=seed),
+    "h2o": lambda seed: mixed(H2o(base(), H2oConfig(**SMALL), seed=seed)),
     "uni_o4": lambda seed: UniO4(base(), UniO4Config(**SMALL, trust_after=2, gate_every=3), seed=seed),
 }
 

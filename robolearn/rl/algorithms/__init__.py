@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from robolearn.core import BadInput
 from robolearn.core.plugins import Table, with_plugins
+from robolearn.rl.h2o_settings import H2oConfig
 from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
 from robolearn.rl.replay_settings import ReplayConfig
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig, SrpoConfig
@@ -41,6 +42,7 @@ _SHIPPED: dict[str, type[AlgorithmConfig]] = {
     "recap": RecapConfig,
     "ogpo": OgpoConfig,
     "uni_o4": UniO4Config,
+    "h2o": H2oConfig,
 }
 ALGORITHMS: Table[type[AlgorithmConfig]] = with_plugins("algorithms", _SHIPPED, AlgorithmConfig)
 Family = TypeVar("Family", bound=AlgorithmConfig)
