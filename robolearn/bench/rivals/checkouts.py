@@ -62,7 +62,7 @@ CODEBASES: dict[str, Codebase] = {
         ("DPPO_DATA_DIR", "DPPO_LOG_DIR", "DPPO_WANDB_ENTITY"),
     ),
 }
-BOTH = ("env/gym_utils/__init__.py", "util/reward_scaling.py")  # of every codebase
+BOTH = ("env/gym_utils/async_vector_env.py", "util/reward_scaling.py")  # of every codebase
 PACKAGES = ("numpy", "torch", "hydra", "omegaconf", "einops", "tqdm")  # that their agents import
 FIND = "import importlib.util, sys; print([n for n in sys.argv[1:] if importlib.util.find_spec(n) is None])"
 

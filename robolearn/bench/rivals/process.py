@@ -188,7 +188,7 @@ def run_job(job: Job) -> dict[str, Any]:
     words = [job.checkout.python, "-u", "-c", boot, str(theirs), str(ours), str(job.out / JOB)]
     learning = LearningWorld(job.world, scale, job.seed)
     with (job.out / OUTPUT).open("w") as output, closing(learning):
-        child = _Process(words, job.checkout.environment(job.out), output, (theirs, ours))
+        child = _RivalProcess(words, job.checkout.environment(job.out), output, (theirs, ours))
         channel = Channel(answers, requests)
         try:
             found: dict[str, Any] = {"repairs": list(job.checkout.codebase.repairs) if job.repaired else []}
@@ -211,7 +211,7 @@ def run_job(job: Job) -> dict[str, Any]:
             child.close()
 
 
-class _Process:
+class _RivalProcess:
     """A rival's process, whose output goes to a file; it ends when its standard input does."""
 
     def __init__(self, words: list[str], environment: dict[str, str], output: Any, given: tuple[int, int]) -> None:
