@@ -168,3 +168,8 @@ def test_a_killed_half_comes_back_and_learns_the_same(tmp_path: Path, more: tupl
 def test_dynamics_go_to_the_actor() -> None:
     words = HilRun(policy=Path("a"), out=Path("b"), dynamics="mild").actor_words("127.0.0.1:1")
     assert words[words.index("--dynamics") + 1] == "mild"
+
+
+def test_what_takes_the_arm_for_a_simulator_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main(["hil", "run", "--policy", "x", "--out", str(tmp_path / "run"), "--algo", "h2o"]) == 2
+    assert "--algo: got h2o, expected another one" in capsys.readouterr().err

@@ -44,16 +44,18 @@ def test_the_penalty_by_hand() -> None:
 
 @pytest.mark.long
 def test_two_discriminators_find_a_gap_that_is_known() -> None:
-    """s' is N(0, 1) in reality and N(1, 1) in the simulator, of the same s and a: g = ½ − s'. A share of ¼ is real."""
+    """s' is N(0, 1) in reality and N(1, 1) in the simulator, and so is a, by itself: g = ½ − s', whatever a is, which
+    tells them apart as well. A share of ¼ is real."""
     torch.manual_seed(0)
     judges = Discriminators(1, 1, H2oConfig(width=32, depth=2, lr=3e-3), torch.device("cpu"))
     for _ in range(600):
-        s, a, real = torch.randn(256, 1), torch.randn(256, 1), torch.arange(256) % 4 == 0
-        after = torch.randn(256, 1) + 1.0 * ~real[:, None]
+        real = torch.arange(256) % 4 == 0
+        s, (a, after) = torch.randn(256, 1), torch.randn(2, 256, 1) + 1.0 * ~real[:, None]
         judges.fit(s, a, after, real, lambda x: x)
-    after = torch.linspace(-1, 2, 7)[:, None]
-    found = judges.gap(torch.zeros(7, 1), torch.zeros(7, 1), after)
-    assert (found - (0.5 - after[:, 0])).abs().max() < 0.4
+    after = torch.linspace(-0.5, 1.5, 7)[:, None]
+    for a in (-0.8, 1.8):  # where D_sa is 1.3 and −1.3
+        found = judges.gap(torch.zeros(7, 1), torch.full((7, 1), a), after)
+        assert (found - (0.5 - after[:, 0])).abs().max() < 0.6
 
 
 def test_an_update_weighs_errors_and_presses_values() -> None:

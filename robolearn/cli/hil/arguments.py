@@ -51,6 +51,9 @@ class LearnerArguments(LearnerRun, Command):
         at_least(1, env_steps=self.env_steps, success_window=self.success_window, publish_every=self.publish_every)
         at_least(0, episodes=self.episodes)
         check_seed(self.seed)
+        if getattr(self.settings, "needs_data", False):
+            expected = "another one: it takes what acts here for a simulator"
+            raise BadInput("--algo", got=self.algo, expected=expected, hint="robolearn finetune has it")
         asked = reward_config(self.reward)
         if asked.is_offline or asked.world not in ("", SPARSE):
             expected = "the world's own, a person's key or a reward model that is asked"
