@@ -160,10 +160,8 @@ def stored_goals(
     path: str | os.PathLike[str], interface: Interface, choice: str = "nearest", *, what: str = "--goals"
 ) -> StoredGoals | EpisodeGoals:
     """The ends of the successful demonstrations in the data set at `path`, as `interface`, a policy's, takes goals; in
-    the place of a data set, a file of `save_goals`.
-
-    Raises:
-      BadInput: no such choice or set, one without successes, or without a feature that is to be a goal.
+    the place of a data set, a file of `save_goals`. Raises `BadInput`: no such choice or set, one without successes, or
+    without a feature that is to be a goal.
     """
     if choice not in get_args(GoalChoice):
         raise BadInput("--goal-choice", got=choice, available=get_args(GoalChoice))

@@ -62,7 +62,7 @@ class BenchmarkData(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.bench.memory import beyond_memory
-        from robolearn.runs.threads import torch_threads
+        from robolearn.core.machine import torch_threads
 
         if not self.scales or min(self.scales) < 1 or not self.seconds > 0:
             raise BadInput("--scales, --seconds", got=(self.scales, self.seconds), expected="positive numbers")

@@ -51,7 +51,7 @@ class BenchmarkHilUpdates(Command):
     settings: RlpdConfig = field(default_factory=RlpdConfig)
 
     def run(self) -> dict[str, Any]:
-        from robolearn.runs.threads import torch_threads
+        from robolearn.core.machine import torch_threads
 
         at_least(1, rounds=self.rounds)
         if not self.seconds > 0:

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import AnyStation
-from robolearn.cli.console import make_console
-from robolearn.runs.command import Command
+from robolearn.runs.command import Command, make_console
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from policies.storage.backends import backend_device
-from robolearn.cli.evaluate_pushes import pushed_outcomes, show_pushes
-from robolearn.cli.evaluator import evaluate_policy
+from robolearn.cli.evaluator import evaluate_policy, pushed_outcomes, show_pushes
 from robolearn.cli.policy_flags import GoalSource, PolicyCommand, check_goal_flags
 from robolearn.cli.suite import mean_success, run_suite, show_suite
 from robolearn.cli.view import WorkView

@@ -1,11 +1,14 @@
-"""Evaluations beside a training: of policies on its way, and of what it exports at the end."""
+"""Evaluations with a progress bar: beside a training, of what it exports at the end, and under pushes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from robolearn.presets import WORLDS
 from robolearn.runs import Run
@@ -95,3 +98,37 @@ def evaluate_policy(
     with Progress(f"evaluating {name}".strip(), total=episodes, unit="episodes", quiet=quiet) as progress:
         told = lambda done, _: progress(done)  # noqa: E731
         return evaluate(env, policy, episodes, seed, progress=told, record=record)
+
+
+def pushed_outcomes(env: Any, policy: Any, force: float, on: str, episodes: int, seed: int, quiet: bool) -> dict:
+    """``{"force_n", "on", "each", "worst"}``: success of `policy` under pushes of `force` [N] to four sides, each
+    early and late.
+
+    Args:
+      env: `sim.embedded.pushes.PushedWorlds`; without pushes again afterwards.
+      episodes, seed: of each push.
+    """
+    from sim.embedded.pushes import MOMENTS, PUSHES
+
+    each = []
+    for k, push in enumerate(PUSHES):
+        degrees = round(math.degrees(push.direction))
+        if degrees % 90 or push.moment not in MOMENTS[1::2]:
+            continue
+        env.push(np.eye(len(PUSHES))[k], force)
+        step = round(push.moment * env.max_episode_steps)
+        done = evaluate_policy(env, policy, episodes, seed, quiet, f"pushed to {degrees} degrees at step {step}")
+        each.append({"direction_deg": degrees, "step": step, "success": done.success.to_json()})
+    env.push(np.zeros(len(PUSHES)), 0.0)
+    worst = min(each, key=lambda one: one["success"]["rate"])
+    return {"force_n": force, "on": on, "each": each, "worst": worst}
+
+
+def show_pushes(row: Mapping[str, Any], console: Any) -> None:
+    """A line of the worst of the pushes of `row`, if there were any."""
+    if found := row.get("pushes"):
+        worst, on = found["worst"], f"{found['force_n']:g} N on the {found['on']}"
+        console.print(
+            f"{row['policy']}: pushed by {on}, the worst of {len(found['each'])}: {rate_text(worst['success'])} to "
+            f"{worst['direction_deg']} degrees at step {worst['step']}; without a push {rate_text(row['success'])}"
+        )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from hardware.node_parameters import RecordParameters, TeleopParameters, parameter_names
 from robolearn.cli.choices import DemoQuality, SimTask, Station, Teleop
-from robolearn.cli.teleop_flags import device_options, teleop_parameters, teleop_values, with_teleop_flags
+from robolearn.cli.station_command import device_options, teleop_parameters, teleop_values, with_teleop_flags
 from robolearn.core import BadInput, Interface, Policy
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from robolearn.cli.node_record import RecordingSetup, make_writer, open_supervised, supervised
-from robolearn.cli.station_command import StationCommand
-from robolearn.cli.teleop_flags import shows_in_terminal
+from robolearn.cli.station_command import StationCommand, shows_in_terminal
 from robolearn.cli.view import TeleopView, check_view, chosen, viewed
 from robolearn.runs.command import at_least, check_seed
 

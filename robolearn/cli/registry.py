@@ -99,7 +99,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("reward train", "robolearn.cli.reward:RewardTrain", "Train a critic of progress from images", "Learn"),
     Entry("reward score", "robolearn.cli.reward:RewardScore", "Score the episodes of a data set", "Learn"),
     Entry("reward label", "robolearn.cli.reward_label:RewardLabel", "Label frames, the least certain first", "Learn"),
-    Entry("reward prefer", "robolearn.cli.reward_prefer:RewardPrefer", "Compare clips, two side by side", "Learn"),
+    Entry("reward prefer", "robolearn.cli.reward_label:RewardPrefer", "Compare clips, two side by side", "Learn"),
     Entry("reward serve", "robolearn.cli.reward_serve:RewardServe", "Score for several processes", "Learn"),
     Entry("reward evaluate", "robolearn.cli.reward:RewardEvaluate", "Measure a reward model", "Measure"),
     Entry("hub push", "robolearn.cli.hub.commands:HubPush", "Upload a policy or a data set", "Share"),

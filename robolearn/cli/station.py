@@ -16,9 +16,8 @@ from typing import Any, Literal
 import tyro
 
 from robolearn.cli.choices import AnyStation, Domain, Station
-from robolearn.cli.console import make_console
 from robolearn.core import BadInput
-from robolearn.runs.command import Command
+from robolearn.runs.command import Command, make_console
 
 LIMP = "moves by hand"
 HOLDS = "holds where it is, and follows the safety filter"

@@ -361,8 +361,7 @@ class Train(Command):
 
     def _by_progress(self, datasets: list[Dataset]) -> list[Weights | None]:
         """Weights of the frames of each set, by the gains of all."""
-        from robolearn.rewards.stored import stored_scores
-        from robolearn.rewards.weighing import progress_weights
+        from robolearn.rewards.stored import progress_weights, stored_scores
 
         scores, _ = stored_scores(datasets)
         found = progress_weights([one.progress for own in scores for one in own], self.settings.policy.horizon)

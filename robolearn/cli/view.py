@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from robolearn.cli.teleop_flags import shows_in_terminal
+from robolearn.cli.station_command import shows_in_terminal
 from robolearn.core import BadInput, ChunkEnv, Env
 
 if TYPE_CHECKING:

@@ -112,6 +112,19 @@ def searched_before() -> Iterator[None]:
         gc.unfreeze()
 
 
+@contextmanager
+def torch_threads(n: int) -> Iterator[None]:
+    """Torch's number of threads, within. Sums come out bit for bit the same only for the same number."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 HIGHEST = 99
 Schedule = tuple[int, int]  # scheduling policy of the kernel, real-time priority
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from robolearn.core import BadInput, NonFinite
+from robolearn.core.machine import torch_threads
 from robolearn.core.specs import is_image
 from robolearn.data import Dataset
 from robolearn.rewards.classifier import SuccessClassifier
@@ -25,7 +26,6 @@ from robolearn.rewards.metrics import window_of
 from robolearn.rewards.networks import FrameEncoder
 from robolearn.rewards.settings import ClassifierConfig, CriticConfig
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
-from robolearn.runs.threads import torch_threads
 
 Config = TypeVar("Config", CriticConfig, ClassifierConfig)
 Model = TypeVar("Model", ProgressCritic, SuccessClassifier)

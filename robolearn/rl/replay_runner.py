@@ -23,6 +23,7 @@ from torch import Tensor
 
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Observation, RewardModel, bind_policy
+from robolearn.core.machine import torch_threads
 from robolearn.data.replay import PlayedEpisode
 from robolearn.rl.adversary import AdversaryConfig
 from robolearn.rl.algorithms.off_policy import OffPolicy
@@ -33,7 +34,6 @@ from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.runner import iterations_apart
 from robolearn.rollout import Agent, Decision, Decisions, Engine, Turn
 from robolearn.runs.checkpoint import prefixed, unprefixed
-from robolearn.runs.threads import torch_threads
 from robots.chunk_execution import SteppedChunks
 
 ITERATION = 8  # decisions in every world

@@ -19,6 +19,7 @@ from torch import Tensor
 from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Env, RewardModel, bind_policy
+from robolearn.core.machine import torch_threads
 from robolearn.rl.adversary import AdversaryConfig
 from robolearn.rl.algorithms.on_policy import OnPolicy
 from robolearn.rl.along import AlongConfig, Starts
@@ -28,7 +29,6 @@ from robolearn.rl.model_reward import ModelReward
 from robolearn.rl.settings import UNKNOWN_EPISODE, OnPolicyConfig
 from robolearn.rollout import Engine
 from robolearn.runs.checkpoint import prefixed, unprefixed
-from robolearn.runs.threads import torch_threads
 
 log = logging.getLogger(__name__)
 

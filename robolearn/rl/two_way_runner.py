@@ -6,11 +6,14 @@
 After Eysenbach et al., "Leave no Trace" (ICLR 2018), and as SERL (Luo et al., 2024) trains on real arms. Departures:
 the turn changes with the end of every episode, solved or not; a world that has a way back says whose it is
 (`sim.embedded.two_way`), and a person helps where nothing else does. With critics each says when its own policy's turn
-is over (`robolearn.rl.judged_turns`), and its rewards are learned from.
+is over, and its rewards are learned from:
+
+    over_t   done_t and confidence_t ≥ 0.5 by the critic of the turn, at every k-th step of it
 """
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -21,16 +24,116 @@ from torch import Tensor
 
 from policies.policy import ChunkPolicy
 from policies.storage.checkpoint import save_policy
-from robolearn.core import BadInput, Observation, RewardModel, bind_policy
+from robolearn.core import BadInput, Observation, RewardModel, RewardWithheld, Window, bind_policy
 from robolearn.data.replay import PlayedEpisode
+from robolearn.rewards.done import FIRST_SURE
+from robolearn.rewards.scoring import scores_of
 from robolearn.rl.audit import counts
-from robolearn.rl.judged_turns import JudgedTurns
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.replay_runner import Explorer, ReplayRunner
 from robolearn.rl.settings import BACKWARD
 from robolearn.rollout import Agent, Decision, Turn
 from robolearn.runs.checkpoint import prefixed, unprefixed
+
+log = logging.getLogger(__name__)
+
+
+class JudgedTurns:
+    """Worlds in which the critics say when a turn is over; everything else is as `env` has it.
+
+    That a world calls its task solved ends nothing here, and is reported as before. What it calls a failure, and the
+    clock, end an episode all the same. A critic that withholds its score ends none.
+
+    Args:
+      env: `sim.embedded.two_way.TwoWayWorlds`, or alike: `back`, `prompts`, `judge_outside` and `hand_over`.
+      models: the critics of the way there and of the way back.
+      every: k, the steps of an episode between two verdicts, as the episodes are scored afterwards.
+    """
+
+    def __init__(self, env: Any, models: tuple[RewardModel, RewardModel], every: int) -> None:
+        self._env, self._models, self._every = env, models, every
+        env.judge_outside()
+        # feature → (T + 1, …) of the running episode of each world: its first observation, and every k-th one
+        self._seen: list[list[dict[str, NDArray]]] = [[] for _ in range(env.num_envs)]
+        self._steps = np.zeros(env.num_envs, np.int64)
+        self._silent = False
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "step_chunk":  # verdicts come between steps
+            raise AttributeError(name)
+        return getattr(self._env, name)
+
+    def reset(self, **options: Any) -> tuple[Observation, dict[str, Any]]:
+        """See `robolearn.core.Env`."""
+        observation, infos = self._env.reset(**options)
+        self._begin(np.arange(len(self._steps)), observation)
+        return observation, infos
+
+    def step(self, actions: NDArray[np.float32], active: NDArray[np.bool_] | None = None) -> tuple[Any, ...]:
+        """See `robolearn.core.Env`; a turn that its critic calls done is terminated."""
+        back = self._env.back
+        observation, reward, terminated, truncated, infos = self._env.step(actions, active)
+        self._steps += 1 if active is None else active
+        due = (self._steps % self._every == 0) & ~(terminated | truncated)
+        over = np.zeros(len(due), np.bool_)
+        for turn in (False, True):
+            over |= self._called(np.flatnonzero(due & (back == turn)), infos["final_obs"], turn)
+        if over.any():
+            observation, terminated = self._env.hand_over(np.flatnonzero(over)), terminated | over
+        ended = terminated | truncated
+        self._begin(np.flatnonzero(ended), observation)
+        return observation, reward, terminated, truncated, infos | {"_final_obs": ended}
+
+    def _begin(self, worlds: NDArray[np.int64], observation: Observation) -> None:
+        self._steps[worlds] = 0
+        for world in worlds:
+            self._seen[world] = [self._frame(observation, int(world))]
+
+    def _called(self, worlds: NDArray[np.int64], observation: Observation, back: bool) -> NDArray[np.bool_]:
+        """(N,) the critic of the way there, or `back`, calls the running episode done; of `worlds` (M,) alone."""
+        found, windows = np.zeros(len(self._steps), np.bool_), list[Window]()
+        model = self._models[int(back)]
+        for world in worlds:
+            seen = self._seen[world]
+            seen.append(self._frame(observation, int(world)))
+            looked = [seen[0], seen[-1]] if getattr(model, "frame_by_frame", False) else seen
+            actions = np.zeros((len(looked) - 1, *self._env.interface.action.shape), np.float32)
+            windows.append(Window({key: np.stack([one[key] for one in looked]) for key in looked[0]}, actions))
+        try:
+            scores = scores_of(model, windows, [self._env.prompts[int(back)]] * len(windows)) if windows else []
+        except RewardWithheld as why:
+            if not self._silent:
+                log.warning("the critic of a turn withholds its score, and ends no turn then: %s", why)
+            self._silent, scores = True, []
+        for world, score in zip(worlds, scores, strict=bool(scores)):
+            found[world] = FIRST_SURE.sure(score)[-1]
+        return found
+
+    def _frame(self, observation: Observation, world: int) -> dict[str, NDArray]:
+        reads = {key for model in self._models for key in getattr(model, "reads", ())} or observation.keys()
+        return {key: np.array(observation[key][world]) for key in sorted(reads)}
+
+    def snapshot(self) -> dict[str, NDArray] | None:
+        """See `robolearn.core.Env`."""
+        found = self._env.snapshot()
+        if found is None or not self._seen[0]:
+            return found
+        flat = [frame for seen in self._seen for frame in seen]
+        own = {f"turns/{key}": np.stack([frame[key] for frame in flat]) for key in flat[0]}
+        return found | own | {"turn_steps": self._steps.copy(), "turn_frames": np.array([len(s) for s in self._seen])}
+
+    def restore(self, snapshot: dict[str, NDArray]) -> Observation:
+        """See `robolearn.core.Env`."""
+        rest = dict(snapshot)
+        own = {key: rest.pop(key) for key in snapshot if key.startswith("turns/")}
+        self._steps, frames = rest.pop("turn_steps").copy(), rest.pop("turn_frames")
+        ends = np.cumsum(frames)
+        self._seen = [
+            [{key.partition("/")[2]: value[i] for key, value in own.items()} for i in range(end - count, end)]
+            for end, count in zip(ends.tolist(), frames.tolist(), strict=True)
+        ]
+        return self._env.restore(rest)
 
 
 class TwoWayRunner(ReplayRunner):

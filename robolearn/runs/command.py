@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Column
 
+
 PLAIN: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 3, 0, 0)}  # of a table without lines
 OUTPUTS = ("out", "logs", "board", "save", "video", "record")  # flags that name what a command writes
 MOST_SEED = 2**32 - 1  # it is multiplied and added to before it is used, and must stay below 2⁶³
@@ -252,3 +253,15 @@ def command_text(name: str, command: Any) -> str:
     """The line that runs `command`, whose name it is, once more; without what is as by default or only shown."""
     only = {field.name for field in dataclasses.fields(command)} - NOT_THE_WORK
     return shlex.join(["robolearn", *name.split(), *words_of(command, only, changed=True)])
+
+
+def make_console(*, stderr: bool = False, piped: int | None = None) -> Console:
+    """A console on stdout or `stderr`.
+
+    Args:
+      piped: width of tables where stdout is no terminal: a pipe has none, and rich would cut them at 80 columns.
+    """
+    from rich.console import Console  # late: `--json` does without
+
+    width = None if sys.stdout.isatty() else piped
+    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=width)

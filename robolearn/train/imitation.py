@@ -23,12 +23,12 @@ from policies.policy import ChunkPolicy
 from policies.registry import fresh_net
 from policies.storage.checkpoint import save_policy
 from robolearn.core import BadInput, Interface, NonFinite
+from robolearn.core.machine import torch_threads
 from robolearn.core.specs import check_compatible, is_goal, is_image, of_goal
 from robolearn.data import Dataset, Windows
 from robolearn.data.mixture import Mixture, check_alike, drawn_statistics
 from robolearn.data.windows import HindsightWindows, TrainingBatch, Weights
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
-from robolearn.runs.threads import torch_threads
 from robolearn.train.feature_cache import CachedFeatures, FrameSource
 from robolearn.train.processes import TrainingProcesses, gradient_in_pieces
 from robolearn.train.settings import ImitationConfig, Precision

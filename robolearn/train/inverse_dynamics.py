@@ -29,9 +29,9 @@ from torch.nn import functional as F
 
 from policies.networks.ensemble import EnsembleMlp
 from robolearn.core import BadInput, Interface
+from robolearn.core.machine import torch_threads
 from robolearn.core.specs import check_compatible, is_image
 from robolearn.data import Dataset
-from robolearn.runs.threads import torch_threads
 from robolearn.train.settings import InverseDynamicsConfig
 from robots.chunk_execution import ActionParts
 

@@ -78,7 +78,7 @@ import json
 from hardware.node_parameters import TeleopParameters
 from hardware.teleop import people
 from robolearn.cli.node_record import RecordingSetup
-from robolearn.cli.teleop_flags import teleop_parameters, teleop_values
+from robolearn.cli.station_command import teleop_parameters, teleop_values
 from robolearn.cli.record import Record
 from robots.stations import load_contract
 record = Record(out="x", teleop="dummy", dummy_channel=7)

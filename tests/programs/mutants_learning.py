@@ -48,7 +48,7 @@ GATE, SURROGATE = (
     )
 )
 EXECUTED_ACTIONS, FOLLOWED = f"{REPLAY}/recorded.py", ("tests/data/test_executed.py",)
-DSRL, INVERSION = f"{ALGORITHMS}/dsrl.py", f"{RL}/inversion.py"
+DSRL = INVERSION = f"{ALGORITHMS}/dsrl.py"
 STEERS = {
     key: (f"tests/rl/test_rl_unisteer.py::test_{name}",)
     for key, name in {
@@ -108,10 +108,10 @@ MUTANTS: dict[str, Mutant] = {
     "uni-o4-online-critic-begins-at-zero": Mutant(UNI_O4, "self.baseline.fit(batch, begun)", "pass", FRESH),
     "uni-o4-online-value-in-other-units": Mutant(UNI_O4, " / self.scale.std\n", "\n", FRESH),
     "uni-o4-online-from-what-learned-last": Mutant(
-        "robolearn/rl/fresh_runner.py", "deepcopy(self.algorithm.policy.proposer)", "deepcopy(self.algorithm.student.proposer.__class__(self.algorithm.student.net, self.algorithm.base.normalizer, self.algorithm.base.interface))", FRESH
+        "robolearn/rl/offline_runner.py", "deepcopy(self.algorithm.policy.proposer)", "deepcopy(self.algorithm.student.proposer.__class__(self.algorithm.student.net, self.algorithm.base.normalizer, self.algorithm.base.interface))", FRESH
     ),
     "uni-o4-online-discount-of-one-step": Mutant(
-        "robolearn/rl/uni_o4_settings.py", "gamma=self.gamma**execute", "gamma=self.gamma", (f"{FRESH_RUNNER}::test_the_online_settings_are_those_of_the_offline_phase",)
+        "robolearn/rl/student_settings.py", "gamma=self.gamma**execute", "gamma=self.gamma", (f"{FRESH_RUNNER}::test_the_online_settings_are_those_of_the_offline_phase",)
     ),
     "dip-to-the-last": Mutant(
         "robolearn/cli/finetune_numbers.py", "offline[-1] - min(online)", "offline[-1] - online[-1]",

@@ -26,7 +26,7 @@ SPARSELY = (
 )
 REFERENCE, REFERRED = "robolearn/rewards/reference.py", ("tests/rewards/test_reference.py",)
 VLA = "robolearn/rewards/vla"
-THRESHOLD, FITTED = "robolearn/rewards/thresholds.py", ("tests/rewards/test_thresholds.py",)
+THRESHOLD, FITTED = "robolearn/rewards/training.py", ("tests/rewards/test_thresholds.py",)
 FIRSTS, STRANGE = "robolearn/rewards/first_frames.py", ("tests/rewards/test_first_frames.py::test_distances_by_hand",)
 SAID = ("tests/rewards/test_first_frames.py::test_one_line_says_all_of_a_set_and_nothing_is_read_for_nobody",)
 BEGUN = ("tests/cli/test_finetune_replay.py::test_withheld_rewards_are_counted_and_scores_are_kept_over_a_kill",)
@@ -41,11 +41,11 @@ PAIRED, KEPT = "robolearn/rewards/pairs.py", ("tests/rewards/test_critic.py::tes
 HANDED, HANDS, TAUGHT = "robolearn/rewards/critic.py", ("tests/rewards/test_hand.py",), "robolearn/rewards/training.py"
 
 WEIGHING, STORED, WEIGHED = (
-    "robolearn/rewards/weighing.py",
+    "robolearn/rewards/stored.py",
     "robolearn/rewards/stored.py",
     ("tests/rewards/test_weighing.py",),
 )
-JUDGED, JUDGES = "robolearn/rl/judged_turns.py", ("tests/rl/test_judged_turns.py",)
+JUDGED, JUDGES = "robolearn/rl/two_way_runner.py", ("tests/rl/test_judged_turns.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "turns-by-the-other-critic": Mutant(JUDGED, "model = self._models[int(back)]", "model = self._models[int(not back)]", JUDGES),

@@ -19,8 +19,7 @@ from robolearn.rewards.critic import ProgressCritic, load_critic, save_critic
 from robolearn.rewards.done import FIRST_SURE
 from robolearn.rewards.metrics import window_of
 from robolearn.rewards.settings import CriticConfig
-from robolearn.rewards.thresholds import fit_threshold, highest_threshold
-from robolearn.rewards.training import CriticTrainer
+from robolearn.rewards.training import CriticTrainer, fit_threshold, highest_threshold
 
 sys.path.insert(0, str(Path(__file__).parent))
 from controls import OTHER, TASK, episode, write

@@ -14,8 +14,7 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface, Score
 from robolearn.data import Dataset, EpisodeWriter, Windows
 from robolearn.data.mixture import drawn_statistics
 from robolearn.data.replay.recorded import recorded
-from robolearn.rewards.stored import relabelled, stored_scores, write_scores
-from robolearn.rewards.weighing import gains, progress_weights
+from robolearn.rewards.stored import gains, progress_weights, relabelled, stored_scores, write_scores
 
 
 def test_gains_by_hand() -> None:

@@ -15,8 +15,8 @@ from robolearn.cli.finetune_numbers import switched
 from robolearn.core import BadInput
 from robolearn.data.replay import PlayedEpisode
 from robolearn.rl.algorithms import ReplayConfig
-from robolearn.rl.fresh_runner import FreshRunner
-from robolearn.rl.uni_o4_settings import UniO4Config
+from robolearn.rl.offline_runner import FreshRunner
+from robolearn.rl.student_settings import UniO4Config
 
 Make = Callable[..., Any]
 SMALL: dict[str, Any] = {"critics": 3, "width": 16, "depth": 1, "batch": 16, "trust_after": 2, "gate_every": 2,

@@ -10,9 +10,8 @@ import pytest
 
 from robolearn.core import RewardWithheld, Score, Window
 from robolearn.rl.audit import AuditConfig, Audited
-from robolearn.rl.judged_turns import JudgedTurns
 from robolearn.rl.off_policy_settings import RlpdConfig
-from robolearn.rl.two_way_runner import TwoWayRunner
+from robolearn.rl.two_way_runner import JudgedTurns, TwoWayRunner
 from sim.registry import WorldConfig
 
 Make = Callable[..., Any]

@@ -34,8 +34,7 @@ from robolearn.rl.algorithms.dsrl import Dsrl
 from robolearn.rl.algorithms.iql import Iql
 from robolearn.rl.algorithms.proposals import Proposals
 from robolearn.rl.off_policy_settings import DsrlConfig, ProposalsConfig
-from robolearn.rl.student_settings import FamO2oConfig, IqlConfig, RecapConfig, RiqlConfig
-from robolearn.rl.uni_o4_settings import UniO4Config
+from robolearn.rl.student_settings import FamO2oConfig, IqlConfig, RecapConfig, RiqlConfig, UniO4Config
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import SMALL, windows

@@ -47,8 +47,8 @@ from robolearn.rl.student_settings import (
     RecapConfig,
     RiqlConfig,
     Ro2oConfig,
+    UniO4Config,
 )
-from robolearn.rl.uni_o4_settings import UniO4Config
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import INTERFACE, SMALL, Corridor, acting, base, solved, windows

@@ -15,7 +15,7 @@ from torch.distributions import Normal
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBuffer
 from robolearn.rl.algorithms.uni_o4 import UniO4, better
-from robolearn.rl.uni_o4_settings import UniO4Config
+from robolearn.rl.student_settings import UniO4Config
 
 sys.path.insert(0, str(Path(__file__).parent))
 from corridor import INTERFACE, SMALL, base, windows

@@ -18,8 +18,7 @@ from policies.policy import ChunkPolicy
 from policies.settings import DiffusionConfig, NetworkConfig
 from robolearn.core import BadInput
 from robolearn.data.replay import PlayedEpisode, ReplayBatch, ReplayBuffer
-from robolearn.rl.algorithms.dsrl import ERROR, NOISE, Dsrl, plans
-from robolearn.rl.inversion import backwards, invert
+from robolearn.rl.algorithms.dsrl import ERROR, NOISE, Dsrl, backwards, invert, plans
 from robolearn.rl.off_policy_settings import DsrlConfig
 from robolearn.rl.offline_runner import OfflineRunner
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hardware.teleop import people
 from robolearn.cli.choices import Dynamics, OffPolicyAlgorithm, PersonTeleop, Station
-from robolearn.cli.teleop_flags import device_options, shows_in_terminal, teleop_values, with_teleop_flags
+from robolearn.cli.station_command import device_options, shows_in_terminal, teleop_values, with_teleop_flags
 from robolearn.cli.view import TeleopView, check_view, chosen
 from robolearn.core import BadInput, Interface
 from robolearn.hil.settings import CurriculumConfig, LearnerConfig, LearnerRun

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from hardware.node_parameters import HilParameters, parameter_names
-from robolearn.cli.teleop_flags import teleop_parameters, teleop_values
+from robolearn.cli.station_command import teleop_parameters, teleop_values
 from robolearn.core import BadInput, RobolearnError
 
 WAIT_S = 120.0  # for the learner to come up

@@ -10,8 +10,7 @@ from typing import TypeVar
 from robolearn.core import BadInput
 from robolearn.core.plugins import Table, with_plugins
 from robolearn.rl.h2o_settings import H2oConfig
-from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, RlpdConfig
-from robolearn.rl.replay_settings import ReplayConfig
+from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, ReplayConfig, RlpdConfig
 from robolearn.rl.settings import AlgorithmConfig, DppoConfig, GrpoConfig, OnPolicyConfig, ReinFlowConfig, SrpoConfig
 from robolearn.rl.student_settings import (
     CalQlConfig,
@@ -22,8 +21,8 @@ from robolearn.rl.student_settings import (
     RecapConfig,
     RiqlConfig,
     Ro2oConfig,
+    UniO4Config,
 )
-from robolearn.rl.uni_o4_settings import UniO4Config
 
 _SHIPPED: dict[str, type[AlgorithmConfig]] = {
     "reinflow": ReinFlowConfig,

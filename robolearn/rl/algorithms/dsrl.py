@@ -11,9 +11,17 @@ noise without a gradient through the denoising.
 With λ > 0 (`steer_weight`) a person teaches the actor, too: UniSteer (arXiv 2605.10821) inverts what was done to the
 noise that makes it, and supervises the actor with it.
 
-    w*  = argmin_{|w| ≤ 1} ‖π(s, M w) − a‖                             `robolearn.rl.inversion`
+    w*  = argmin_{|w| ≤ 1} ‖π(s, M w) − a‖                             `invert`
     m   = 1 of a person's windows with √(1/n ‖π(s, M w*) − a‖²) ≤ `steer_error`, else 0
     L_π = L_π of `SoftActor` + λ · Σ_b m_b 1/|w| ‖tanh μ(s_b) − w*_b‖² / Σ_b m_b
+
+    x_k ← x_k + x_{k+1} − μ_k(x_k),   k = K − 1 … 0         `ROUNDS` times each, from x_K = a: μ_k(x_k) = x_{k+1} where
+                                                            it settles, which is an Euler step of the flow backwards
+    x_0 ← clip(x_0 − η ∇ e²(x_0), ±M)                       `DESCENT` steps of Adam
+    e²(x_0) = 1/n Σ_i m_i (μ_{K−1} ∘ … ∘ μ_0(x_0) − a)_i²   over the n = Σ m components that count
+
+w* is the nearest x_0 / M on the way. A flow contracts towards what was demonstrated: a chunk far from all
+demonstrations is made of no noise within ±M, which is why m looks at what w* gives.
 
 Departures, the paper being known to us by its abstract alone: the distance is of the mode, because the likelihood of a
 squashed Gaussian has no bound where w* lies at ±1; only the steps that are executed have to be met; an episode is
@@ -23,6 +31,7 @@ inverted once, when it comes into the replay, which then holds w* and the error 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,8 +43,62 @@ from policies.policy import ChunkPolicy
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.replay import PlayedEpisode, ReplayBatch
 from robolearn.rl.algorithms.off_policy import OffPolicy, SoftActor, make_critics
-from robolearn.rl.inversion import invert
 from robolearn.rl.off_policy_settings import DsrlConfig
+
+ROUNDS = 3
+DESCENT = 60
+STEP = 0.1  # η of the first step of descent; it falls to 0
+
+
+def sampled(net: Any, x0: Tensor, cond: Tensor) -> Tensor:
+    """μ_{K−1} ∘ … ∘ μ_0: noise (B, Tp, Da) → chunks that are not cut to ±1, so that a gradient goes through all."""
+    x = x0
+    for k in range(net.config.steps):
+        x = net.denoise(x, k, cond)
+    return x
+
+
+@torch.no_grad()
+def backwards(net: Any, chunk: Tensor, cond: Tensor) -> Tensor:
+    """Chunks (B, Tp, Da) → noise, by the sampler's steps from the last to the first."""
+    after = chunk
+    for k in reversed(range(net.config.steps)):
+        x = after
+        for _ in range(ROUNDS):
+            # x_k ← x_k + x_{k+1} − μ_k(x_k)
+            x = x + after - net.denoise(x, k, cond)
+        after = x
+    return after
+
+
+def invert(net: Any, chunk: Tensor, counts: Tensor, cond: Tensor, bound: float) -> Tensor:
+    """The noise (B, Tp, Da) within ±`bound` whose chunk is the nearest that was found.
+
+    Args:
+      net: a flow or diffusion policy's network; its weights stay as they are.
+      chunk: (B, Tp, Da) normalised.
+      counts: (B, Tp) the steps of it that shall be met; the others are a start alone.
+      cond: (B, C) from `encode`.
+      bound: M.
+    """
+    share = (counts / counts.sum(1, keepdim=True).clamp_min(1))[..., None] / chunk.shape[2]
+    x0 = backwards(net, chunk, cond).clamp_(-bound, bound).requires_grad_()
+    adam = torch.optim.Adam([x0], lr=STEP)
+    best, least = x0.detach().clone(), torch.full((len(chunk),), torch.inf, device=chunk.device)
+    for i in range(DESCENT + 1):
+        with torch.enable_grad():
+            # e² = 1/n Σ m (μ ∘ … ∘ μ_0(x_0) − a)²
+            error = ((sampled(net, x0, cond) - chunk).square() * share).sum((1, 2))
+            adam.zero_grad(set_to_none=True)
+            error.sum().backward(inputs=[x0])
+        nearer = error.detach() < least
+        best[nearer], least[nearer] = x0.detach()[nearer], error.detach()[nearer]
+        adam.param_groups[0]["lr"] = STEP * (1.0 - i / DESCENT)
+        adam.step()
+        with torch.no_grad():
+            x0.clamp_(-bound, bound)
+    return best
+
 
 NOISE, ERROR = "steer/noise", "steer/error"  # what a replay holds of each frame: w*, and how far its chunk is
 

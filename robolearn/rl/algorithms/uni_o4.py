@@ -14,7 +14,7 @@ Departures: the gate is a fitted-Q evaluation in the states of a batch, one deci
 of rollouts in a model that was learned; one policy in the place of an ensemble that covers the data by its
 disagreement; advantages are standardised over the batch; a refused update is taken back.
 
-Online it is PPO from fresh rollouts, without a gate, from π_k and V (`robolearn.rl.fresh_runner`):
+Online it is PPO from fresh rollouts, without a gate, from π_k and V (`robolearn.rl.offline_runner`):
 
     L_π = −E[ min(r A, clip(r, 1 − ε, 1 + ε) A) ],  A by GAE from V_φ;   φ_0 = argmin E_rollout (V_φ(s) − V(s) / σ_R)²
 
@@ -41,7 +41,7 @@ from robolearn.rl.algorithms.reinflow import ReinFlow
 from robolearn.rl.buffer import RolloutBatch
 from robolearn.rl.ensemble_critic import EnsembleCritic
 from robolearn.rl.returns import clipped_surrogate, standardise
-from robolearn.rl.uni_o4_settings import UniO4Config
+from robolearn.rl.student_settings import UniO4Config
 
 
 def better(old: Tensor, new: Tensor, caution: float) -> tuple[bool, float]:
