@@ -227,8 +227,7 @@ _IMAGES = "observation.images"  # all cameras, for LeRobot's diffusion policy
 def load_lerobot_policy(path: str, device: str = "cpu") -> LeRobotPolicy:
     """The policy in the folder `path` on `device`, which LeRobot's ``save_pretrained`` or its training wrote. Raises
     `BadInput`: no such folder, files missing or damaged, a kind other than those above, steps that are not LeRobot's
-    own, or LeRobot is not installed.
-    """
+    own, or LeRobot is not installed."""
     return LeRobotPolicy(read_policy(path), device)
 
 

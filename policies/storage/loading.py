@@ -82,8 +82,7 @@ def open_policy(
 
 def load_base(name: str | os.PathLike[str], device: str | torch.device, *, sampled: bool) -> ChunkPolicy:
     """The policy that RL begins with on `device`: a folder of ours, or ``lerobot:FOLDER`` where it is only `sampled`.
-    Raises `BadInput`: there is none, it is of another kind, or one of LeRobot's that would have to learn.
-    """
+    Raises `BadInput`: there is none, it is of another kind, or one of LeRobot's that would have to learn."""
     text = os.fspath(name)
     if not text.startswith(LEROBOT):
         from policies.storage.checkpoint import load_chunk_policy

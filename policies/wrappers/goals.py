@@ -161,8 +161,7 @@ def stored_goals(
 ) -> StoredGoals | EpisodeGoals:
     """The ends of the successful demonstrations in the data set at `path`, as `interface`, a policy's, takes goals; in
     the place of a data set, a file of `save_goals`. Raises `BadInput`: no such choice or set, one without successes, or
-    without a feature that is to be a goal.
-    """
+    without a feature that is to be a goal."""
     if choice not in get_args(GoalChoice):
         raise BadInput("--goal-choice", got=choice, available=get_args(GoalChoice))
     if os.fspath(path).endswith(SUFFIX):

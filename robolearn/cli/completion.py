@@ -38,8 +38,7 @@ complete -c robolearn -a '(__robolearn_complete)'
 
 def install_completion(shell: str, home: Path) -> tuple[Path, str]:
     """Write the completion of `shell` (its name or path) below the folder `home`: the file, and what is left to do.
-    Raises `BadInput`: no completion of this shell is known.
-    """
+    Raises `BadInput`: no completion of this shell is known."""
     made = {
         "bash": (".local/share/bash-completion/completions/robolearn", BASH, "open a new shell"),
         "zsh": (".zfunc/_robolearn", ZSH, "in ~/.zshrc: fpath+=~/.zfunc; autoload -Uz compinit && compinit"),

@@ -74,11 +74,8 @@ def altered_training(command: Any, world: WorldConfig, policy: Any, modelled: bo
 
 def snapshots_along(path: Path, found: Any, world: WorldConfig) -> list[Any]:
     """States along the successes of the data set `found` at `path`, for episodes of `world`, with its arm and actions.
-
-    Raises:
-      BadInput: a set without seeds, of another task, arm or dynamics, without a success, or of which no demonstration
-        comes out as recorded.
-    """
+    Raises `BadInput`: a set without seeds, of another task, arm or dynamics, without a success, or of which no
+    demonstration comes out as recorded."""
     from sim.embedded.snapshot_starts import SnapshotWorlds, retrace
 
     recorded = stored_starts(path, FLAG)

@@ -156,11 +156,7 @@ ELSEWHERE = {"replay": "A recorded episode is replayed by robolearn deploy --pol
 
 
 def find(argv: list[str], entries: tuple[Entry, ...] = ENTRIES) -> tuple[Entry, list[str]]:
-    """The entry that `argv` begins with, and the arguments that are left.
-
-    Raises:
-      BadInput: there is none.
-    """
+    """The entry that `argv` begins with, and the arguments that are left. Raises `BadInput`: there is none."""
     by_name = {entry.name: entry for entry in entries}
     for words in (3, 2, 1):
         entry = by_name.get(" ".join(argv[:words]))

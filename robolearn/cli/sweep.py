@@ -113,11 +113,8 @@ class Sweep(Command):
         console.print(f"report: {result['report'] or result['report_error']}")
 
     def plan(self) -> Iterator[SweepRun]:
-        """The trainings, in order.
-
-        Raises:
-          BadInput: something in the command line of one of them; all are looked at before the first is run.
-        """
+        """The trainings, in order. Raises `BadInput`: something in the command line of one of them; all are looked at
+        before the first is run."""
         from robolearn.cli.main import parse
         from robolearn.eval.sweep_report import SweepRun
 

@@ -162,10 +162,8 @@ def _square_and_add(k_a: int, n_a: int, k_b: int, n_b: int, *, phi: float, level
 def compare(a: Evaluation, b: Evaluation, *, names: tuple[str, str] = ("A", "B"), level: float = 0.95) -> Verdict:
     """Compare two evaluations: by success where both report it, else by mean return.
 
-    Episodes are compared start by start where both evaluations met the same starts.
-
-    Raises:
-      BadInput: the two did different tasks.
+    Episodes are compared start by start where both evaluations met the same starts. Raises `BadInput`: the two did
+    different tasks.
     """
     if a.task != b.task:
         raise BadInput("comparison: task", got=b.task, expected=a.task)

@@ -122,11 +122,7 @@ def mean_series(name: str, x: ArrayLike, means: ArrayLike, deviations: ArrayLike
 
 
 def draw(curve: Curve) -> Figure:
-    """The picture of `curve`.
-
-    Raises:
-      BadInput: x, y or the band differ in length.
-    """
+    """The picture of `curve`. Raises `BadInput`: x, y or the band differ in length."""
     with mpl.rc_context(STYLE):
         figure, axes = canvas(curve.title, curve.x_label, curve.y_label, percent=curve.percent, lines=len(curve.series))
         largest = 0.0

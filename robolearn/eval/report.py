@@ -73,10 +73,8 @@ def write_page(path: Path, html: str) -> Path:
 def check_report_folder(folder: Path, what: str = "--out") -> None:
     """Make sure that a report can be written into `folder`, before the episodes that it shows are run.
 
-    A file is written there and removed again, with the folders that this made.
-
-    Raises:
-      BadInput: `folder` holds a report already, is a file, or cannot be written to.
+    A file is written there and removed again, with the folders that this made. Raises `BadInput`: `folder` holds a
+    report already, is a file, or cannot be written to.
     """
     folder, what = Path(folder), f"{what} {folder}"
     made: list[Path] = []

@@ -103,11 +103,8 @@ def evaluation_report(
     videos: Sequence[Video] = (),
     commands: Sequence[str] = (),
 ) -> ReportData:
-    """The report of policies that were evaluated in one task: name → evaluation, any number of them.
-
-    Raises:
-      BadInput: no policy.
-    """
+    """The report of policies that were evaluated in one task: name → evaluation, any number of them. Raises `BadInput`:
+    no policy."""
     if not policies:
         raise BadInput("report", got="no evaluation", expected="at least one")
     done = list(policies.values())

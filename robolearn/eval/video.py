@@ -123,10 +123,8 @@ def write_video(
     """Write HWC uint8 `frames` of one size as H.264 (yuv420p); returns how many there were.
 
     `preset` is the encoder's: a faster one makes larger files. Odd sizes, which the format does not know, are padded by
-    repeating the last row or column. The file appears under its name only when it is whole.
-
-    Raises:
-      BadInput: no frames, or frames that are not (H, W, 3) uint8 of one size.
+    repeating the last row or column. The file appears under its name only when it is whole. Raises `BadInput`: no
+    frames, or frames that are not (H, W, 3) uint8 of one size.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -52,11 +52,8 @@ def place_file(finished: Path, place: Path) -> None:
 
 
 def place_folder(finished: Path, place: Path) -> None:
-    """Put the folder `finished` where nothing is, or an empty folder, on the same file system.
-
-    Raises:
-      OSError: `place` has content, or is a file; `finished` stays where it is.
-    """
+    """Put the folder `finished` where nothing is, or an empty folder, on the same file system. Raises `OSError`:
+    `place` has content, or is a file; `finished` stays where it is."""
     sync_tree(finished)
     os.rename(finished, place)
     sync_folder(place.parent)
@@ -149,11 +146,8 @@ class Commit:
         self._folders: set[Path] = set()  # in which a name is new or stands for something else
 
     def stage(self, name: str, content: Any) -> None:
-        """Write the buffer `content` (bytes, a table's, …) as ``<name>.tmp``, or with another suffix.
-
-        Raises:
-          RobolearnError: the disk is full or not writable; nothing in `root` has changed then.
-        """
+        """Write the buffer `content` (bytes, a table's, …) as ``<name>.tmp``, or with another suffix. Raises
+        `RobolearnError`: the disk is full or not writable; nothing in `root` has changed then."""
         with self._place(name) as (temporary, path):
             descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o666)
             self._staged.append((temporary, path, descriptor))

@@ -26,11 +26,7 @@ def sha256_weights(module: Any) -> str:
 
 
 def sha256_file(path: Path) -> str:
-    """The digest, in hexadecimal, of the bytes of a file.
-
-    Raises:
-      OSError: it cannot be read.
-    """
+    """The digest, in hexadecimal, of the bytes of a file. Raises `OSError`: it cannot be read."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

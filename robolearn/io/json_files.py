@@ -76,11 +76,8 @@ def json_in(file: BinaryIO) -> Any:
 
 
 def read_json(path: Path, *, what: str) -> dict[str, Any]:
-    """The JSON object in `path`.
-
-    Raises:
-      BadInput: the file is missing, is not JSON, or holds something else than an object.
-    """
+    """The JSON object in `path`. Raises `BadInput`: the file is missing, is not JSON, or holds something else than an
+    object."""
     try:
         value = parse_json(path)
     except FileNotFoundError:

@@ -28,10 +28,8 @@ def check_folder(path: Path, what: str) -> None:
 def check_writable(path: Path, what: str) -> None:
     """Make sure that `path`, a file or a folder that may be missing, can be written, before the work that ends there.
 
-    A file is written where `path` will be, and is gone again.
-
-    Raises:
-      BadInput: a file stands on the way, the name is none, or the machine lets nothing be written there.
+    A file is written where `path` will be, and is gone again. Raises `BadInput`: a file stands on the way, the name is
+    none, or the machine lets nothing be written there.
     """
     try:
         place = path

@@ -41,11 +41,7 @@ class RewardConfig:
         return cls() if text == cls.name else None
 
     def build(self, interface: Interface, device: str = "cpu") -> RewardModel | None:
-        """The model, which scores episodes of `interface`.
-
-        Raises:
-          BadInput: there is none, or it does not fit.
-        """
+        """The model, which scores episodes of `interface`. Raises `BadInput`: there is none, or it does not fit."""
         return None
 
 

@@ -136,20 +136,14 @@ class ProgressCritic(PictureModel):
         return torch.from_numpy(np.asarray(state[:, self._columns], np.float32))
 
     def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
-        """See `robolearn.core.RewardModel`; the reward is shaped by the progress.
-
-        Raises:
-          BadInput: a task without words, a window without one of the cameras, or with pictures of another size.
-        """
+        """See `robolearn.core.RewardModel`; the reward is shaped by the progress. Raises `BadInput`: a task without
+        words, a window without one of the cameras, or with pictures of another size."""
         words = self.words(prompts)
         return [self._score(window, words[i]) for i, window in enumerate(windows)]
 
     def words(self, prompts: Sequence[str]) -> Tensor:
-        """(B, 384) of sentences.
-
-        Raises:
-          BadInput: an empty one, or one that training has not seen and the extra ``words`` is not installed.
-        """
+        """(B, 384) of sentences. Raises `BadInput`: an empty one, or one that training has not seen and the extra
+        ``words`` is not installed."""
         if any(not prompt.strip() for prompt in prompts):
             raise BadInput("critic: the task in words", got="nothing", expected="a sentence", available=self.sentences)
         if not self._known:
@@ -215,11 +209,8 @@ class ProgressCritic(PictureModel):
 
 
 def save_critic(critic: ProgressCritic | SuccessClassifier, folder: str | Path) -> Path:
-    """Write a checkpoint into `folder`, which is made if need be, and return its path.
-
-    Raises:
-      NonFinite: a weight is NaN or infinite; nothing is written then.
-    """
+    """Write a checkpoint into `folder`, which is made if need be, and return its path. Raises `NonFinite`: a weight is
+    NaN or infinite; nothing is written then."""
     folder = Path(folder)
     tensors = {key: value.detach().cpu().contiguous() for key, value in critic.state_dict().items()}
     for key, value in tensors.items():
@@ -240,10 +231,7 @@ def save_critic(critic: ProgressCritic | SuccessClassifier, folder: str | Path) 
 
 def critic_folder(path: str | Path) -> Path:
     """The checkpoint folder that `path` means: itself, or the ``policy/`` of a run of ``robolearn reward train``.
-
-    Raises:
-      BadInput: there is none.
-    """
+    Raises `BadInput`: there is none."""
     path = Path(path)
     if not path.is_dir():
         raise BadInput(f"critic {path}: {no_such_folder(path)}", hint="robolearn reward train makes one")
@@ -255,11 +243,8 @@ def critic_folder(path: str | Path) -> Path:
 
 
 def load_critic(path: str | Path, device: str | torch.device = "cpu") -> ProgressCritic | SuccessClassifier:
-    """The critic in a folder; see `critic_folder`.
-
-    Raises:
-      BadInput: no such folder, a file that is missing, damaged or of something else; the message names it.
-    """
+    """The critic in a folder; see `critic_folder`. Raises `BadInput`: no such folder, a file that is missing, damaged
+    or of something else; the message names it."""
     folder = critic_folder(path)
     what = f"critic {folder / CONFIG}"
     config = read_json(folder / CONFIG, what=what)

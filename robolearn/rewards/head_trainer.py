@@ -52,11 +52,8 @@ class HeadTrainer(ABC, Generic[Config, Model]):
         return self.config.iterations
 
     def iterate(self, i: int) -> dict[str, float]:
-        """Iteration `i`: `steps_per_iteration` gradient steps. Returns means over them.
-
-        Raises:
-          NonFinite: the loss is NaN or infinite.
-        """
+        """Iteration `i`: `steps_per_iteration` gradient steps. Returns means over them. Raises `NonFinite`: the loss is
+        NaN or infinite."""
         config = self.config
         first = i * config.steps_per_iteration
         count = min(config.steps_per_iteration, config.steps - first)
@@ -149,11 +146,8 @@ def encoded(
 
 
 def common_cameras(datasets: Sequence[Dataset], wanted: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
-    """Picture feature → (H, W) [px]: the `wanted` ones, or all that every set has, of one size everywhere.
-
-    Raises:
-      BadInput: a set without one of them, with another size, or none at all.
-    """
+    """Picture feature → (H, W) [px]: the `wanted` ones, or all that every set has, of one size everywhere. Raises
+    `BadInput`: a set without one of them, with another size, or none at all."""
     if not datasets:
         raise BadInput("--data", got="nothing", expected="a data set, or several")
     found: dict[str, tuple[int, int]] = {}

@@ -23,11 +23,8 @@ Labels = dict[tuple[int, int], bool]
 
 
 def read_labels(dataset: Dataset) -> Labels:
-    """The labels beside `dataset`; empty without any, or of a set on a server.
-
-    Raises:
-      BadInput: a damaged file, or labels of episodes that the set has not.
-    """
+    """The labels beside `dataset`; empty without any, or of a set on a server. Raises `BadInput`: a damaged file, or
+    labels of episodes that the set has not."""
     root = dataset.path
     if not isinstance(root, Path) or not (root / LABELS_PATH).exists():
         return {}
@@ -45,11 +42,8 @@ def read_labels(dataset: Dataset) -> Labels:
 
 
 def write_labels(dataset: Dataset, labels: Mapping[tuple[int, int], bool]) -> Path:
-    """Replace the labels beside `dataset`; returns the file.
-
-    Raises:
-      BadInput: a set on a server, or one that a writer is at work in.
-    """
+    """Replace the labels beside `dataset`; returns the file. Raises `BadInput`: a set on a server, or one that a writer
+    is at work in."""
     root = dataset.path
     if not isinstance(root, Path):
         raise BadInput(f"data set {root}", got="one on a server", expected="a folder to write labels into")

@@ -45,11 +45,8 @@ class Preference:
 
 
 def read_preferences(dataset: Dataset) -> list[Preference]:
-    """The preferences beside `dataset`; empty without any, or of a set on a server.
-
-    Raises:
-      BadInput: a damaged file, or clips that the set has not.
-    """
+    """The preferences beside `dataset`; empty without any, or of a set on a server. Raises `BadInput`: a damaged file,
+    or clips that the set has not."""
     root = dataset.path
     if not isinstance(root, Path) or not (root / PREFERENCES_PATH).exists():
         return []
@@ -78,11 +75,8 @@ def _clip(entry: Mapping[str, int], dataset: Dataset, what: str) -> EpisodeClip:
 
 
 def write_preferences(dataset: Dataset, preferences: Sequence[Preference]) -> Path:
-    """Replace the preferences beside `dataset`; returns the file.
-
-    Raises:
-      BadInput: a set on a server, or one that a writer is at work in.
-    """
+    """Replace the preferences beside `dataset`; returns the file. Raises `BadInput`: a set on a server, or one that a
+    writer is at work in."""
     root = dataset.path
     if not isinstance(root, Path):
         raise BadInput(f"data set {root}", got="one on a server", expected="a folder to write preferences into")

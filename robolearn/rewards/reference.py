@@ -30,11 +30,8 @@ class Reference:
 
 
 def read_reference(text: str, what: str = "--reference") -> Reference:
-    """The episode that ``DATA:EPISODE`` names.
-
-    Raises:
-      BadInput: another form, no such set or episode, or one that did not solve its task.
-    """
+    """The episode that ``DATA:EPISODE`` names. Raises `BadInput`: another form, no such set or episode, or one that did
+    not solve its task."""
     path, _, number = text.rpartition(":")
     if not path or not number.isdecimal():
         raise BadInput(what, got=text, expected="DATA:EPISODE, e.g. data/good:3")
@@ -48,11 +45,8 @@ def read_reference(text: str, what: str = "--reference") -> Reference:
 
 
 def show_reference(model: RewardModel, text: str, what: str = "--reference") -> None:
-    """Show `model` the episode ``DATA:EPISODE``.
-
-    Raises:
-      BadInput: as `read_reference`; a model that takes none; an episode without the model's cameras.
-    """
+    """Show `model` the episode ``DATA:EPISODE``. Raises `BadInput`: as `read_reference`; a model that takes none; an
+    episode without the model's cameras."""
     show: Any = getattr(model, "show", None)
     if show is None:
         raise BadInput(what, got=f"a {type(model).__name__}, which takes none", expected=TAKEN)

@@ -29,11 +29,8 @@ SCORE_TYPES = {"progress": np.float32, "reward": np.float32, "done": np.bool_, "
 
 
 def scores_of(model: RewardModel, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
-    """The scores that `model` gives the windows, checked.
-
-    Raises:
-      BadInput: scores of another number than the windows, of another shape than their steps, or that are not finite.
-    """
+    """The scores that `model` gives the windows, checked. Raises `BadInput`: scores of another number than the windows,
+    of another shape than their steps, or that are not finite."""
     return checked(model.score(windows, prompts), windows)
 
 

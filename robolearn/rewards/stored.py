@@ -42,11 +42,8 @@ _MODEL, _CONTENT = b"robolearn_model", b"robolearn_content"
 
 
 def write_scores(dataset: Dataset, scores: Mapping[int, Score], model: str) -> Path:
-    """Store the `scores` of episodes of `dataset` in the place of those that it has, and return the file.
-
-    Raises:
-      BadInput: a score of another number of steps than its episode has, or a set on a server.
-    """
+    """Store the `scores` of episodes of `dataset` in the place of those that it has, and return the file. Raises
+    `BadInput`: a score of another number of steps than its episode has, or a set on a server."""
     root = _folder(dataset)
     lengths = {e: len(score.progress) for e, score in scores.items()}
     expected = {e: int(dataset.lengths[e]) for e in scores}
@@ -92,10 +89,7 @@ def read_scores(dataset: Dataset, model: str = "") -> dict[int, Score]:
 
 def stored_scores(datasets: Sequence[Dataset]) -> tuple[list[list[Score]], list[str]]:
     """The score of each episode of each set, and each set's name of its model; sets of different models are logged.
-
-    Raises:
-      BadInput: an episode has none, or has other frames now.
-    """
+    Raises `BadInput`: an episode has none, or has other frames now."""
     found = [read_scores(dataset) for dataset in datasets]
     for dataset, scores in zip(datasets, found, strict=True):
         if len(scores) < dataset.episodes:

@@ -80,11 +80,8 @@ class OfflineRunner:
 
     def show(self) -> None:
         """Fill the replay with the episodes to begin with, where that has not been done. With a model, which takes its
-        time for them, it is done by the first iteration, and a resumed run finds them in its state.
-
-        Raises:
-          BadInput: updates without anything to learn from.
-        """
+        time for them, it is done by the first iteration, and a resumed run finds them in its state. Raises `BadInput`:
+        updates without anything to learn from."""
         if self._episodes_to_show is None:
             return
         episodes, self._episodes_to_show = self._episodes_to_show, None

@@ -70,11 +70,8 @@ def save_state(folder: str | Path, tensors: Mapping[str, Tensor], meta: Mapping[
 
 
 def load_latest_state(folder: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """(tensors on the CPU, meta) of the newest state in `folder`, or None if there is none.
-
-    Raises:
-      BadInput: the state is damaged.
-    """
+    """(tensors on the CPU, meta) of the newest state in `folder`, or None if there is none. Raises `BadInput`: the
+    state is damaged."""
     states = _states(Path(folder))
     if not states:
         return None
@@ -137,11 +134,8 @@ def pack_optimizer(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor],
 
 
 def unpack_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-    """Put what `pack_optimizer` returned back into an `optimizer` over the same parameters.
-
-    Raises:
-      BadInput: it belongs to an optimiser over other parameters.
-    """
+    """Put what `pack_optimizer` returned back into an `optimizer` over the same parameters. Raises `BadInput`: it
+    belongs to an optimiser over other parameters."""
     present = optimizer.state_dict()["param_groups"]
     if len(meta["groups"]) != len(present):
         raise BadInput("optimiser state", got=f"{len(meta['groups'])} groups", expected=f"{len(present)}")

@@ -243,11 +243,7 @@ def is_run(path: Path) -> bool:
 
 
 def inspect_run(path: str | Path) -> RunInfo:
-    """Look at a run without touching it.
-
-    Raises:
-      BadInput: `path` is not a run folder.
-    """
+    """Look at a run without touching it. Raises `BadInput`: `path` is not a run folder."""
     path = Path(path)
     if not is_run(path):
         said = "that is no run folder" if path.is_dir() else no_such_folder(path)

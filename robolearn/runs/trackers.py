@@ -89,11 +89,8 @@ def check_tracker(name: str) -> None:
 
 
 def open_tracker(name: str, path: Path, config: Mapping[str, Any]) -> Tracker | None:
-    """The tracker `name` for the run in `path`; None for ``none``.
-
-    Raises:
-      BadInput: it is not installed, or cannot be begun: without an account, or without a network.
-    """
+    """The tracker `name` for the run in `path`; None for ``none``. Raises `BadInput`: it is not installed, or cannot be
+    begun: without an account, or without a network."""
     check_tracker(name)
     if name == "none":
         return None

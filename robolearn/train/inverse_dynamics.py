@@ -61,11 +61,7 @@ class InverseErrors:
 
 
 def shared_features(labelled: Interface, other: Interface, what: str) -> tuple[str, ...]:
-    """The vectors that both observe.
-
-    Raises:
-      BadInput: there is none; or another arm, rate or meaning of a vector.
-    """
+    """The vectors that both observe. Raises `BadInput`: there is none; or another arm, rate or meaning of a vector."""
     vectors = {key: spec for key, spec in labelled.observation.items() if not is_image(spec)}
     common = {key: spec for key, spec in vectors.items() if key in other.observation}
     if not common:
@@ -161,11 +157,8 @@ def fit(
     config: InverseDynamicsConfig, dataset: Dataset, features: tuple[str, ...],
     progress: Callable[[int, dict[str, float]], None] = lambda step, row: None,
 ) -> tuple[InverseDynamics, InverseErrors]:  # fmt: skip
-    """A model of the actions in `dataset`, and its errors on the episodes that were held out.
-
-    Raises:
-      BadInput: fewer than two episodes, or a model that is no better than the mean action.
-    """
+    """A model of the actions in `dataset`, and its errors on the episodes that were held out. Raises `BadInput`: fewer
+    than two episodes, or a model that is no better than the mean action."""
     if dataset.episodes < 2:
         expected = "at least 2: one to train on, one held out"
         raise BadInput(f"data set {dataset.path}", got=f"{dataset.episodes} episode", expected=expected)

@@ -106,10 +106,7 @@ class PreferenceTrainer(ImitationTrainer):
         config: PreferenceConfig, dataset: Dataset, device: str | torch.device = "cpu"
     ) -> PreferenceTrainer:
         """A trainer on `dataset` and the preferences beside it; those with an episode that is held out are left out.
-
-        Raises:
-          BadInput: no preferences, or a policy without a matching loss.
-        """
+        Raises `BadInput`: no preferences, or a policy without a matching loss."""
         stored = read_preferences(dataset)
         if not stored:
             hint = "`robolearn reward prefer` writes some"

@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
 
 def episode_list(text: str, count: int, flag: str = "--episodes") -> list[int]:
-    """``"0-9,12"`` → the episodes 0 to 9 and 12, each once, in that order.
-
-    Raises:
-      BadInput: something else, or an episode beyond the `count` that there are.
-    """
+    """``"0-9,12"`` → the episodes 0 to 9 and 12, each once, in that order. Raises `BadInput`: something else, or an
+    episode beyond the `count` that there are."""
     found: list[int] = []
     for part in text.replace(" ", ",").split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)

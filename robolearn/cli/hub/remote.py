@@ -49,11 +49,8 @@ class Content:
 
 
 def content_of(path: Path) -> Content:
-    """The content of `path`: a run folder, a checkpoint folder, or a data set.
-
-    Raises:
-      BadInput: none of them, or a damaged one: a policy that does not load, a table that does not open, a video that
-        is not as long as its episodes.
+    """The content of `path`: a run folder, a checkpoint folder, or a data set. Raises `BadInput`: none of them, or a
+    damaged one: a policy that does not load, a table that does not open, a video that is not as long as its episodes.
     """
     if (path / "meta" / "info.json").is_file():
         from robolearn.data.convert.source import open_numbers
@@ -98,11 +95,8 @@ def check_name(repo: str) -> None:
 
 
 def open_hub(*, write: bool) -> Any:
-    """`huggingface_hub.HfApi` at the hub; to `write` needs a token.
-
-    Raises:
-      BadInput: no token, or a hub without TLS elsewhere than on this machine.
-    """
+    """`huggingface_hub.HfApi` at the hub; to `write` needs a token. Raises `BadInput`: no token, or a hub without TLS
+    elsewhere than on this machine."""
     from huggingface_hub import HfApi, get_token
 
     endpoint = os.environ.get("HF_ENDPOINT") or HOME

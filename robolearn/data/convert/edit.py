@@ -63,12 +63,8 @@ def split(dataset: Dataset, fractions: Sequence[float], seed: int | None) -> lis
 
 
 def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
-    """All episodes of `datasets`, one set after the other.
-
-    Raises:
-      BadInput: two of them have different interfaces; the first difference is named. Or one records which episodes
-        succeeded and another does not.
-    """
+    """All episodes of `datasets`, one set after the other. Raises `BadInput`: two of them have different interfaces;
+    the first difference is named. Or one records which episodes succeeded and another does not."""
     sources = [source_of(dataset) for dataset in datasets]
     first = sources[0]
     for dataset, source in zip(datasets[1:], sources[1:], strict=True):

@@ -34,12 +34,9 @@ Array = NDArray[np.float64]
 
 def for_arm(source: EpisodeSource, station: Contract, options: ReadOptions = ReadOptions()) -> EpisodeSource:  # noqa: B008
     """The episodes of `source`, which have the features `JOINTS` (T, n) [rad] and `GRIPPER` (T, 1) or (T, 2) [m], as
-    those of `station`; its account says what was changed.
-
-    Raises:
-      BadInput: one of the two is missing or of another size, the rate is another, a camera is none of the station's,
-        or no motion of the fingers says which way of the last action component closes them.
-    """
+    those of `station`; its account says what was changed. Raises `BadInput`: one of the two is missing or of another
+    size, the rate is another, a camera is none of the station's, or no motion of the fingers says which way of the last
+    action component closes them."""
     held = source.interface.observation
     _check(source.interface, station)
     cameras = [key for key in held if key.startswith(IMAGES)]

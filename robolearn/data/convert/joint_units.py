@@ -67,11 +67,8 @@ class Scale:
 
 def joint_scale(interface: Interface, unit: str, gripper: str, low: NDArray, high: NDArray) -> Scale | None:
     """The scale of joint positions in `unit`, which span `low` to `high` (Da,); None where they are in [-1, 1] already.
-
-    Raises:
-      BadInput: no unit, an arm without known limits, other joints, a gripper of unknown unit, or numbers that are not
-        in these units.
-    """
+    Raises `BadInput`: no unit, an arm without known limits, other joints, a gripper of unknown unit, or numbers that
+    are not in these units."""
     spans = f"{low.min():.4g} … {high.max():.4g}"
     if unit not in UNITS:
         hint = "normalised: [-1, 1] over the limits of the joints, and from closed to open"

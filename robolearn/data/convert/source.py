@@ -287,11 +287,8 @@ def open_numbers(path: str | Path) -> Dataset:
 
 
 def interface_with_images(dataset: Dataset) -> Interface:
-    """The interface of `dataset`, cameras included.
-
-    Raises:
-      BadInput: images lie in its tables, not in videos: a set of another maker's.
-    """
+    """The interface of `dataset`, cameras included. Raises `BadInput`: images lie in its tables, not in videos: a set
+    of another maker's."""
     for name, feature in dataset.features.items():
         if feature.get("dtype") == "image":
             hint = "Turn it into one of ours with robolearn dataset import"

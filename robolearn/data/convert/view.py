@@ -25,11 +25,8 @@ JPEG_QUALITY = 85
 
 
 def save(dataset: Dataset, episodes: Sequence[int], path: Path, progress: Progress | None = None) -> int:
-    """Write `episodes` to the rerun file `path`; returns the number of frames.
-
-    Raises:
-      BadInput: rerun is not installed, or a video does not decode.
-    """
+    """Write `episodes` to the rerun file `path`; returns the number of frames. Raises `BadInput`: rerun is not
+    installed, or a video does not decode."""
     rr = _rerun()
     interface = interface_with_images(dataset)
     recording = rr.RecordingStream("robolearn_dataset", recording_id=dataset.path.name)

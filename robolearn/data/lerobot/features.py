@@ -106,9 +106,7 @@ def stamp_column(name: str) -> str:
     """The column of stamp `name`: ``images.front`` → ``stamp.camera.front``.
 
     Without the word "image" in it, because LeRobot takes every feature that has it for pictures when it merges sets.
-
-    Raises:
-      BadInput: a name that could not be read back.
+    Raises `BadInput`: a name that could not be read back.
     """
     if "/" in name or name.startswith(_CAMERA) or _MASKED in name:
         raise BadInput("stamps", got=name, expected=f"names without '/' and {_MASKED!r}, not beginning with {_CAMERA}")
@@ -189,11 +187,8 @@ def _vector(what: str, spec: ArraySpec) -> dict[str, Any]:
 
 
 def stored_dtype(dtype: str) -> str:
-    """The kind of number in which an observation of `dtype` is stored: one that keeps all its digits.
-
-    Raises:
-      BadInput: no kind that the format has does.
-    """
+    """The kind of number in which an observation of `dtype` is stored: one that keeps all its digits. Raises
+    `BadInput`: no kind that the format has does."""
     held = {"b": ("bool",), "f": ("float32", "float64"), "i": ("int64",), "u": ("int64",)}
     for kind in held.get(np.dtype(dtype).kind, ()):
         if np.can_cast(dtype, kind):
@@ -231,10 +226,8 @@ def interface_of(info: Mapping[str, Any], *, what: str) -> Interface:
     """The interface of the set with this ``meta/info.json``, of any maker.
 
     Its observations are those of `observed`. The rest is what stands in it of our interface, also after an edit by
-    LeRobot's own tools; where nothing does, `action_kind` is ``"native"``.
-
-    Raises:
-      BadInput: there is no feature ``action``.
+    LeRobot's own tools; where nothing does, `action_kind` is ``"native"``. Raises `BadInput`: there is no feature
+    ``action``.
     """
     features = info["features"]
     if "action" not in features:

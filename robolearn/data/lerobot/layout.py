@@ -94,11 +94,7 @@ def row_files(root: Path) -> list[str]:
 
 
 def lock(root: Path) -> Lock:
-    """Hold the data set `root` for writing.
-
-    Raises:
-      BadInput: another writer holds it.
-    """
+    """Hold the data set `root` for writing. Raises `BadInput`: another writer holds it."""
     try:
         return Lock(root / LOCK_PATH)
     except LockHeld as held:
@@ -138,12 +134,8 @@ def read_json(root: Path | RemotePath, name: str) -> dict[str, Any]:
 
 
 def read_info(root: Path | RemotePath) -> dict[str, Any]:
-    """``meta/info.json`` of a set of any version.
-
-    Raises:
-      BadInput: it is missing or unreadable, lacks a key that a reader needs, or has values that nothing can be read
-        with; the message names the key.
-    """
+    """``meta/info.json`` of a set of any version. Raises `BadInput`: it is missing or unreadable, lacks a key that a
+    reader needs, or has values that nothing can be read with; the message names the key."""
     info = read_json(root, INFO_PATH)
     check_not_newer(info, f"data set {root}")
     for key in ("codebase_version", "features", "fps", "total_episodes", "total_frames", "total_tasks"):

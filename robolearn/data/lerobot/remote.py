@@ -123,11 +123,8 @@ def is_remote(path: object) -> bool:
 
 
 def remote_path(address: str, cache: Path) -> RemotePath:
-    """The folder at `address`; blocks are kept below `cache`.
-
-    Raises:
-      BadInput: fsspec or aiohttp is not installed, or the address is no folder's.
-    """
+    """The folder at `address`; blocks are kept below `cache`. Raises `BadInput`: fsspec or aiohttp is not installed, or
+    the address is no folder's."""
     if not urlsplit(address).hostname or "?" in address or "#" in address:
         expected = "the address of a folder, http(s)://HOST/PATH without '?' and '#'"
         raise BadInput("data set", got=address, expected=expected)

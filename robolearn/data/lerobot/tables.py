@@ -175,11 +175,8 @@ def tasks_of(table: pa.Table, *, what: str) -> list[str]:
 
 
 def array_of(column: pa.ChunkedArray, shape: tuple[int, ...], dtype: str, *, what: str) -> NDArray:
-    """A contiguous (N, *shape) array of a column of lists, nested lists or plain values.
-
-    Raises:
-      BadInput: a row with another number of components, or a null.
-    """
+    """A contiguous (N, *shape) array of a column of lists, nested lists or plain values. Raises `BadInput`: a row with
+    another number of components, or a null."""
     length = len(column)
     flat = flat_values(column)
     if not any(kind(flat.type) for kind in (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)):

@@ -80,11 +80,7 @@ class Demonstrations:
 
     @staticmethod
     def of(dataset: Dataset) -> Demonstrations:
-        """The frames of `dataset`; pictures are left out.
-
-        Raises:
-          BadInput: the set has no observed vector.
-        """
+        """The frames of `dataset`; pictures are left out. Raises `BadInput`: the set has no observed vector."""
         vectors = {
             key: np.asarray(array, np.float64).reshape(len(array), -1)
             for key, array in dataset.observation.items()

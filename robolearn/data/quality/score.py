@@ -162,11 +162,7 @@ class QualityReport:
         return tuple(found for found in self.episodes if found.verdict == verdict)
 
     def weights(self) -> list[float]:
-        """One sampling weight per episode, in the order of the set.
-
-        Raises:
-          BadInput: every episode is to be dropped.
-        """
+        """One sampling weight per episode in their order. Raises `BadInput`: every episode is to be dropped."""
         if not any(found.weight > 0 for found in self.episodes):
             raise BadInput("sampling weights", got="only episodes to drop", expected="one worth training on")
         return [found.weight for found in sorted(self.episodes, key=lambda found: found.episode)]

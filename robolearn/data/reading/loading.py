@@ -208,11 +208,8 @@ def readers_of(
 
 
 def read_weights(root: Path | RemotePath, episodes: int) -> list[float] | None:
-    """One weight ≥ 0 per episode of the data set `root`, or None where it has none.
-
-    Raises:
-      BadInput: they are not that; the set may have grown since.
-    """
+    """One weight ≥ 0 per episode of the data set `root`, or None where it has none. Raises `BadInput`: they are not
+    that; the set may have grown since."""
     if not (root / layout.WEIGHTS_PATH).exists():
         return None
     weights = layout.read_json(root, layout.WEIGHTS_PATH).get("weights")

@@ -179,11 +179,7 @@ class Dataset:
 
     def seeing(self, features: Sequence[str] = ()) -> Dataset:
         """This set with some of its observation features only, by default without what is privileged where it has
-        pictures: see `robolearn.core.Interface.seeing`.
-
-        Raises:
-          BadInput: a feature that it has not.
-        """
+        pictures: see `robolearn.core.Interface.seeing`. Raises `BadInput`: a feature that it has not."""
         interface = self.interface.seeing(features, what=f"data set {self.path}")
         return self._holding(interface, interface.observation)
 
@@ -196,10 +192,7 @@ class Dataset:
         """This set as `seeing` makes it of `features`, and with `goals`: features whose later values are goals.
 
         What goals are of is there too, though the interface may not have it; goals themselves are taken from it when
-        windows are gathered (`robolearn.data.windows`).
-
-        Raises:
-          BadInput: a feature that it has not.
+        windows are gathered (`robolearn.data.windows`). Raises `BadInput`: a feature that it has not.
         """
         seen, aimed = self.seeing(features), self.interface.aiming(goals, what=f"data set {self.path}").observation
         needed = {of_goal(key) for key in aimed if is_goal(key)} | seen.interface.observation.keys()
@@ -264,10 +257,7 @@ class Dataset:
     @property
     def weights(self) -> list[float] | None:
         """(E,) how often a frame of each episode is to be drawn relative to others; None where the set has no weights.
-
-        Raises:
-          BadInput: the file does not fit; the set may have grown since it was made.
-        """
+        Raises `BadInput`: the file does not fit; the set may have grown since it was made."""
         return read_weights(self.path, self.episodes)
 
     def images(self, camera: str, progress: Progress | None = None) -> Any:

@@ -134,11 +134,8 @@ class ReplayBuffer:
         return sum(rows.numel() * rows.element_size() for rows in self._rows.values())
 
     def add(self, episode: PlayedEpisode, *, only_interventions: bool = False) -> None:
-        """Add an episode's windows, or those of an operator alone.
-
-        Raises:
-          BadInput: an episode longer than the capacity, or of another shape than the interface's.
-        """
+        """Add an episode's windows, or those of an operator alone. Raises `BadInput`: an episode longer than the
+        capacity, or of another shape than the interface's."""
         seen = self._seen(episode)
         count = len(next(iter(seen.values())))
         if count > self._capacity:
@@ -160,11 +157,8 @@ class ReplayBuffer:
         self.steps += len(episode)
 
     def sample(self, count: int, gamma: float, generator: torch.Generator, sharpness: float = 0.0) -> ReplayBatch:
-        """`count` windows, drawn with replacement; γ is of one control step, `sharpness` is ω.
-
-        Raises:
-          BadInput: there are none.
-        """
+        """`count` windows, drawn with replacement; γ is of one control step, `sharpness` is ω. Raises `BadInput`: there
+        are none."""
         if not len(self):
             raise BadInput("replay", got="no windows", expected="at least one")
         if not sharpness:

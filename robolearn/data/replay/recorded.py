@@ -81,11 +81,8 @@ log = logging.getLogger(__name__)
 
 
 def recorded(sets: Sequence[Dataset], *, scored: bool = False) -> Iterator[PlayedEpisode]:
-    """All episodes of `sets`. `scored`: a reward model will give them their rewards and successes.
-
-    Raises:
-      BadInput: at once, for a set that has neither rewards nor successes.
-    """
+    """All episodes of `sets`. `scored`: a reward model will give them their rewards and successes. Raises `BadInput`:
+    at once, for a set that has neither rewards nor successes."""
     if not scored:
         hint = "`robolearn reward train` makes a model of rewards for --reward"
         _check_labelled(sets, "--data", "one of them: failures are learned from, too", hint)

@@ -115,12 +115,9 @@ class RecordSchema:
         return save(tensors)
 
     def decode(self, content: bytes) -> Record:
-        """The record in `content`.
-
-        Raises:
-          BadInput: too long, no safetensors, another set of names, types or shapes, numbers that are not finite, an
-            action beyond ±1, an index or length that no episode has, an end that is neither terminated nor truncated.
-        """
+        """The record in `content`. Raises `BadInput`: too long, no safetensors, another set of names, types or shapes,
+        numbers that are not finite, an action beyond ±1, an index or length that no episode has, an end that is neither
+        terminated nor truncated."""
         if len(content) > self.limit:
             raise BadInput("transition record", got=f"{len(content)} bytes", expected=f"at most {self.limit}")
         try:
@@ -274,11 +271,7 @@ class Assembler:
         return (self._steps[0].episode, len(self._steps)) if self._steps else (self._last + 1, 0)
 
     def add(self, record: Record) -> PlayedEpisode | None:
-        """Take the next record; the episode that it ends, or None.
-
-        Raises:
-          BadInput: it is not the next one.
-        """
+        """Take the next record; the episode that it ends, or None. Raises `BadInput`: it is not the next one."""
         if isinstance(record, ReplayStep):
             if record.index == 0 and record.episode > self._last and not self._steps:
                 self._steps = [record]

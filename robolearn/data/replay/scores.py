@@ -121,11 +121,7 @@ def encode(stored: StoredScore) -> bytes:
 
 
 def decode(content: bytes) -> StoredScore:
-    """The inverse of `encode`.
-
-    Raises:
-      BadInput: no score, or one of other names, types or another length.
-    """
+    """The inverse of `encode`. Raises `BadInput`: no score, or one of other names, types or another length."""
     try:
         arrays = load(content)
         about = json.loads(arrays.pop(_ABOUT).tobytes())

@@ -20,11 +20,7 @@ def validate(
     notes: list[str] | None = None,
 ) -> Iterator[Defect]:
     """All faults of the data set in the folder `root`; `seen` is called with every video that has been checked, and
-    `notes` takes, at the end, what is no fault and good to know.
-
-    Raises:
-      BadInput: `root` is no data set.
-    """
+    `notes` takes, at the end, what is no fault and good to know. Raises `BadInput`: `root` is no data set."""
     data = opened(Path(root), seen)
     yield from data.findings
     for check in CHECKS:

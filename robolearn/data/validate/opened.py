@@ -136,11 +136,7 @@ class Opened:
 
 
 def opened(root: Path, seen: Callable[[str], None] | None = None) -> Opened:
-    """Read what there is.
-
-    Raises:
-      BadInput: ``meta/info.json`` is missing or unreadable: this is no data set.
-    """
+    """Read what there is. Raises `BadInput`: ``meta/info.json`` is missing or unreadable: this is no data set."""
     info = layout.read_info(root)
     check_version(info, f"data set {root}")
     findings: list[Defect] = []

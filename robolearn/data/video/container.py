@@ -26,11 +26,8 @@ from robolearn.data.lerobot.remote import RemotePath
 
 
 def facts(path: Path | RemotePath) -> dict[str, Any]:
-    """Codec, pixel format, size and frame rate of a video, as LeRobot's features name them.
-
-    Raises:
-      BadInput: it is missing, or does not open.
-    """
+    """Codec, pixel format, size and frame rate of a video, as LeRobot's features name them. Raises `BadInput`: it is
+    missing, or does not open."""
     try:
         with opened(path) as (container, stream):
             fps = float(stream.average_rate or 0)

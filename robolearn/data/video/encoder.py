@@ -122,11 +122,8 @@ def frame_rate(hz: float) -> Fraction:
 
 
 def check_encodable(key: str, spec: ArraySpec, hz: float, config: VideoConfig) -> dict[str, Any]:
-    """Try the encoder on images of `spec`; returns the feature's ``info``.
-
-    Raises:
-      BadInput: FFmpeg has no such encoder, or refuses the size or an option.
-    """
+    """Try the encoder on images of `spec`; returns the feature's ``info``. Raises `BadInput`: FFmpeg has no such
+    encoder, or refuses the size or an option."""
     import av
     from av.error import FFmpegError
 

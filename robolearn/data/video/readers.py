@@ -61,11 +61,8 @@ class PictureCells:
         self._lock = threading.Lock()
 
     def at(self, rows: Iterable[int]) -> Iterator[bytes]:
-        """The pictures in `rows` of the file, in that order; empty where there is none.
-
-        Raises:
-          BadInput: the file is missing or damaged, or has no such column.
-        """
+        """The pictures in `rows` of the file, in that order; empty where there is none. Raises `BadInput`: the file is
+        missing or damaged, or has no such column."""
         for row in rows:
             with self._lock:
                 known = (first for first, places in self._places.items() if 0 <= row - first < len(places) - 1)
@@ -108,11 +105,8 @@ _read: set[Path] = set()
 
 
 def fingerprint(path: Path | RemotePath, folder: Path | None = None) -> str:
-    """The digest of the file `path`, remembered in `folder`; of a file on a server, one of what that says of it.
-
-    Raises:
-      OSError: it cannot be read.
-    """
+    """The digest of the file `path`, remembered in `folder`; of a file on a server, one of what that says of it. Raises
+    `OSError`: it cannot be read."""
     if isinstance(path, RemotePath):
         return path.identity()
     before = _facts(path)
@@ -171,11 +165,8 @@ class FrameReader:
     memo: Path | None
 
     def decode(self, episode: int, first: int = 0, count: int | None = None) -> NDArray[np.uint8]:
-        """Frames `first` … of `episode` (count, H, W, 3).
-
-        Raises:
-          BadInput: a file is missing, damaged or short; the message names it, the episode and the frame.
-        """
+        """Frames `first` … of `episode` (count, H, W, 3). Raises `BadInput`: a file is missing, damaged or short; the
+        message names it, the episode and the frame."""
         raise NotImplementedError
 
     def packed(self, episode: int) -> Iterator[bytes]:

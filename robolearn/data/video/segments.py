@@ -77,11 +77,8 @@ class VideoSegment:
         return replace(self, rows=rows[chosen])
 
     def ticks(self) -> NDArray[np.int64]:
-        """(T,) when the pictures of the wanted frames are shown [ticks of the file].
-
-        Raises:
-          BadInput: the video cannot be read, or has no picture for a frame, which is named.
-        """
+        """(T,) when the pictures of the wanted frames are shown [ticks of the file]. Raises `BadInput`: the video
+        cannot be read, or has no picture for a frame, which is named."""
         rows = np.asarray(range(self.length) if self.rows is None else self.rows, np.int64)
         try:
             known = pictures_of(self.path, *state_of(self.path))
@@ -127,11 +124,8 @@ Images = VideoSegment | PictureStream | NDArray[np.uint8]
 
 
 def frames(images: Images, threads: int = 0) -> Iterator[NDArray[np.uint8]]:
-    """The wanted frames (H, W, 3), RGB, in order, decoded by this many threads; 0 leaves their number to FFmpeg.
-
-    Raises:
-      BadInput: the video is missing, cannot be decoded or has no picture for a frame, which is named.
-    """
+    """The wanted frames (H, W, 3), RGB, in order, decoded by this many threads; 0 leaves their number to FFmpeg. Raises
+    `BadInput`: the video is missing, cannot be decoded or has no picture for a frame, which is named."""
     if isinstance(images, VideoSegment):
         yield from map(rgb, pictures(images, threads))
     else:

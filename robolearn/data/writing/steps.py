@@ -125,11 +125,8 @@ class RecordedStep:
 
 
 def rate_note(steps: Sequence[RecordedStep], hz: float, episode: int) -> str:
-    """A note on `steps` that were made a little more slowly or faster than they will be played, or nothing.
-
-    Raises:
-      BadInput: much more slowly or faster.
-    """
+    """A note on `steps` that were made a little more slowly or faster than they will be played, or nothing. Raises
+    `BadInput`: much more slowly or faster."""
     stamps = np.array([step.stamps[ACTION] for step in steps], np.float64)
     if fault := stamped_rate_fault(stamps, hz, RATE_REFUSED):
         hint = "A quicker loop, fewer or smaller pictures, or a control_hz that it keeps; discard() forgets the steps"

@@ -218,11 +218,8 @@ class Leftover:
 
 
 def part_of(place: Path) -> Path:
-    """The place at which the future `place` is written.
-
-    Raises:
-      BadInput: a link lies there: what it leads to would be emptied.
-    """
+    """The place at which the future `place` is written. Raises `BadInput`: a link lies there: what it leads to would be
+    emptied."""
     part = place.with_name(f".{place.name}{PART}")
     if part.is_symlink():
         raise BadInput(f"--out {place}", got=f"a link {part}", expected="none: what it leads to would be emptied")

@@ -370,10 +370,7 @@ class EpisodeWriter:
 
     def close(self) -> None:
         """Let go of the data set. Steps without an `end` are forgotten; those that the disk refused stay for `repair`.
-
-        Raises:
-          RobolearnError: the disk is full; only ``meta/stats.json`` is not up to date then.
-        """
+        Raises `RobolearnError`: the disk is full; only ``meta/stats.json`` is not up to date then."""
         keep = self._refused and bool(self._steps)
         if keep:
             what = "%s: the episode at hand is not stored; `robolearn dataset repair` saves it once there is room"

@@ -103,11 +103,8 @@ class TrialAnalysis:
 
 
 def analyse(plan: TrialPlan, episodes: Sequence[TrialEpisode], abandoned: Sequence[TrialEpisode] = ()) -> TrialAnalysis:
-    """The state of the trial `plan` after `episodes`, in the order of the plan.
-
-    Raises:
-      BadInput: no block is finished.
-    """
+    """The state of the trial `plan` after `episodes`, in the order of the plan. Raises `BadInput`: no block is
+    finished."""
     by_policy = whole_blocks(plan, episodes)
     names, level = sorted(plan.policies), 1 - plan.alpha
     blocks = len(by_policy[names[0]])
@@ -201,11 +198,7 @@ def split_seeds(successes: Sequence[Sequence[bool]]) -> SeedSplit | None:
 
 def method_difference(a: SeedSplit, b: SeedSplit, level: float = 0.95) -> dict[str, float | None]:
     """Mean of B's trainings minus that of A's, with Welch's interval over the seeds: ``{"value", "low", "high"}``; the
-    bounds are None where no training of a method differs from another.
-
-    Raises:
-      BadInput: a level out of range.
-    """
+    bounds are None where no training of a method differs from another. Raises `BadInput`: a level out of range."""
     if not 0 < level < 1:
         raise BadInput("confidence level", got=level, expected="between 0 and 1")
     from scipy.special import stdtrit  # late: scipy takes a second to import

@@ -84,11 +84,8 @@ def _walked(rates: tuple[float, float], blocks: int, concentration: int, alpha: 
 
 
 def planned(rates: tuple[float, float], power: float, alpha: float) -> Design:
-    """The trial that finds the difference of `rates` with at least `power` and in the fewest blocks on average.
-
-    Raises:
-      BadInput: no difference, shares out of range, or more than `MOST_BLOCKS`.
-    """
+    """The trial that finds the difference of `rates` with at least `power` and in the fewest blocks on average. Raises
+    `BadInput`: no difference, shares out of range, or more than `MOST_BLOCKS`."""
     for name, value in (("rate", rates[0]), ("rate", rates[1]), ("power", power), ("alpha", alpha)):
         if not 0 < value < 1:
             raise BadInput(name, got=value, expected="between 0 and 1")

@@ -90,11 +90,7 @@ class TrialPlan:
         return TrialSlot(number, block, policy, block % len(self.policies[policy]), (self.seed + block) % 2**32)
 
     def write(self, folder: Path) -> None:
-        """Write it into `folder`, which is made.
-
-        Raises:
-          BadInput: there is a plan already.
-        """
+        """Write it into `folder`, which is made. Raises `BadInput`: there is a plan already."""
         if (folder / PLAN).exists():
             raise BadInput(f"trial {folder}", got="a folder with a plan", expected="a new one: plans are not changed")
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,11 +98,7 @@ class TrialPlan:
 
     @classmethod
     def read(cls, folder: Path) -> TrialPlan:
-        """The plan in `folder`.
-
-        Raises:
-          BadInput: there is none, or it is not as it was written.
-        """
+        """The plan in `folder`. Raises `BadInput`: there is none, or it is not as it was written."""
         what = f"trial {folder}"
         content = read_json(folder / PLAN, what=what)
         stated = content.pop("sha256", "")

@@ -70,10 +70,7 @@ class TrialEpisode:
 
 def read_episodes(folder: Path, plan: TrialPlan) -> tuple[list[TrialEpisode], list[TrialEpisode]]:
     """Episodes in the order of the plan, and those that were abandoned; a last line that a kill cut short is left out.
-
-    Raises:
-      BadInput: a line that is no episode of this plan, or an episode that is missing before others.
-    """
+    Raises `BadInput`: a line that is no episode of this plan, or an episode that is missing before others."""
     return _read(folder / EPISODES, plan)[:2]
 
 

@@ -62,11 +62,8 @@ def make_methods(service: str, messages: Fields) -> list[Method]:
 
 
 def parse(kind: Any, content: bytes) -> Any:
-    """The message of class `kind` in `content`, which may be anything.
-
-    Raises:
-      BadInput: no protocol buffer, a field that is missing, a number that is not finite.
-    """
+    """The message of class `kind` in `content`, which may be anything. Raises `BadInput`: no protocol buffer, a field
+    that is missing, a number that is not finite."""
     name, fields = kind.DESCRIPTOR.name, _FIELDS[kind.DESCRIPTOR.full_name]
     try:
         message = kind.FromString(content)

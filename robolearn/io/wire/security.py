@@ -32,11 +32,7 @@ class Address:
 
     @staticmethod
     def parse(text: str, what: str) -> Address:
-        """``HOST:PORT``, with an IPv6 number in brackets.
-
-        Raises:
-          BadInput: another form.
-        """
+        """``HOST:PORT``, with an IPv6 number in brackets. Raises `BadInput`: another form."""
         host, _, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
         if not host or not port.isdecimal() or int(port) > 65535:
@@ -115,10 +111,7 @@ def new_token() -> str:
 
 def find_token(given: str, certificates: Certificates | None, variable: str = TOKEN_VARIABLE) -> str | None:
     """The token of --token, the environment's `variable` or the folder of certificates, in this order; None without.
-
-    Raises:
-      BadInput: it is short, or no header of HTTP can hold it.
-    """
+    Raises `BadInput`: it is short, or no header of HTTP can hold it."""
     token = given or os.environ.get(variable, "") or (certificates.token() if certificates else None)
     if token is not None and not (len(token) >= LEAST_TOKEN and token.isascii() and token.isprintable()):
         raise BadInput("--token", got=f"{len(token)} characters", expected=f"at least {LEAST_TOKEN}, printable ASCII")

@@ -53,11 +53,8 @@ def pack_windows(windows: Sequence[Window], features: Collection[str]) -> bytes:
 
 
 def unpack_windows(content: bytes, count: int) -> list[Window]:
-    """The inverse of `pack_windows` for `count` windows.
-
-    Raises:
-      BadInput: no safetensors, windows of another number, a feature of another length than its steps, or one more.
-    """
+    """The inverse of `pack_windows` for `count` windows. Raises `BadInput`: no safetensors, windows of another number,
+    a feature of another length than its steps, or one more."""
     parts = _numbered(content, count, "windows")
     windows = []
     for i, arrays in enumerate(parts):
@@ -80,11 +77,8 @@ def pack_scores(scores: Sequence[Score]) -> bytes:
 
 
 def unpack_scores(content: bytes, windows: Sequence[Window]) -> list[Score]:
-    """The inverse of `pack_scores` for these windows.
-
-    Raises:
-      BadInput: no safetensors, other numbers, names, lengths or types, or numbers that are not finite.
-    """
+    """The inverse of `pack_scores` for these windows. Raises `BadInput`: no safetensors, other numbers, names, lengths
+    or types, or numbers that are not finite."""
     scores = []
     for arrays in _numbered(content, len(windows), "scores"):
         wrong = [name for name, kind in SCORE_TYPES.items() if name not in arrays or arrays[name].dtype != kind]

@@ -35,11 +35,8 @@ def library(what: str) -> Any:
 
 
 def model_folder(text: str, what: str) -> Path:
-    """The folder `text`, or the snapshot of the repository ``owner/name@revision``, which is fetched if need be.
-
-    Raises:
-      BadInput: there is neither.
-    """
+    """The folder `text`, or the snapshot of the repository ``owner/name@revision``, which is fetched if need be. Raises
+    `BadInput`: there is neither."""
     folder = Path(text).expanduser()
     if folder.is_dir():
         return folder

@@ -45,11 +45,8 @@ class WorldModel:
 
     @torch.inference_mode()
     def latent(self, video: NDArray[np.uint8]) -> Tensor:
-        """(D,) z of a video (T, H, W, 3).
-
-        Raises:
-          BadInput: the model does not take it, or makes numbers of it that are not finite.
-        """
+        """(D,) z of a video (T, H, W, 3). Raises `BadInput`: the model does not take it, or makes numbers of it that
+        are not finite."""
         shown = np.asarray(video)[np.linspace(0, len(video) - 1, self.frames).round().astype(np.int64)]
         name = sha256(np.ascontiguousarray(shown))
         if name not in self._known:

@@ -32,11 +32,7 @@ ImitatingConfig = StudentConfig | ProposalsConfig
 
 def best_of(base: ChunkPolicy, config: ImitatingConfig, tempo: float) -> BestOfNPolicy:
     """A policy whose critics choose among the chunks of a copy of `base`, and twins of up to `tempo`; of `base` itself
-    where that does not learn.
-
-    Raises:
-      BadInput: a base that imitates padding.
-    """
+    where that does not learn. Raises `BadInput`: a base that imitates padding."""
     if base.config.learns and not base.config.mask_padding:
         raise BadInput("base policy", got="one that imitates padding", expected="one trained with --mask-padding")
     size = {"critics": config.critics, "width": config.width, "depth": config.depth, "batch_norm": config.cross_q}

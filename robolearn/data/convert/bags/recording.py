@@ -75,11 +75,8 @@ class Bag:
             raise BadInput(f"bag {path}", got="no messages", expected="some")
 
     def messages(self, topics: Collection[str], begin_ns: int = 0, end_ns: int | None = None) -> Iterator[Message]:
-        """The messages of `topics` recorded in [begin_ns, end_ns), in the order of their arrival.
-
-        Raises:
-          BadInput: the bag is damaged.
-        """
+        """The messages of `topics` recorded in [begin_ns, end_ns), in the order of their arrival. Raises `BadInput`:
+        the bag is damaged."""
         with self._open() as reader:
             wanted = [one for one in reader.connections if one.topic in topics and one.topic in self.topics]
             if not wanted:
@@ -162,11 +159,7 @@ def is_bag(path: Path) -> bool:
 
 
 def rosbags() -> tuple[Any, Any]:
-    """The modules `rosbags.highlevel` and `rosbags.typesys`.
-
-    Raises:
-      BadInput: the library is not installed.
-    """
+    """The modules `rosbags.highlevel` and `rosbags.typesys`. Raises `BadInput`: the library is not installed."""
     try:
         import rosbags.highlevel
         import rosbags.typesys

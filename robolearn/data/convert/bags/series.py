@@ -45,11 +45,8 @@ def newest_before(stamps: Times, at: Times) -> NDArray[np.int64]:
 
 
 def check_age(stamps: Times, chosen: NDArray[np.int64], at: Times, max_age_s: float, where: str, begin_ns: int) -> None:
-    """Refuse a grid point whose newest message is older than `max_age_s`.
-
-    Raises:
-      BadInput: it names the frame, its time in the bag, and how old the message is.
-    """
+    """Refuse a grid point whose newest message is older than `max_age_s`. Raises `BadInput`: it names the frame, its
+    time in the bag, and how old the message is."""
     if not len(at):
         return
     age = np.where(chosen >= 0, at - stamps[np.maximum(chosen, 0)], np.iinfo(np.int64).max)
@@ -142,11 +139,8 @@ def check_topics(station: Contract, recording: Bag) -> None:
 
 
 def read_topics(station: Contract, recording: Bag, account: Account) -> TopicData:
-    """Go through the bag once; images are passed over, but for their stamps.
-
-    Raises:
-      BadInput: a missing topic or one of another type, a malformed message, or stamps of another clock.
-    """
+    """Go through the bag once; images are passed over, but for their stamps. Raises `BadInput`: a missing topic or one
+    of another type, a malformed message, or stamps of another clock."""
     check_topics(station, recording)
     roles = {channel.topic: role for role, channel in station.topics.items()}
     growing = {role: _Growing() for role in station.topics}

@@ -39,12 +39,8 @@ def here(path: Path) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> EpisodeSource:
-    """The episodes of the folder `path`.
-
-    Raises:
-      BadInput: no episodes, a file that is damaged or leads elsewhere, or arrays that do not fit; file and array are
-        named.
-    """
+    """The episodes of the folder `path`. Raises `BadInput`: no episodes, a file that is damaged or leads elsewhere, or
+    arrays that do not fit; file and array are named."""
     found = [(number, file) for file in path.glob("episode_*.hdf5") if (number := _number(file)) is not None]
     files = [file for _, file in sorted(found)]
     if not files:

@@ -211,12 +211,8 @@ class NamedArrays:
 
 
 def episodes_of(found: NamedArrays, options: ReadOptions, account: Account) -> EpisodeSource:
-    """The episodes of `found`, of whose arrays `account` says what became of them.
-
-    Raises:
-      BadInput: no rate, no observation that is known, or an array of another length or shape; episode and array are
-        named.
-    """
+    """The episodes of `found`, of whose arrays `account` says what became of them. Raises `BadInput`: no rate, no
+    observation that is known, or an array of another length or shape; episode and array are named."""
     clock, heads = clocks(found.heads, options, account)
     numbers = {name: head for name, head in heads.items() if head.dtype.kind in "fiub"}
     account.left_out += [f"{name} ({head})" for name, head in heads.items() if name not in numbers]

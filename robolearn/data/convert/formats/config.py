@@ -89,11 +89,8 @@ FILE_UNIT = "action_unit"
 
 
 def _scale_for(actions: NDArray, interface: Interface, options: ReadOptions) -> Scale | None:
-    """The scale of all `actions` (N, Da) of a set, None where they are in [-1, 1] already.
-
-    Raises:
-      BadInput: joint positions whose unit nothing says, or that are not in it.
-    """
+    """The scale of all `actions` (N, Da) of a set, None where they are in [-1, 1] already. Raises `BadInput`: joint
+    positions whose unit nothing says, or that are not in it."""
     size = interface.action.size
     low, high = np.zeros(size), np.zeros(size)
     if len(actions):
@@ -178,11 +175,8 @@ class ForeignSet:
 
 def imported(found: ForeignSet, options: ReadOptions) -> EpisodeSource:
     """The episodes of `found` that `options` takes, with actions in [-1, 1], where `found.account` says what became of
-    them: an episode that cannot be read is refused, or with `ReadOptions.skip_bad` left out.
-
-    Raises:
-      BadInput: an action that is not finite, episode and frame are named; or as `_scale_for`.
-    """
+    them: an episode that cannot be read is refused, or with `ReadOptions.skip_bad` left out. Raises `BadInput`: an
+    action that is not finite, episode and frame are named; or as `_scale_for`."""
     account, total = found.account, len(found.names)
     chosen = range(total) if options.episodes is None else options.episodes(total)
     if len(chosen) < total:

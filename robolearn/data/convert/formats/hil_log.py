@@ -30,11 +30,8 @@ def here(path: Path) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> EpisodeSource:
-    """The episodes of the run folder `path`, actor by actor in the order of their names.
-
-    Raises:
-      BadInput: no log, no configuration, or records that do not follow each other.
-    """
+    """The episodes of the run folder `path`, actor by actor in the order of their names. Raises `BadInput`: no log, no
+    configuration, or records that do not follow each other."""
     files = sorted((path / LOG).glob(f"*{SUFFIX}"))
     if not files:
         raise BadInput(f"run {path}", got=f"no {LOG}/*{SUFFIX}", expected="a run of robolearn hil")

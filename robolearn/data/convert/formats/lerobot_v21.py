@@ -53,11 +53,8 @@ def here(path: Path) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> EpisodeSource:
-    """The episodes of the folder `path`.
-
-    Raises:
-      BadInput: not such a set, a missing or damaged file, or counts that do not add up.
-    """
+    """The episodes of the folder `path`. Raises `BadInput`: not such a set, a missing or damaged file, or counts that
+    do not add up."""
     info = layout.read_info(path)
     what = f"data set {path}"
     if not str(info["codebase_version"]).startswith("v2."):

@@ -129,11 +129,7 @@ class ColumnMap:
 
 
 def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
-    """The plan for a set with this ``meta/info.json``.
-
-    Raises:
-      BadInput: no actions, or no frame rate.
-    """
+    """The plan for a set with this ``meta/info.json``. Raises `BadInput`: no actions, or no frame rate."""
     interface = options.applied(interface_of(info, what=what))
     features = info["features"]
     found, left_out = observed(features)
@@ -238,10 +234,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     """The episodes of the folder `path`.
 
     Files in which none of those lies that `options` takes are not looked at, so what is sound can be taken out of a
-    damaged set.
-
-    Raises:
-      BadInput: not such a set, a missing or damaged file, or counts that do not add up.
+    damaged set. Raises `BadInput`: not such a set, a missing or damaged file, or counts that do not add up.
     """
     info = layout.read_info(path)
     what = f"data set {path}"

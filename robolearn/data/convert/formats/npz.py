@@ -58,11 +58,8 @@ def here(path: Path) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> EpisodeSource:
-    """The episodes of the folder `path`.
-
-    Raises:
-      BadInput: no episodes, a file that cannot be read, or arrays that do not fit; file and array are named.
-    """
+    """The episodes of the folder `path`. Raises `BadInput`: no episodes, a file that cannot be read, or arrays that do
+    not fit; file and array are named."""
     files = sorted(path.glob("*.npz")) if path.is_dir() else []
     if not files:
         raise BadInput(f"npz folder {path}", got="no .npz files", expected="one per episode")

@@ -46,11 +46,8 @@ def here(path: Path) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> EpisodeSource:
-    """The episodes of the folder `path`, in the order of its files.
-
-    Raises:
-      BadInput: no episodes, a damaged record, or a feature of another length or shape; episode and feature are named.
-    """
+    """The episodes of the folder `path`, in the order of its files. Raises `BadInput`: no episodes, a damaged record,
+    or a feature of another length or shape; episode and feature are named."""
     account, described = Account(), _described(path)
     shards = _Shards(_records(path, options, account), described, path.resolve().parent.name.replace("_", " "))
     heads = {name.removeprefix(STEPS): head for name, head in described.items() if name.startswith(STEPS)}

@@ -67,12 +67,8 @@ def here(path: Path) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> EpisodeSource:
-    """The demonstrations of the file `path`.
-
-    Raises:
-      BadInput: not HDF5, no demonstrations, no observation that is known, or a feature of another length or shape; demo
-        and feature are named.
-    """
+    """The demonstrations of the file `path`. Raises `BadInput`: not HDF5, no demonstrations, no observation that is
+    known, or a feature of another length or shape; demo and feature are named."""
     if not path.is_file():
         raise BadInput(f"HDF5 file {path}", got="no such file", expected="demonstrations")
     account = Account()

@@ -50,11 +50,8 @@ def here(path: Path) -> bool:
 
 
 def read(path: Path, options: ReadOptions) -> EpisodeSource:
-    """The episodes of the store `path`.
-
-    Raises:
-      BadInput: no store, a codec that is not known, boundaries that do not rise, or arrays that do not fit.
-    """
+    """The episodes of the store `path`. Raises `BadInput`: no store, a codec that is not known, boundaries that do not
+    rise, or arrays that do not fit."""
     what = f"zarr store {path}"
     _check(path, what)
     zarr = _library()
