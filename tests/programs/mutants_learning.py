@@ -34,6 +34,7 @@ H2OS, H2O = ("tests/rl/test_rl_h2o.py",), f"{ALGORITHMS}/h2o.py"
 RIQLS, RIQL = ("tests/rl/test_rl_riql.py",), f"{ALGORITHMS}/riql.py"
 REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
+STUDENT = f"{ALGORITHMS}/student.py"
 FRESH_RUNNER = "tests/rl/test_fresh_runner.py"
 FRESH = (f"{FRESH_RUNNER}::test_it_goes_on_from_what_acted_and_from_its_value_by_fresh_rollouts_alone",)
 GUIDED_BY_WORDS = (
@@ -97,9 +98,9 @@ MUTANTS: dict[str, Mutant] = {
     "ogpo-goes-the-other-way": Mutant(OGPO, "loss + config.imitation", "-loss + config.imitation", OGPOS),
     "ogpo-imitates-nothing": Mutant(OGPO, "+ config.imitation * copied", "+ 0.0 * copied", OGPOS),
     "ogpo-trusts-critics-at-once": Mutant(OGPO, "if self.updates < self.settings.trust_after:", "if False:", OGPOS),
-    "ogpo-explores-without-noise": Mutant(OGPO, "noise.sigma_max, self.generator", "0.0, self.generator", OGPOS),
-    "ogpo-explores-with-what-actors-lack": Mutant(OGPO, "net, noise = self.policy.proposer.net", "net, noise = self.student.net", OGPOS),
-    "ogpo-judges-its-starting-noise": Mutant(OGPO, "chain[:, -1].unflatten", "chain[:, 0].unflatten", OGPOS),
+    "ogpo-explores-without-noise": Mutant(STUDENT, "sigma.sigma_max, self.generator", "0.0, self.generator", OGPOS),
+    "ogpo-explores-with-what-actors-lack": Mutant(STUDENT, "net, seen = self.policy.proposer.net", "net, seen = self.student.net", OGPOS),
+    "ogpo-judges-its-starting-noise": Mutant(STUDENT, "chain[:, -1].unflatten", "chain[:, 0].unflatten", OGPOS),
     "predicted-alone-at-once": Mutant(EXECUTED_ACTIONS, "step[later])", "step)", FOLLOWED),
     "predicted-alone-in-the-base-s-frame": Mutant(EXECUTED_ACTIONS, '"nji,nj->ni"', '"nij,nj->ni"', FOLLOWED),
     "predicted-alone-of-either-author": Mutant(EXECUTED_ACTIONS, "whole & (helped == person)", "whole", FOLLOWED),
@@ -128,7 +129,7 @@ MUTANTS: dict[str, Mutant] = {
     "uni-o4-judges-each-with-noise-of-its-own": Mutant(UNI_O4, "one) for one in noise]", "torch.randn_like(one)) for one in noise]", GATE),
     "uni-o4-judge-of-what-learns": Mutant(UNI_O4, "self._chunks(self.policy.proposer.net, batch.next", "self._chunks(self.student.net, batch.next", UNI_O4S),
     "uni-o4-judge-by-the-least": Mutant(UNI_O4, "self.judge.targets(after, chunk[:, None]).mean(0)", "self.judge.targets(after, chunk[:, None]).amin(0)", UNI_O4S),
-    "uni-o4-ratio-to-itself": Mutant(UNI_O4, "before = self.old.evaluate", "before = self.actor.evaluate", SURROGATE),
+    "uni-o4-ratio-to-itself": Mutant(UNI_O4, "self.groups(self.old,", "self.groups(self.actor,", SURROGATE),
     "uni-o4-goes-the-other-way": Mutant(UNI_O4, "clipped_surrogate(now - before, standardise(advantage)", "clipped_surrogate(now - before, -standardise(advantage)", SURROGATE),
     "uni-o4-moves-before-critics-are-trusted": Mutant(UNI_O4, "if self.updates <= self.settings.trust_after:", "if False:", UNI_O4S),
     "uni-o4-begins-from-the-last-weights": Mutant(
@@ -196,7 +197,7 @@ MUTANTS: dict[str, Mutant] = {
     "imitation-by-small-weights-is-faint": Mutant(
         "policies/kinds/chunk_net.py", "clamp_min(torch.finfo(weight.dtype).tiny)", "clamp_min(1.0)", IQL
     ),
-    "proposals-that-are-all-one": Mutant(f"{ALGORITHMS}/student.py", "            check_varied(own, config)\n", "            pass\n", OFF_POLICY),
+    "proposals-that-are-all-one": Mutant(STUDENT, "            check_varied(own, config)\n", "            pass\n", OFF_POLICY),
     "proposals-without-the-noise-that-was-asked-for": Mutant(
         f"{ALGORITHMS}/cal_ql.py", "initial_noise=config.initial_noise", "initial_noise=None", OFF_POLICY
     ),
@@ -218,7 +219,7 @@ MUTANTS: dict[str, Mutant] = {
         IQL,
     ),
     "imitation-of-all-windows-alike": Mutant(
-        f"{ALGORITHMS}/student.py", "counts if weight is None else counts * weight[:, None]", "counts", IQL
+        STUDENT, "counts if weight is None else counts * weight[:, None]", "counts", IQL
     ),
     "offline-every-success-ends-the-task": Mutant(
         RECORDED, "dataset.terminated if stated or not", "dataset.terminated if not", RECORDS
@@ -317,7 +318,7 @@ MUTANTS: dict[str, Mutant] = {
         f"{ALGORITHMS}/off_policy.py", "* log_prob - value(", "* log_prob + value(", OFF_POLICY
     ),
     "off-policy-imitates-what-was-not-executed": Mutant(
-        f"{ALGORITHMS}/student.py", "~batch.planned[rows, :ahead]", "torch.zeros_like(batch.planned[rows, :ahead])", OFF_POLICY
+        STUDENT, "~batch.planned[rows, :ahead]", "torch.zeros_like(batch.planned[rows, :ahead])", OFF_POLICY
     ),
     "off-policy-imitates-everything": Mutant(
         f"{ALGORITHMS}/proposals.py", "batch.merit if self.settings.imitate_own else batch.intervention",
@@ -335,7 +336,7 @@ MUTANTS: dict[str, Mutant] = {
         "features, candidates[:, 0], 0.0", OFF_POLICY,
     ),
     "off-policy-the-base-learns": Mutant(
-        f"{ALGORITHMS}/student.py", "ChunkPolicy(copy.deepcopy(base.net),", "ChunkPolicy(base.net,", OFF_POLICY
+        STUDENT, "ChunkPolicy(copy.deepcopy(base.net),", "ChunkPolicy(base.net,", OFF_POLICY
     ),
     "off-policy-noise-of-another-size": Mutant(
         f"{ALGORITHMS}/dsrl.py", "self.policy.chunk(batch.observation, self.settings.magnitude * w)",

@@ -23,7 +23,6 @@ from policies.networks.ensemble import evaluate
 from policies.policy import ChunkPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.actors import DenoisingActor, NoiseConfig
-from robolearn.rl.actors.denoising import explore
 from robolearn.rl.algorithms.student import Imitating
 from robolearn.rl.returns import clipped_surrogate, standardise
 from robolearn.rl.student_settings import OgpoConfig
@@ -47,14 +46,7 @@ class Ogpo(Imitating):
         self.actor.noise.requires_grad_(False)
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
-        # Of the average, which actors of a learner have, too.
-        net, noise = self.policy.proposer.net, self.actor.noise.config
-        seen = self.policy.proposer.normalizer.observation(observation)
-        return self._executed(explore(net, noise, seen, net.initial_noise_std, noise.sigma_max, self.generator))
-
-    def _executed(self, chunk: Tensor) -> Tensor:
-        """(B, Tp, Da) normalised → (B, H · Da) in the world's units."""
-        return self.policy.proposer.normalizer.action_back(chunk.clamp(-1.0, 1.0))[:, : self.chunk].flatten(1)
+        return self.explored(observation, self.actor.noise.config)
 
     def next_value(self, observation: dict[str, Tensor]) -> Tensor:
         features = self.policy.encode(observation)
@@ -74,13 +66,8 @@ class Ogpo(Imitating):
         """`epochs` gradient steps on fresh groups of chunks in some of the batch's states."""
         config, group = self.settings, self.settings.group
         states = torch.randperm(len(features), generator=self.order)[: config.states].to(self.device)
-        normal = self.policy.proposer.normalizer
-        seen = normal.observation({key: value[states] for key, value in batch.observation.items()})
-        seen = {key: value.repeat_interleave(group, 0) for key, value in seen.items()}
+        seen, chain, old, chunks = self.groups(self.actor, batch.observation, states, group)
         with torch.no_grad():
-            chain = self.actor.sample(seen, self.generator)
-            old = self.actor.evaluate(seen, chain).joint()
-            chunks = self._executed(chain[:, -1].unflatten(1, self.student.net.noise_shape))
             advantage = group_advantages(self.policy.values(features[states], chunks.unflatten(0, (-1, group))))
         scaled = standardise(advantage.flatten())
         for _ in range(config.epochs):

@@ -21,6 +21,8 @@ from policies.policy import ChunkPolicy
 from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBatch
+from robolearn.rl.actors import DenoisingActor, NoiseConfig
+from robolearn.rl.actors.denoising import explore
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.rl.student_settings import StudentConfig
@@ -144,6 +146,28 @@ class Imitating(OffPolicy):
         """(B, H · Da) of `net` from the condition (B, C) and standard normal noise, in the world's units."""
         chunk = net.sample(cond, noise * net.initial_noise_std)
         return self.policy.proposer.normalizer.action_back(chunk).clamp(-1.0, 1.0)[:, : self.chunk].flatten(1)
+
+    def executed(self, chunk: Tensor) -> Tensor:
+        """(B, Tp, Da) normalised → (B, H · Da) in the world's units."""
+        return self.policy.proposer.normalizer.action_back(chunk.clamp(-1.0, 1.0))[:, : self.chunk].flatten(1)
+
+    def explored(self, observation: dict[str, Tensor], sigma: NoiseConfig) -> Tensor:
+        """Noised chunks (B, H · Da) of what acts, which actors of a learner have, too."""
+        net, seen = self.policy.proposer.net, self.policy.proposer.normalizer.observation(observation)
+        return self.executed(explore(net, sigma, seen, net.initial_noise_std, sigma.sigma_max, self.generator))
+
+    def groups(
+        self, actor: DenoisingActor, observation: dict[str, Tensor], states: Tensor, group: int
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor, Tensor]:
+        """`group` = G fresh chunks of `actor` in each of the `states` (S,): what is seen (S · G, …), the chains, their
+        log-likelihoods (S · G,), and what is executed of them (S · G, H · Da)."""
+        normal = self.policy.proposer.normalizer
+        seen = normal.observation({key: value[states] for key, value in observation.items()})
+        seen = {key: value.repeat_interleave(group, 0) for key, value in seen.items()}
+        with torch.no_grad():
+            chain = actor.sample(seen, self.generator)
+            likely = actor.evaluate(seen, chain).joint()
+            return seen, chain, likely, self.executed(chain[:, -1].unflatten(1, self.student.net.noise_shape))
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
         return super().optimizers() | ({"student": self.student.adam} if self.base.config.learns else {})

@@ -34,7 +34,6 @@ from policies.networks.ensemble import evaluate
 from policies.policy import ChunkPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.actors import DenoisingActor, NoiseConfig
-from robolearn.rl.actors.denoising import explore
 from robolearn.rl.algorithms.iql import Iql
 from robolearn.rl.algorithms.off_policy import make_critics
 from robolearn.rl.algorithms.reinflow import ReinFlow
@@ -73,13 +72,7 @@ class UniO4(Iql):
         self.gain = 0.0  # of the last one
 
     def explore(self, observation: dict[str, Tensor]) -> Tensor:
-        net, noise = self.policy.proposer.net, self.old.noise.config
-        seen = self.policy.proposer.normalizer.observation(observation)
-        return self._executed(explore(net, noise, seen, net.initial_noise_std, noise.sigma_max, self.generator))
-
-    def _executed(self, chunk: Tensor) -> Tensor:
-        """(B, Tp, Da) normalised → (B, H · Da) in the world's units."""
-        return self.policy.proposer.normalizer.action_back(chunk.clamp(-1.0, 1.0))[:, : self.chunk].flatten(1)
+        return self.explored(observation, self.old.noise.config)
 
     def update(self, batch: ReplayBatch) -> dict[str, Tensor]:
         features, actions = self.policy.encode(batch.observation), batch.action.flatten(1)
@@ -97,7 +90,7 @@ class UniO4(Iql):
     def _chunks(self, net: Any, observation: dict[str, Tensor], noise: Tensor) -> Tensor:
         """(B, H · Da) of the policy whose network is `net`, of standard normal noise."""
         cond = net.encode(self.policy.proposer.normalizer.observation(observation))
-        return self._executed(net.sample(cond, noise * net.initial_noise_std))
+        return self.executed(net.sample(cond, noise * net.initial_noise_std))
 
     def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         if self.updates <= self.settings.trust_after:
@@ -115,14 +108,8 @@ class UniO4(Iql):
         """A gradient step on fresh chunks of π_k in some of the batch's states."""
         config, group = self.settings, self.settings.group
         states = torch.randperm(len(features), generator=self.order)[: config.states].to(self.device)
-        seen = self.policy.proposer.normalizer.observation({k: v[states] for k, v in batch.observation.items()})
-        seen = {key: value.repeat_interleave(group, 0) for key, value in seen.items()}
-        here = features[states].repeat_interleave(group, 0)
-        with torch.no_grad():
-            chain = self.old.sample(seen, self.generator)
-            before = self.old.evaluate(seen, chain).joint()
-            chunk = self._executed(chain[:, -1].unflatten(1, self.student.net.noise_shape))
-        advantage = self.advantage(here, chunk)
+        seen, chain, before, chunk = self.groups(self.old, batch.observation, states, group)
+        advantage = self.advantage(features[states].repeat_interleave(group, 0), chunk)
         now = self.actor.evaluate(seen, chain).joint()
         loss = clipped_surrogate(now - before, standardise(advantage), config.clip)
         self.surrogate_adam.zero_grad(set_to_none=True)
