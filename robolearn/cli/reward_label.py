@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
     from robolearn.core import Episode
     from robolearn.data import Dataset
-    from robolearn.rewards.labels import Labels
-    from robolearn.rewards.preferences import EpisodeClip, Preference
+    from robolearn.rewards.labels import EpisodeClip, Labels, Preference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +134,7 @@ class RewardPrefer(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.data import Dataset
-        from robolearn.rewards.preferences import (
+        from robolearn.rewards.labels import (
             Preference,
             better_by_outcome,
             draw_pairs,
@@ -168,7 +167,7 @@ class RewardPrefer(Command):
     ) -> list[Preference]:
         """The preferences of whoever looks at the page, each written at once."""
         from robolearn.rewards.label_page import PAIRS, LabelPage, PageQuestion
-        from robolearn.rewards.preferences import Preference, write_preferences
+        from robolearn.rewards.labels import Preference, write_preferences
         from robolearn.runs.loopback import show_address
 
         def kept(answers: Mapping[int, Any]) -> list[Preference]:
@@ -188,7 +187,7 @@ class RewardPrefer(Command):
         return kept(page.answers)
 
     def _result(self, asked: int, new: list[Preference], before: int) -> dict[str, Any]:
-        from robolearn.rewards.preferences import PREFERENCES_PATH
+        from robolearn.rewards.labels import PREFERENCES_PATH
 
         count = Counter(preference.better for preference in new)
         said = {better: count[better] for better in ("left", "right", "same")}

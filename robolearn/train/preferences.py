@@ -27,7 +27,7 @@ from torch.nn import functional as F
 from robolearn.core import BadInput
 from robolearn.data import Dataset
 from robolearn.io.hashes import sha256
-from robolearn.rewards.preferences import EpisodeClip, Preference, read_preferences
+from robolearn.rewards.labels import EpisodeClip, Preference, read_preferences
 from robolearn.train.imitation import ImitationTrainer, Part
 from robolearn.train.settings import PreferenceConfig
 

@@ -13,7 +13,7 @@ SRPOS, SRPO = ("tests/rl/test_rl_srpo.py",), "robolearn/rl/algorithms/srpo.py"
 WORLD_MODEL, WORLD_MODELS = "robolearn/rewards/vla/world_model.py", ("tests/rl/test_rl_srpo_video.py",)
 CLASSIFIER, LABELLED = ("tests/rewards/test_classifier.py",), ("tests/rewards/test_labels.py",)
 LOOPBACK = "robolearn/runs/loopback.py"
-COMPARED = "robolearn/rewards/preferences.py"
+COMPARED = "robolearn/rewards/labels.py"
 COMPARISONS = tuple(
     f"tests/rewards/test_preferences.py::test_{name}"
     for name in ("outcomes_say_which_is_better", "pairs_are_of_one_task_and_new", "they_are_read_as_they_were_written")

@@ -13,7 +13,7 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.rewards.preferences import (
+from robolearn.rewards.labels import (
     PREFERENCES_PATH,
     EpisodeClip,
     Preference,

@@ -15,7 +15,7 @@ from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig, Policy
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.rewards.preferences import EpisodeClip, Preference, write_preferences
+from robolearn.rewards.labels import EpisodeClip, Preference, write_preferences
 from robolearn.train.imitation import ImitationTrainer
 from robolearn.train.preferences import ClipTable, PreferenceTrainer, preference_loss
 from robolearn.train.settings import ImitationConfig, PreferenceConfig
