@@ -11,11 +11,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
-from torch import Tensor
+from torch import Tensor, nn
 
 from policies.policy import ChunkPolicy, TorchPolicy
 from policies.registry import build_policy, kind_to_json
@@ -30,12 +31,17 @@ _OF_CONFIG = "the weights of its config.json"
 def save_policy(policy: TorchPolicy, folder: str | os.PathLike[str]) -> Path:
     """Write a checkpoint into `folder`, which is made if need be, and return its path. Raises `NonFinite`: a weight is
     NaN or infinite; nothing is written then."""
+    config = {"format": FORMAT, "version": VERSION, **kind_to_json(policy), "interface": policy.interface.to_json()}
+    return write_checkpoint(policy, config, folder, "policy")
+
+
+def write_checkpoint(model: nn.Module, config: Mapping[str, Any], folder: str | os.PathLike[str], what: str) -> Path:
+    """Write the `config` and the weights of a model, `what` in messages; as `save_policy`."""
     folder = Path(folder)
-    tensors = {key: value.detach().cpu().contiguous() for key, value in policy.state_dict().items()}
+    tensors = {key: value.detach().cpu().contiguous() for key, value in model.state_dict().items()}
     for key, value in tensors.items():
         if not torch.isfinite(value).all():
-            raise NonFinite(f"policy weights {key!r} are not finite; {folder} was left as it is")
-    config = {"format": FORMAT, "version": VERSION, **kind_to_json(policy), "interface": policy.interface.to_json()}
+            raise NonFinite(f"{what} weights {key!r} are not finite; {folder} was left as it is")
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
     write_bytes(folder / WEIGHTS, to_bytes(tensors))

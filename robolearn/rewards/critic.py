@@ -12,7 +12,6 @@ A checkpoint is a folder with ``config.json`` (settings, cameras, the sentences 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,13 +21,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
-from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from robolearn.core import BadInput, Interface, NonFinite, Score, Window
+from policies.storage.checkpoint import write_checkpoint
+from policies.storage.config_file import CONFIG, WEIGHTS
+from robolearn.core import BadInput, Interface, Score, Window
 from robolearn.core.errors import first_line
-from robolearn.io.atomic import write_bytes, write_text
 from robolearn.io.json_files import read_json
 from robolearn.io.paths import no_such_folder
 from robolearn.io.tensors import tensors_in
@@ -40,7 +39,6 @@ from robolearn.rewards.settings import HAND, STATE, CriticConfig
 from robolearn.rewards.shaping import score_of_frames
 
 FORMAT, VERSION = "robolearn.critic", 1
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
 STARTS = 4  # first frames of successes of each task that are kept
 
 
@@ -211,11 +209,6 @@ class ProgressCritic(PictureModel):
 def save_critic(critic: ProgressCritic | SuccessClassifier, folder: str | Path) -> Path:
     """Write a checkpoint into `folder`, which is made if need be, and return its path. Raises `NonFinite`: a weight is
     NaN or infinite; nothing is written then."""
-    folder = Path(folder)
-    tensors = {key: value.detach().cpu().contiguous() for key, value in critic.state_dict().items()}
-    for key, value in tensors.items():
-        if not torch.isfinite(value).all():
-            raise NonFinite(f"critic weights {key!r} are not finite; {folder} was left as it is")
     config = {
         "format": critic.format,
         "version": VERSION,
@@ -223,10 +216,7 @@ def save_critic(critic: ProgressCritic | SuccessClassifier, folder: str | Path) 
         "pictures": {camera: list(size) for camera, size in critic.pictures.items()},
         **critic.facts(),
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
-    write_bytes(folder / WEIGHTS, to_bytes(tensors))
-    return folder
+    return write_checkpoint(critic, config, folder, "critic")
 
 
 def critic_folder(path: str | Path) -> Path:
