@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BackendConfig:
-    """A backend and its precision. A backend is a subclass, listed in `BACKENDS`.
-
-    Raises:
-      BadInput: another precision.
-    """
+    """A backend and its precision; a subclass of it, listed in `BACKENDS`. Raises `BadInput`: another precision."""
 
     name: ClassVar[str]  # of --backend
     precisions: ClassVar[tuple[str, ...]] = ("float32",)  # that it computes with, the usual one first

@@ -139,11 +139,8 @@ def drawn_statistics(
         p_e = s · w_e T_e / Σ w T,   mean = Σ p_e mean_e,   std² = Σ p_e (std_e² + (mean_e − mean)²)
 
     where the sum Σ w T is over the chosen episodes of the set, and w = 1 without weights. Least and greatest are over
-    the episodes with p_e > 0; quantiles are bounds, as in `aggregate`.
-
-    Args:
-      episodes: of each set, those that are drawn from; `weights` those of its `Windows`, an episode's mean of them, or
-        None for all alike.
+    the episodes with p_e > 0; quantiles are bounds, as in `aggregate`. `episodes`: of each set, those that are drawn
+    from; `weights` those of its `Windows`, an episode's mean of them, or None for all alike.
     """
     parts: list[dict[str, Stats]] = []
     probabilities: list[float] = []

@@ -183,10 +183,8 @@ class Commit:
         """Sync everything that was staged and rename it into place; raises as `stage` does.
 
         All renames are on the disk before that of the commit point, and that is there on return: whatever a power cut
-        undoes, it is the whole commit.
-
-        Args:
-          durable: false where the files of a process that dies are worthless: nothing is synced then.
+        undoes, it is the whole commit. `durable`: false where the files of a process that dies are worthless: nothing
+        is synced then.
         """
         try:
             # Side by side, because syncs that overlap share one commit of the file system's journal.

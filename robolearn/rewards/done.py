@@ -53,12 +53,9 @@ class DoneRule:
         return None
 
     def steps(self, score: Score, *, called: bool = False) -> int | None:
-        """Steps after which an episode is solved by its `score`, or None.
-
-        Args:
-          called: something else, a world or a person, ended it as solved. Then its last frame may be the only one that
-            shows that, and one verdict on it is enough.
-        """
+        """Steps after which an episode is solved by its `score`, or None. `called`: something else, a world or a
+        person, ended it as solved. Then its last frame may be the only one that shows that, and one verdict on it is
+        enough."""
         sure = self.sure(score)
         if (place := self.first(sure[self.every - 1 :: self.every])) is not None:
             return (place + 1) * self.every

@@ -256,11 +256,8 @@ def command_text(name: str, command: Any) -> str:
 
 
 def make_console(*, stderr: bool = False, piped: int | None = None) -> Console:
-    """A console on stdout or `stderr`.
-
-    Args:
-      piped: width of tables where stdout is no terminal: a pipe has none, and rich would cut them at 80 columns.
-    """
+    """A console on stdout or `stderr`. `piped`: width of tables where stdout is no terminal: a pipe has none, and rich
+    would cut them at 80 columns."""
     from rich.console import Console  # late: `--json` does without
 
     width = None if sys.stdout.isatty() else piped

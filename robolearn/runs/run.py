@@ -299,11 +299,8 @@ def check_new(path: Path, resume: bool, beside: Iterable[str] = ()) -> None:
 
 
 def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_differ: tuple[str, ...] = ()) -> None:
-    """Raise `BadInput` for the first setting of `what` that is not as it is `stored`.
-
-    Args:
-      may_differ: dotted names that are not compared, with all below them.
-    """
+    """Raise `BadInput` for the first setting of `what` that is not as it is `stored`. `may_differ`: dotted names that
+    are not compared, with all below them."""
     for key, value in wanted.items():
         if key in stored and isinstance(value, dict) != isinstance(stored[key], dict):
             raise BadInput(what, got="one of another version of robolearn", hint="Start another --out")

@@ -187,9 +187,7 @@ def video_config(pictures: Iterable[Images]) -> VideoConfig:
     """Encoding of images that cannot be copied: that of those that can, a quick one where there are only pictures.
 
     A frame of 128 × 128 takes less than half of AV1's processor time, at a smaller error and half as many bytes again.
-
-    Args:
-      pictures: of one episode, those of each camera.
+    `pictures`: of one episode, those of each camera.
     """
     pictures = list(pictures)
     try:

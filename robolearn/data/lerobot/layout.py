@@ -173,10 +173,7 @@ def read_parquet(root: Path | RemotePath, name: str, columns: list[str] | None =
 @contextmanager
 def parquet_file(root: Path | RemotePath, name: str, buffer: int = 0) -> Iterator[pq.ParquetFile]:
     """File `name`, opened; raises `BadInput` where it is missing, or turns out to be damaged while it is read.
-
-    Args:
-      buffer: bytes that are read ahead; 0 reads all columns that are wanted at once.
-    """
+    `buffer`: bytes that are read ahead; 0 reads all columns that are wanted at once."""
     try:
         path = root / name
         source = path.open() if isinstance(path, RemotePath) else path

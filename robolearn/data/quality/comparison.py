@@ -184,11 +184,8 @@ def frame_divergence(demonstrations: Demonstrations, near: Neighbours) -> Array:
 
 
 def action_divergence(demonstrations: Demonstrations, near: Neighbours) -> Array:
-    """(E,) divergence of each episode; NaN where it has too few neighbours, as the only episode of a set.
-
-    Args:
-      near: neighbours by state.
-    """
+    """(E,) divergence of each episode; NaN where it has too few neighbours, as the only episode of a set. `near`:
+    neighbours by state."""
     frames = np.full(len(demonstrations.action), np.nan)
     frames[near.frame] = frame_divergence(demonstrations, near)
     return np.where(alone(demonstrations, near) > 1 - SHARED, np.nan, np.maximum(demonstrations.mean(frames), 0.0))

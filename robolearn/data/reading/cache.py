@@ -54,10 +54,7 @@ Progress = Callable[[int, int], None]
 
 def cache_folder(root: Path | RemotePath, choice: str | Path | bool | None = None) -> Path | None:
     """The folder for the frames of the data set `root`, or None for none; ``beside`` a server's is the usual folder.
-
-    Args:
-      choice: a folder, ``"beside"``, ``"off"`` or False; None or True for the environment's.
-    """
+    `choice`: a folder, ``"beside"``, ``"off"`` or False; None or True for the environment's."""
     if choice is None or choice is True:
         choice = os.environ.get(VARIABLE) or user_cache()
     if choice is False or choice == "off":

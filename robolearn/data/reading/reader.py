@@ -204,9 +204,7 @@ class Dataset:
         """This set with the sentence of each frame's task as the observation feature `PROMPT`.
 
         The sentences and their vectors stand in the interface's ``extra["words"]``, so that a policy has them with it.
-
-        Args:
-          embed: n sentences → (n, D).
+        `embed`: n sentences → (n, D).
         """
         table = embed(self.tasks)
         words = {task: vector.tolist() for task, vector in zip(self.tasks, table, strict=True)}
@@ -292,11 +290,7 @@ class Dataset:
 
     def content(self, frames: str = "") -> str:
         """A digest of all that is learned from: `frames`, rewards, outcomes and ends, tasks in words, interventions,
-        and the observations after the last actions.
-
-        Args:
-          frames: `frames_content`, where it is known.
-        """
+        and the observations after the last actions. `frames`: `frames_content`, where it is known."""
         words = (text.encode() + b"\0" for text in (*self.tasks, *self.failure))
         ends = (self.success, self.terminated, self.truncated)
         finals = (final_content(self.path, e) for e in range(self.episodes))

@@ -181,10 +181,8 @@ def check_actor(name: str) -> None:
 
 
 class TransitionLog:
-    """Appends the records of the actor called `actor`; goes on after what is there.
-
-    Raises:
-      BadInput: a name that is no file's.
+    """Appends the records of the actor called `actor`; goes on after what is there. Raises `BadInput`: a name that is
+    no file's.
     """
 
     def __init__(self, folder: Path, actor: str, schema: RecordSchema) -> None:

@@ -54,11 +54,7 @@ class StoredScore:
 
 
 class ScoreLog:
-    """The scores in `folder`, and those that are appended.
-
-    Raises:
-      BadInput: a record that is no score.
-    """
+    """The scores in `folder`, and those that are appended. Raises `BadInput`: a record that is no score."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -52,10 +52,8 @@ class Question:
 
 
 class VisionLanguageCritic(ABC):
-    """A `RewardModel` on a model of transformers; a family implements `read`.
-
-    Raises:
-      BadInput: no such camera, or several and none named; and what loading raises.
+    """A `RewardModel` on a model of transformers; a family implements `read`. Raises `BadInput`: no such camera, or
+    several and none named; and what loading raises.
     """
 
     sees_images, needs_prompt, is_privileged = True, True, False
@@ -146,11 +144,8 @@ class VisionLanguageCritic(ABC):
         text: str,
         read: Callable[[Sequence[Question]], Sequence[Any]],
     ) -> Iterator[tuple[SampledFrames, NDArray[np.int64], list[Any]]]:
-        """For each clip the lengths (k,) of its `prefixes` beginnings, and what `read` makes of each of them.
-
-        Args:
-          text: the name of the text that a beginning is shown with.
-        """
+        """For each clip the lengths (k,) of its `prefixes` beginnings, and what `read` makes of each of them. `text`:
+        the name of the text that a beginning is shown with."""
         most = self.config.prefixes  # type: ignore[attr-defined]
         counts = [np.unique(np.linspace(1, len(clip), min(most, len(clip))).round().astype(np.int64)) for clip in clips]
         if most == 1:

@@ -66,14 +66,10 @@ class ChainStats(NamedTuple):
         return ChainStats(*(column[index] for column in self))
 
     def joint(self, exponent: Literal["root", "mean"] = "root") -> Tensor:
-        """(B,) log-likelihood of the whole chain, as it stands in the exponent of a ratio.
-
-        Args:
-          exponent: "root" divides by √(M · D), which keeps the spread of a ratio the same for any number of steps and
-            any size of chunk, so that one clip range serves all: a sum's standard deviation grows with the square root
-            of its number of terms. "mean" is ReinFlow's: the mean over x_0 and the noised steps and over the
-            components, cut to ±1.
-        """
+        """(B,) log-likelihood of the whole chain, as it stands in the exponent of a ratio. `exponent`: "root" divides
+        by √(M · D), which keeps the spread of a ratio the same for any number of steps and any size of chunk, so that
+        one clip range serves all: a sum's standard deviation grows with the square root of its number of terms. "mean"
+        is ReinFlow's: the mean over x_0 and the noised steps and over the components, cut to ±1."""
         total, terms = self.log_prob.sum(1), self.mean[0].numel()
         if exponent == "mean":
             return ((self.start + total) / (terms + self.mean.shape[2])).clamp(-1.0, 1.0)
