@@ -60,7 +60,7 @@ class BenchmarkPolicy(Command):
     """Turns of each kind, of 20 decisions each."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.runs.threads import torch_threads
+        from robolearn.core.machine import torch_threads
 
         at_least(1, repeats=self.repeats)
         if not self.backends:
