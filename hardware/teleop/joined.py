@@ -42,13 +42,13 @@ class JoinedDevices(Device):
     def __init__(self, devices: Mapping[str, Device], robot: AnyRobot) -> None:
         from robots.spec import proprio_spec
 
-        self._devices = dict(devices)
-        self.name = next(iter(self._devices.values())).name
+        self.devices = dict(devices)
+        self.name = next(iter(self.devices.values())).name
         self._ends = np.cumsum([proprio_spec(part.robot).size for part in robot.parts])[:-1]
 
     def open(self) -> None:
         with ExitStack() as opened:
-            for arm, device in self._devices.items():
+            for arm, device in self.devices.items():
                 try:
                     device.open()
                 except BadInput as error:
@@ -58,11 +58,11 @@ class JoinedDevices(Device):
 
     def close(self) -> None:
         with ExitStack() as stack:
-            for device in self._devices.values():
+            for device in self.devices.values():
                 stack.callback(device.close)
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        asked = zip(self._devices.items(), self._apart(observation), strict=True)
+        asked = zip(self.devices.items(), self._apart(observation), strict=True)
         samples = {arm: device.sample(seen) for (arm, device), seen in asked}
         each = list(samples.values())
         actions = [one.action for one in each if one.action is not None]
@@ -80,15 +80,15 @@ class JoinedDevices(Device):
     def _apart(self, observation: Mapping[str, NDArray] | None) -> list[Mapping[str, NDArray] | None]:
         """The observation of each arm."""
         if observation is None:
-            return [None] * len(self._devices)
+            return [None] * len(self.devices)
         return [{"proprio": one} for one in np.split(observation["proprio"], self._ends, axis=-1)]
 
     def prepared(self) -> None:
-        for device in self._devices.values():
+        for device in self.devices.values():
             device.prepared()
 
     def show(self, status: Status) -> None:
-        for device in self._devices.values():
+        for device in self.devices.values():
             device.show(status)
 
     # --- see `Clutch` and `Reconnecting` -----------------------------------------------------------------------
@@ -96,15 +96,15 @@ class JoinedDevices(Device):
     @property
     def moving(self) -> bool:
         """True where one is moved; an `AttributeError` where they have a dead-man, as theirs is."""
-        return any([device.moving for device in self._devices.values()])  # type: ignore[attr-defined]
+        return any([device.moving for device in self.devices.values()])  # type: ignore[attr-defined]
 
     @property
     def gone(self) -> str:
         """Reason of the first one's death; empty while all live."""
-        dead = (f"{arm}: {device.gone}" for arm, device in self._devices.items() if device.gone)  # type: ignore[attr-defined]
+        dead = (f"{arm}: {device.gone}" for arm, device in self.devices.items() if device.gone)  # type: ignore[attr-defined]
         return next(dead, "")
 
     def reconnect(self) -> bool:
         """Open those that are gone anew; True where all are there."""
-        gone = [device for device in self._devices.values() if device.gone]  # type: ignore[attr-defined]
+        gone = [device for device in self.devices.values() if device.gone]  # type: ignore[attr-defined]
         return all([device.reconnect() for device in gone])  # type: ignore[attr-defined]

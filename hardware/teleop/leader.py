@@ -132,7 +132,7 @@ class Leader(OperatedDevice, Device):
 
     def open(self) -> None:
         self._connect()
-        self._open_keys()
+        self.open_keys()
         self._screen.print(HELP)
 
     def reconnect(self) -> bool:
@@ -179,7 +179,7 @@ class Leader(OperatedDevice, Device):
                 arm.disconnect()
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        events = self._key_events()
+        events = self.key_events()
         if not self._watchdog.alive():
             why = self._watchdog.why + (f" ({self._error})" if self._error else "")
             return Sample(None, False, events, self._watchdog.newest, why)

@@ -259,7 +259,7 @@ class AxisDevice(OperatedDevice, Device):
     ) -> None:
         super().__init__(silence_s, **options)
         self._motion = AxisMotion(self.name, interface, robot, (mapping or self.mapping).at(speed))
-        self._index = index
+        self.index = index
 
     def close(self) -> None:
         self._end()
@@ -273,7 +273,7 @@ class AxisDevice(OperatedDevice, Device):
 
     def _pick(self, found: Sequence[Any], names: Iterable[object], hint: str = PLUG_IN) -> Any:
         """The one of `found` that `index` means; raises `BadInput` with the `names` where there are fewer."""
-        if self._index >= len(found):
-            got, expected = ", ".join(map(str, names)) or "nothing", f"at least {self._index + 1}"
+        if self.index >= len(found):
+            got, expected = ", ".join(map(str, names)) or "nothing", f"at least {self.index + 1}"
             raise BadInput(self.name, got=got, expected=expected, hint=hint)
-        return found[self._index]
+        return found[self.index]

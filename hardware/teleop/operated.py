@@ -154,12 +154,12 @@ class OperatedDevice:
         self._watchdog.start()
         self._screen.print(line)
 
-    def _open_keys(self) -> None:
+    def open_keys(self) -> None:
         """Listen to the terminal, where there is one."""
         if Keys.available(self._fd):
             self._keys.open()
 
-    def _key_events(self) -> tuple[EpisodeEvent, ...]:
+    def key_events(self) -> tuple[EpisodeEvent, ...]:
         """Confirmed events from the keys of the terminal."""
         return self._confirm.events(episode_events(self._keys.poll()))
 

@@ -114,7 +114,7 @@ class SpaceMouse(AxisDevice):
 
     def open(self) -> None:
         self._connect()
-        self._open_keys()
+        self.open_keys()
 
     def _connect(self) -> None:
         library = _pyspacemouse()
@@ -140,7 +140,7 @@ class SpaceMouse(AxisDevice):
             self._mouse = self._handle = None
 
     def sample(self, observation: Mapping[str, NDArray] | None) -> Sample:
-        events = self._key_events()
+        events = self.key_events()
         axes, grips, rights = self._read()
         events += rights * (EpisodeEvent.SUCCESS if self._state == RECORDING else EpisodeEvent.START,)
         self.moving = grips > 0 or self._motion.moves(axes)

@@ -181,7 +181,7 @@ class Stage:
     def __init__(self, server: viser.ViserServer, robot: AnyRobot) -> None:
         self.view = Viewpoint.of(robot)
         self._most = np.array([part.robot.gripper.max_width for part in robot.parts])
-        self._arm, self._around = ArmView(server, robot), SceneView(server)
+        self.arm, self._around = ArmView(server, robot), SceneView(server)
         size, camera = self.view.size, server.initial_camera
         camera.look_at, camera.position, camera.fov = self.view.look_at, self.view.position, self.view.fov
         # Lights of our own: viser's picture of a surrounding takes phones and software renderers seconds to prepare.
@@ -204,7 +204,7 @@ class Stage:
         """
         known = (np.asarray(opening) >= 0) & (self._most > 0)
         shares = np.divide(opening, self._most, out=np.full(len(self._most), otherwise), where=known)
-        self._arm.move(np.asarray(joints, np.float64), shares)
+        self.arm.move(np.asarray(joints, np.float64), shares)
         if scene is not None:
             self._floor.visible = False  # the task has one of its own
             self._around.show(scene)

@@ -73,7 +73,7 @@ def test_two_arms_stand_where_the_pair_says_each_with_its_own_gripper(page: Page
         assert gap == pytest.approx([0.25, 1.0][k] * part.robot.gripper.max_width)
     stage = Stage(page.server, pair)
     stage.show(q, np.array([0.08, np.nan]), None, otherwise=0.5)
-    found = stage._arm.data.qpos[[stage._arm.model.joint(f"{side}_panda_finger_left").qposadr[0] for side in SIDES]]
+    found = stage.arm.data.qpos[[stage.arm.model.joint(f"{side}_panda_finger_left").qposadr[0] for side in SIDES]]
     assert found == pytest.approx([0.04, 0.02]), "one that is not known is drawn as asked for"
     assert stage.view.size == pytest.approx(np.linalg.norm([0.50, 0.35, 0.28]), abs=0.01)
 

@@ -187,13 +187,13 @@ def test_one_of_two_reads_the_terminal() -> None:
         made = make_device(
             "spacemouse", PAIR.interface, PAIR.robot, fd=inner, out=io.StringIO(), clock=time.monotonic, hid=Silent()
         )
-        left, right = made._devices.values()  # type: ignore[attr-defined]
+        left, right = made.devices.values()  # type: ignore[attr-defined]
         for one in (left, right):
-            one._open_keys()
+            one.open_keys()
         os.write(screen, b"\n")
         time.sleep(0.05)
-        assert right._key_events() == () and left._key_events() == (EpisodeEvent.START,)
-        assert (left._index, right._index) == (0, 1)
+        assert right.key_events() == () and left.key_events() == (EpisodeEvent.START,)
+        assert (left.index, right.index) == (0, 1)
         left.close()
     finally:
         os.close(screen)
