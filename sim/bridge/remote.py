@@ -33,6 +33,11 @@ from sim.vector import SNAPSHOT_AXES, checked_chunks, declare, first_starts
 
 log = logging.getLogger(__name__)
 
+HERE = {
+    "two_way": "--back-policy",
+    "pushed": "--push or --adversary",
+    "begin_along": "--begin-along",
+}  # worlds whose episodes need more than their seed and their actions: what was before them, or what is set meanwhile
 DEATHS = 3  # of one worker without an answer between them
 TOLD_S = 60.0  # [s] between two lines about the nodes
 
@@ -352,13 +357,14 @@ def spread(config: WorldConfig, num_envs: int) -> RemoteWorlds:
     """`num_envs` worlds in the workers that `config` names.
 
     Raises:
-      BadInput: what `host_of` refuses, what the worlds themselves refuse, or worlds whose episodes go on from one
-        another.
+      BadInput: what `host_of` refuses, what the worlds themselves refuse, or worlds of `HERE`.
     """
     if num_envs < 1:
         raise BadInput("number of worlds", got=num_envs, expected="at least 1")
-    if config.two_way:
-        raise BadInput("--workers", got="--back-policy", expected="one of them: there an episode needs those before it")
+    for option, flag in HERE.items():
+        if getattr(config, option):
+            expected = "one of them: its episodes depend on more than seed and actions"
+            raise BadInput("--workers", got=flag, expected=expected)
     host = host_of(config.workers)
     return RemoteWorlds(replace(config, workers="", threads=config.threads or host.threads), num_envs, host)
 

@@ -31,6 +31,7 @@ SHARES = (
 AGAIN = ("tests/sim/test_workers.py::test_what_has_to_be_done_again",)
 TOKENS = ("tests/sim/test_workers.py::test_a_token_is_one_that_ray_sends",)
 REFUSED = ("tests/sim/test_workers.py::test_what_names_no_workers_is_refused_in_one_line",)
+ALONE = ("tests/sim/test_workers.py::test_worlds_whose_episodes_need_more_than_seed_and_actions_are_refused",)
 SLOTS = ("tests/sim/test_workers.py::test_each_node_has_a_worker_before_any_has_two",)
 RIVALS, REPAIRS = "tests/bench/test_rivals.py", "robolearn/bench/rivals/far/repairs.py"
 GRID = (f"{RIVALS}::test_the_sampler_has_the_grid_of_the_likelihood",)
@@ -115,6 +116,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-token-that-is-not-sent": Mutant("robolearn/runs/ray_cluster.py", '.lower() == "token" and (', '.lower() != "disabled" and (', TOKENS),
     "every-address-is-here": Mutant("robolearn/runs/ray_cluster.py", "if not on_this_machine(address) and not has_token():", "if False:", REFUSED),
     "the-first-node-is-filled-first": Mutant(f"{BRIDGE}/hosts.py", "for level in range(max(cpus.values(), default=0)) for node, count in cpus.items() if count > level", "for node, count in cpus.items() for _ in range(count)", SLOTS),
+    "pushes-in-workers": Mutant(f"{BRIDGE}/remote.py", '    "pushed": "--push or --adversary",\n', "", ALONE),
     "dead-nodes-have-workers": Mutant(f"{BRIDGE}/hosts.py", ' if node["Alive"]}', "}", SLOTS),
     "rivals-sample-on-another-grid": Mutant(REPAIRS, "tau = torch.full((rows,), k / steps", "tau = torch.full((rows,), k / (steps - 1)", GRID),
     "rivals-old-actions-by-other-probabilities": Mutant(REPAIRS, "found.append(self.get_logprobs(cond, chains, **likelihood)[0])", "found.append(self.get_logprobs(cond, chains.roll(1, 0), **likelihood)[0])", GRID),

@@ -386,9 +386,14 @@ def test_without_ray_the_command_that_installs_it_is_named(monkeypatch: pytest.M
         host_of("ray")
 
 
-def test_worlds_that_need_the_episodes_before_are_refused() -> None:
-    with pytest.raises(BadInput, match="--workers: got --back-policy, expected one of them"):
-        WorldConfig("lift", workers="2", two_way=True).build(2)
+@pytest.mark.parametrize(
+    ("option", "flag"),
+    [({"two_way": True}, "--back-policy"), ({"pushed": "arm"}, "--push or --adversary"),
+     ({"begin_along": True}, "--begin-along")],
+)  # fmt: skip
+def test_worlds_whose_episodes_need_more_than_seed_and_actions_are_refused(option: dict[str, Any], flag: str) -> None:
+    with pytest.raises(BadInput, match=f"--workers: got {flag}, expected one of them"):
+        WorldConfig("lift", workers="2", **option).build(2)
 
 
 def test_each_node_has_a_worker_before_any_has_two() -> None:
