@@ -19,7 +19,7 @@ from robolearn.hil.settings import CurriculumConfig
 from robolearn.presets import preset
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
-from robolearn.runs.command import Command, at_least, print_table, words_of
+from robolearn.runs.command import Command, at_least, check_seeds, print_table, words_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,7 +85,8 @@ class BenchmarkHil(Command):
     def run(self) -> dict[str, Any]:
         counts = ("demos", "more_demos", "train_steps", "train_batch", "env_steps", "eval_episodes", "lanes")
         at_least(1, **{name: getattr(self, name) for name in counts})
-        for flag in ("tasks", "arms", "algo", "seeds"):
+        check_seeds(self.seeds)
+        for flag in ("tasks", "arms", "algo"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag}", got="nothing", expected="at least one")
         for task in self.tasks:
@@ -273,33 +274,36 @@ def _which(run: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict[str, Any]:
-    """One row: its seeds with Student's t interval over them (`over_seeds`), and their episodes pooled.
+    """One row: its seeds with Student's t interval over them (`over_seeds`); the headline is the median seed.
 
-    Pooled intervals ignore the spread of training seeds; the headline is the median seed.
+    A success of several seeds has the bounds of that interval, of one seed those over its episodes.
     """
     import numpy as np
 
-    from robolearn.eval.intervals import Success, over_seeds
+    from robolearn.eval.intervals import over_seeds
 
     mine = [run for run in runs if _which(run) == (task, arm, algo)]
 
-    def pooled(results: list[dict[str, Any]]) -> dict[str, Any]:
-        counts = [(round(r["success"]["rate"] * r["success"]["episodes"]), r["success"]["episodes"]) for r in results]
-        return Success.of(sum(k for k, _ in counts), sum(n for _, n in counts)).to_json()
-
     def seeds(results: list[dict[str, Any]]) -> dict[str, Any]:
         return over_seeds([result["success"]["rate"] for result in results], rates=True).to_json()
+
+    def success(results: list[dict[str, Any]]) -> dict[str, Any]:
+        first, *others = (result["success"] for result in results)
+        if not others:
+            return first
+        found, episodes = seeds(results), sum(result["success"]["episodes"] for result in results)
+        return {"rate": found["mean"], "low": found["low"], "high": found["high"], "episodes": episodes}
 
     def mean(key: str) -> float | None:
         known = [run[key] for run in mine if run.get(key) is not None]
         return float(np.mean(known)) if known else None
 
     return {
-        "task": task, "arm": arm, "algo": algo, "bc": pooled([run["bc"] for run in mine]), "success": pooled(mine),
+        "task": task, "arm": arm, "algo": algo, "bc": success([run["bc"] for run in mine]), "success": success(mine),
         "rates": [run["success"]["rate"] for run in mine],
         "over_seeds": {"success": seeds(mine), "bc": seeds([run["bc"] for run in mine])},
-        **({"delayed": pooled([run["delayed"] for run in mine]),
-            "bc_delayed": pooled([run["bc"]["delayed"] for run in mine])} if mine[0]["delayed"] else {}),
+        **({"delayed": success([run["delayed"] for run in mine]),
+            "bc_delayed": success([run["bc"]["delayed"] for run in mine])} if mine[0]["delayed"] else {}),
         **{key: mean(key) for key in ("utd", "operator_steps", "initial_temperature", "env_steps", "robot_minutes",
                                       "intervention_rate_end", "cycle_s", "cycle_ratio", "cycle_ratio_equal_starts",
                                       "wall_s")},

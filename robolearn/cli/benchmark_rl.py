@@ -14,7 +14,7 @@ from robolearn.core import BadInput
 from robolearn.presets import algorithm_preset, preset, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithms
 from robolearn.rl.settings import ReinFlowConfig
-from robolearn.runs.command import Command, at_least, peek
+from robolearn.runs.command import Command, at_least, check_seeds, peek
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ class BenchmarkRl(Command):
                 raise BadInput("flow", got=kind, available=FLOWS)
         if self.policy not in denoising_kinds():
             raise BadInput("--policy", got=self.policy, available=denoising_kinds())
-        for flag in ("tasks", "seeds", "flows", "denoise_steps"):
+        check_seeds(self.seeds)
+        for flag in ("tasks", "flows", "denoise_steps"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
         at_least(1, more_demos=self.more_demos)
@@ -250,6 +251,8 @@ def _percent(rate: dict[str, Any]) -> str:
 
 
 def _over(rate: dict[str, Any]) -> str:
+    if rate["low"] is None:
+        return f"{100 * rate['mean']:.1f}, one seed"
     return f"{100 * rate['mean']:.1f} ({100 * rate['low']:.1f}–{100 * rate['high']:.1f}); {100 * rate['median']:.1f}"
 
 

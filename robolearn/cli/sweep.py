@@ -20,7 +20,7 @@ import tyro
 
 from robolearn.cli.registry import find
 from robolearn.core import BadInput, RobolearnError
-from robolearn.runs.command import Command, check_seed, command_text, make_console, print_table, reported
+from robolearn.runs.command import Command, check_seed, check_seeds, command_text, make_console, print_table, reported
 from robolearn.runs.ray_cluster import need_ray, start_ray
 
 if TYPE_CHECKING:
@@ -121,8 +121,7 @@ class Sweep(Command):
         if not self.command or self.command[0] not in TRAININGS:
             got = self.command[0] if self.command else "nothing"
             raise BadInput("training behind --", got=got, available=TRAININGS)
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise BadInput("--seeds", got=" ".join(map(str, self.seeds)) or "nothing", expected="different numbers")
+        check_seeds(self.seeds)
         for word in self.command[1:]:
             if word.split("=")[0] in ("--seed", "--out", "--resume"):
                 raise BadInput("training behind --", got=word, expected="neither --seed, --out nor --resume: the sweep "

@@ -111,6 +111,12 @@ def check_port(port: int) -> None:
         raise BadInput("--port", got=port, expected="0 to 65535")
 
 
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Raise `BadInput` unless there is a seed, and none twice: a run that counts twice narrows every interval."""
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise BadInput("--seeds", got=" ".join(map(str, seeds)) or "nothing", expected="different numbers")
+
+
 def check_seed(seed: int) -> None:
     """Raise `BadInput` unless numpy, torch and a signed 64-bit number can all take `seed`."""
     if not 0 <= seed <= MOST_SEED:

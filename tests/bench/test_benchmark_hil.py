@@ -70,7 +70,8 @@ def test_a_row_states_the_spread_of_its_seeds() -> None:
     seeds = row["over_seeds"]["success"]
     assert seeds["median"] == 0.31 and seeds["mean"] == pytest.approx(0.31)
     assert seeds["high"] - seeds["mean"] == pytest.approx(0.102, abs=0.001)
-    assert row["success"]["episodes"] == 500, "pooled, beside it"
+    assert row["success"] == {"rate": seeds["mean"], "low": seeds["low"], "high": seeds["high"], "episodes": 500}
+    assert summary([run_of(0.2)], "lift", "demos", "rlpd")["bc"] == run_of(0.2)["success"], "of one seed its own"
     screen = StringIO()
     BenchmarkHil().show({"rows": [row]}, Console(file=screen, width=200))
     assert "31.0% (20.8–41.2, 5 seeds)" in screen.getvalue() and "0.01" in screen.getvalue()

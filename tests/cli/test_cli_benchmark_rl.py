@@ -73,6 +73,19 @@ def test_dynamics_reach_the_worlds_and_are_a_setting(tmp_path: Path, capsys: pyt
     assert "dynamics" in capsys.readouterr().err
 
 
+def test_a_baseline_of_one_seed_has_no_interval_and_no_seed_counts_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    finished(tmp_path, 0, 396)
+    judged = {"tempo": {"tempo": 1.5, "success": Success.of(348, 400).to_json()}}
+    (tmp_path / "lift-rectified-k4-seed0" / "baselines.json").write_text(json.dumps(judged))
+    asked = ["benchmark", "rl", "--baselines", "tempo", "--out", str(tmp_path), "--seeds", "0"]
+    assert main(asked) == 0
+    assert "lift, tempo, no RL: 87.0, one seed" in capsys.readouterr().out
+    assert main([*asked, "0"]) == 2
+    assert "--seeds: got 0 0, expected different numbers" in capsys.readouterr().err
+
+
 def test_refuses_unknown_tasks_and_flows(capsys: pytest.CaptureFixture, tmp_path: Path) -> None:
     assert main(["benchmark", "rl", "--tasks", "lif", "--out", str(tmp_path / "x")]) == 2
     assert "did you mean lift" in capsys.readouterr().err
