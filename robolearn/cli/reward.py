@@ -284,14 +284,19 @@ class RewardScore(Command):
         name = model_name(self.reward, model)
         scores, withheld = read_scores(dataset, name), list[str]()
         asked = [e for e in range(dataset.episodes) if e not in scores]
-        with Progress("scoring", total=len(asked), unit="episodes", quiet=self.json) as progress:
-            for done, e in enumerate(asked, 1):
-                episode = dataset.episode(e)
-                try:
-                    (scores[e],) = score_or_withhold(model, [window_of(episode)], [episode.task])
-                except RewardWithheld as why:
-                    withheld.append(f"episode {e}: {why}")
-                progress(done)
+        try:
+            with Progress("scoring", total=len(asked), unit="episodes", quiet=self.json) as progress:
+                for done, e in enumerate(asked, 1):
+                    episode = dataset.episode(e)
+                    try:
+                        (scores[e],) = score_or_withhold(model, [window_of(episode)], [episode.task])
+                    except RewardWithheld as why:
+                        withheld.append(f"episode {e}: {why}")
+                    progress(done)
+        except BaseException:  # Ctrl-C, or a server that is gone: what was made stays
+            if self.write and not scores.keys().isdisjoint(asked):
+                write_scores(dataset, scores, name)
+            raise
         scored = len(asked) - len(withheld)
         result: dict[str, Any] = {
             "critic": self.reward,

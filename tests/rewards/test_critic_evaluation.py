@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from robolearn.cli.main import main
-from robolearn.core import BadInput
+from robolearn.core import BadInput, Score, Window
+from robolearn.data import Dataset
 from robolearn.eval.critic_page import render_critic, scored_frames
 from robolearn.eval.critics import bootstrap_of, evaluate_critic
 from robolearn.io.json_files import plain
 from robolearn.rewards.metrics import calibration_error, judge, tau, voc
+from robolearn.rewards.stored import read_scores
 
 sys.path.insert(0, str(Path(__file__).parent))
 import controls
@@ -130,3 +132,23 @@ def test_a_film_grows_its_curve() -> None:
     frames = list(scored_frames(pictures, np.linspace(0, 1, 5).astype(np.float32), np.arange(5) == 4))
     assert len({frame.shape for frame in frames}) == 1 and frames[0].shape[0] > frames[0].shape[1] > 200
     assert (frames[0][252:] != frames[3][252:]).any()
+
+
+def test_a_scoring_that_is_interrupted_keeps_what_was_scored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours of a large model: the same command asks for the rest alone."""
+    write(tmp_path / "data", 2, 1)
+    asked, one = [], Truth.one
+
+    def interrupted(self: Truth, window: Window, prompt: str) -> Score:
+        asked.append(prompt)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return one(self, window, prompt)
+
+    monkeypatch.setattr(Truth, "one", interrupted)
+    words = ["reward", "score", "--reward", "controls:Truth", "--data", str(tmp_path / "data"), "--write", "--json"]
+    assert main(words) == 130 and list(read_scores(Dataset.open(tmp_path / "data"))) == [0, 1]
+    assert main(words) == 0 and len(asked) == 4
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["scored"] == 1
