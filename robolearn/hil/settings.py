@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import zlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -41,8 +42,8 @@ class CurriculumConfig:
         if not (0.0 <= self.free <= 1.0 and 0.0 <= self.revisit <= 1.0 and self.free_steps >= 0):
             got = (self.free, self.free_steps, self.revisit)
             raise BadInput("--free, --free-steps, --revisit", got=got, expected="0 to 1, at least 0, 0 to 1")
-        if not self.help_after_s >= 0:
-            raise BadInput("--help-after-s", got=self.help_after_s, expected="at least 0")
+        if not 0 <= self.help_after_s < math.inf:
+            raise BadInput("--help-after-s", got=self.help_after_s, expected="a number of seconds, at least 0")
         if not 0 <= self.help_at_loss <= 1:
             raise BadInput("--help-at-loss", got=self.help_at_loss, expected="0 to 1")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -149,8 +150,9 @@ def test_what_has_no_progress_is_refused(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match=r"--help-after-s: got 2 without a model .* expected a reward model"):
             HilRun(**at, **wrong).check_learner()
     HilRun(**at, reward="mine:Model").check_learner()
-    with pytest.raises(BadInput, match="--help-after-s: got -1"):
-        CurriculumConfig(help_after_s=-1.0)
+    for seconds in (-1.0, math.nan, math.inf):
+        with pytest.raises(BadInput, match=f"--help-after-s: got {seconds}, expected a number of seconds"):
+            CurriculumConfig(help_after_s=seconds)
     at["curriculum"] = CurriculumConfig(help_at_loss=0.3)
     with pytest.raises(BadInput, match=r"--help-at-loss: got 0\.3 without a model .* expected a reward model"):
         HilRun(**at).check_learner()
