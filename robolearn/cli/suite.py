@@ -40,7 +40,12 @@ def run_suite(command: Any, success: Judge) -> dict[str, Any] | None:
         places = {key: path / name for key in PLACES if (path := getattr(command, key, None)) is not None}
         again = {"resume": command.resume and places["out"].exists()} if hasattr(command, "resume") else {}
         one = replace(command, world=replace(command.world, task=task), **places, **again)
-        results.append({"task": task, **one.run()})
+        try:
+            results.append({"task": task, **one.run()})
+        except BaseException:  # the results of an evaluation are nowhere else
+            for done, shown in _rows(results, success):
+                log.warning("finished before: %s, success %s", done, shown)
+            raise
     return {"suite": command.world.task, "tasks": results, "success": mean_success(results, success)}
 
 
@@ -55,8 +60,13 @@ def mean_success(results: Sequence[Mapping[str, Any]], success: Judge) -> dict[s
 
 def show_suite(result: Mapping[str, Any], console: Any, success: Judge) -> None:
     """A line of each task, and one of the mean."""
-    rows = [(one["task"], _text(found and found.to_json())) for one in result["tasks"] for found in [success(one)]]
-    print_table(console, ("task", "success"), [*rows, ("mean over tasks", _text(result["success"]))], **PLAIN)
+    rows = [*_rows(result["tasks"], success), ("mean over tasks", _text(result["success"]))]
+    print_table(console, ("task", "success"), rows, **PLAIN)
+
+
+def _rows(results: Sequence[Mapping[str, Any]], success: Judge) -> list[tuple[str, str]]:
+    """Name and success of each task, in words."""
+    return [(one["task"], _text(found and found.to_json())) for one in results for found in [success(one)]]
 
 
 def _text(rate: Mapping[str, Any] | None) -> str:

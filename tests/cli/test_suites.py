@@ -7,13 +7,14 @@ import json
 import math
 import re
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from scipy.stats import beta
 
 from robolearn.cli.main import main
+from robolearn.cli.suite import run_suite
 from robolearn.core import BadInput
 from robolearn.data import Dataset
 from robolearn.eval import Success, over_tasks
@@ -70,6 +71,28 @@ def test_the_mean_over_tasks_counts_them_alike_with_its_interval() -> None:
     assert over_tasks(tasks[:1]) == tasks[0]
     with pytest.raises(BadInput, match="successes of tasks"):
         over_tasks([])
+
+
+@dataclass(frozen=True)
+class Fails:
+    """A command that fails in the task wide."""
+
+    world: WorldConfig
+
+    def run(self) -> dict[str, int]:
+        if self.world.task.endswith("wide"):
+            raise BadInput("task wide", got="no world", expected="one")
+        return {"solved": 3}
+
+
+def test_where_a_task_of_a_suite_fails_the_results_before_it_are_said(monkeypatch, caplog) -> None:
+    suites = {"three": ("near", "wide", "far")}
+    monkeypatch.setitem(FAMILIES, "stand_in", replace(FAMILIES["metaworld"], suites=suites))
+    with pytest.raises(BadInput, match="task wide"):
+        run_suite(Fails(WorldConfig("stand_in:three")), lambda result: Success.of(result["solved"], 4))
+    assert [line for line in caplog.messages if "before" in line] == [
+        "finished before: stand_in:near, success 75.0% (19.4–99.4, 4 episodes)"
+    ]
 
 
 @pytest.mark.long
