@@ -91,19 +91,33 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if ALL_LONG.search(collection_path.read_text()) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[None]:
+    """Two million objects of libraries and tests live until the end: no garbage collection looks through them.
+
+    Every other worker reads the folders from the last to the first. The first to read a file compiles it for pytest's
+    assertions: so each worker does half of them.
+    """
+    tests = Path(__file__).parent
+    whole = [session.startpath / name for name in session.config.args] == [tests]
+    if whole and int(WORKER.removeprefix("gw") or 0) % 2:
+        rooms = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")}
+        session.config.args = [str(tests / room) for room in sorted(rooms, reverse=True)]
+    gc.disable()
+    done = yield
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    return done
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Longest files first: a worker that gets one of them at the end would leave the others idle."""
     if draw := config.getoption("--draw"):
         items.sort(key=lambda item: hashlib.sha256(f"{draw} {item.path}".encode()).digest())
         return
     rank = {str(Path(__file__).parent / name): place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(str(item.path), len(rank)))
-
-
-def pytest_collection_finish() -> None:
-    """Two million objects of libraries and tests live until the end: no garbage collection looks through them again."""
-    gc.collect()
-    gc.freeze()
+    items.sort(key=lambda item: (rank.get(str(item.path), len(rank)), item.path))
 
 
 @pytest.fixture
