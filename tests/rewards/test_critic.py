@@ -42,8 +42,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("critic") / "data", successes=10, failures=10)
 
 
-def through(data: Path, iterations: int) -> CriticTrainer:
-    trainer = CriticTrainer(SMALL, [Dataset.open(data)], embed=embed)
+def through(data: Path, iterations: int, config: CriticConfig = SMALL) -> CriticTrainer:
+    trainer = CriticTrainer(config, [Dataset.open(data)], embed=embed)
     for i in range(iterations):
         trainer.iterate(i)
     return trainer
@@ -52,7 +52,7 @@ def through(data: Path, iterations: int) -> CriticTrainer:
 @pytest.fixture(scope="module")
 def begun(data: Path) -> CriticTrainer:
     """Its members differ; it has learned little."""
-    return through(data, 1)
+    return through(data, 1, replace(SMALL, steps_per_iteration=2))
 
 
 @pytest.fixture(scope="module")

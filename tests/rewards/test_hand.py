@@ -71,7 +71,7 @@ def trained(config: CriticConfig, data: Path) -> CriticTrainer:
 @pytest.fixture(scope="module")
 def begun(data: Path) -> ProgressCritic:
     """It reads the hand, and has learned little."""
-    return trained(replace(SMALL, steps=SMALL.steps_per_iteration), data).critic
+    return trained(replace(SMALL, steps=2, steps_per_iteration=2), data).critic
 
 
 @pytest.fixture(scope="module")
