@@ -91,6 +91,11 @@ class Collision:
             np.full(len(pairs), -np.inf),
             np.zeros((len(pairs), n)),
             np.array([[*plane.normal, plane.offset] for plane in planes]).reshape(-1, 4),
+            reach,
+            np.column_stack([n * pairs[:, 1] + between[:, 1], np.where(across, n * pairs[:, 0], n * len(pieces))]),
+            np.zeros((2, n * len(pieces) + 1)),
+            np.zeros(n),
+            np.full(len(pairs), -np.inf),
         )
         self._acceleration = limits.acceleration
         self._suspects = np.zeros(len(pairs), np.bool_)

@@ -11,6 +11,7 @@ CONTROL, CONTRACT = "robots/control.py", "robots/stations/pair_contract.py"
 ROBOT = ("tests/robots/test_pair.py",)
 COLLISION, NEARING, ARMS = "hardware/safety/collision.py", "hardware/safety/nearing.py", "hardware/safety/arms.py"
 GEOMETRY, SAFE = "hardware/safety/geometry.py", ("tests/hardware/safety/test_safety_pair.py",)
+ODOMETERS, SELDOM = "hardware/safety/odometers.py", ("tests/hardware/safety/test_safety_odometers.py",)
 SCENE, PHYSICS, WORLD = "sim/embedded/scene.py", "sim/embedded/physics.py", ("tests/sim/test_pair_worlds.py",)
 SUPERVISOR, STATES, SUPERVISED = (
     "hardware/safety/supervisor.py", "hardware/safety/states.py", ("tests/hardware/safety/test_pair_supervisor.py",)
@@ -57,6 +58,21 @@ MUTANTS: dict[str, Mutant] = {
         PAIR, "points @ part.base.rotation.T + np.array(part.base.position)", "points", SAFE
     ),
     "arms-that-meet-at-home": Mutant(COLLISION, "if (meet := across & close).any():", "if False:", SAFE),
+    "odometers-of-the-other-arm-stand": Mutant(
+        COLLISION,
+        "np.where(across, n * pairs[:, 0], n * len(pieces))",
+        "np.where(across, n * len(pieces), n * len(pieces))",
+        SELDOM,
+    ),
+    "odometers-stand": Mutant(ODOMETERS, "moved += abs(start[k] - last[k])", "moved += 0.0", SELDOM),
+    "odometers-know-no-way-ahead": Mutant(
+        ODOMETERS, "odometers[0, n * piece + k] + ahead", "odometers[0, n * piece + k]", SELDOM
+    ),
+    "odometers-of-the-last-joint-alone": Mutant(ODOMETERS, "range(n - 1, -1, -1)", "range(n - 1, n - 2, -1)", SELDOM),
+    "odometers-begin-anew-and-pairs-do-not": Mutant(ODOMETERS, "        until[:] = -np.inf\n", "", SELDOM),
+    "what-a-pair-moved-since-it-was-measured-does-not-count": Mutant(
+        NEARING, "clear = _nearest(arm, way[0], way[0], pair)", "clear = arm.apart[pair]", SELDOM
+    ),
     "half-a-target-counts": Mutant(ARMS, "if len(each) != len(self._arms):", "if False:", SAFE),
     "one-arm-may-be-silent": Mutant(
         ARMS, "[q for arm in self._arms for q in arm.measured.fresh(now)]", "self._arms[0].measured.fresh(now)", SAFE

@@ -1,0 +1,51 @@
+"""Pairs that need no look yet: odometers of pieces.
+
+A piece moves against the link that joint s of its arm stands on by at most Σ_k |Δq_k| R_k, over the joints k from s on
+that are below it, with R_k the most that it is away from joint k. The odometer (piece, s) adds that up from posture to
+posture, as far as the last one goes back and forth. So a pair of which a bound says that it has d to spare at one
+posture has some to spare at every other one, and on the way on which the arm would stop from there, as long as its
+odometers and the same sum for that way have not gone on by d. Of two arms both pieces move, and both odometers count.
+
+Nothing is left out by this that the bound itself would not leave out (`nearing`); it only is not worked out each time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hardware.safety.gjk import borrowing
+
+ROUNDING = 1e-7  # [m] more than the sums lose by it
+_MOST = 50.0  # [m] then all begin anew, or they would lose more
+
+
+@borrowing()
+def advance(far, odometers, last, until, start, low, high):
+    """Go on to a way that begins at `start` (n,) and whose joints stay between `low` and `high` (n,).
+
+    Args:
+      far: (count, n) R of each piece, 0 for joints that do not move it.
+      odometers: (2, count n + 1) at `start`, and at most on the way; the last one stays 0.
+      last: (n,) where they stood, overwritten.
+      until: (p,) reset where the odometers are.
+    """
+    most, n = 0.0, far.shape[1]
+    for piece in range(far.shape[0]):
+        moved = ahead = 0.0
+        for k in range(n - 1, -1, -1):
+            moved += abs(start[k] - last[k]) * far[piece, k]
+            ahead += max(high[k] - start[k], start[k] - low[k]) * far[piece, k]
+            odometers[0, n * piece + k] += moved
+            odometers[1, n * piece + k] = odometers[0, n * piece + k] + ahead
+        most = max(most, odometers[0, n * piece])
+    for k in range(n):
+        last[k] = start[k]
+    if not most <= _MOST:
+        odometers[:] = 0.0
+        until[:] = -np.inf
+
+
+@borrowing(inline="always")
+def reading(odometers, slots, row, pair):
+    """Odometers of both pieces of a pair [m]: at the posture (row 0), or the most on the way (row 1)."""
+    return odometers[row, slots[pair, 0]] + odometers[row, slots[pair, 1]]
