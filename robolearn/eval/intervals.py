@@ -142,6 +142,21 @@ def over_tasks(successes: Sequence[Success]) -> Success:
     return Success(mean, low, high, sum(one.episodes for one in successes))
 
 
+def least_of(successes: Sequence[Success], *, level: float = 0.95) -> Success:
+    """The least success rate of K conditions, with an interval for the least of their true rates:
+
+        min_i lᵢ  to  min_i uᵢ     (lᵢ, uᵢ): each at level 1 − (1 − level) / K, so that all hold at once (Bonferroni)
+
+    The interval of the one that came out least lies too low: it was chosen by the episodes that measure it.
+    """
+    if not successes:
+        raise BadInput("successes of conditions", got="nothing", expected="at least one condition")
+    each = 1.0 - (1.0 - level) / len(successes)
+    bounds = [clopper_pearson(one.successes, one.episodes, level=each) for one in successes]
+    least = min(successes, key=lambda one: one.rate)
+    return Success(least.rate, min(low for low, _ in bounds), min(high for _, high in bounds), least.episodes)
+
+
 def wilson(successes: int, episodes: int, *, level: float = 0.95) -> tuple[float, float]:
     """The two-sided Wilson score interval (low, high) of a rate, without continuity correction."""
     return _binomial(successes, episodes, level, "wilson")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from robolearn.core import BadInput
-from robolearn.eval.intervals import Success, bootstrap_mean, clopper_pearson, over_seeds, wilson
+from robolearn.eval.intervals import Success, bootstrap_mean, clopper_pearson, least_of, over_seeds, wilson
 
 # Newcombe (1998), Stat. Med. 17:857, table I: 95% intervals of 81/263, 15/148, 0/20, 1/29
 NEWCOMBE = {
@@ -131,3 +131,19 @@ def test_an_interval_over_seeds_keeps_within_what_rates_can_be() -> None:
     assert math.isnan(one.low) and json.loads(json.dumps(one.to_json()))["low"] is None
     with pytest.raises(BadInput, match="at least one seed"):
         over_seeds([])
+
+
+def test_the_least_of_several_has_an_interval_that_allows_for_the_choice() -> None:
+    """By hand: 3 of 10, 8 of 10 and 30 of 40, each at 1 − 0.05 / 3; and of eight that are equally good."""
+    found = least_of([Success.of(8, 10), Success.of(3, 10), Success.of(30, 40)])
+    assert (found.rate, found.episodes) == (0.3, 10)
+    assert found.low == pytest.approx(stats.beta.ppf(0.05 / 6, 3, 8))
+    assert found.high == pytest.approx(min(stats.beta.ppf(1 - 0.05 / 6, k + 1, n - k) for k, n in ((3, 10), (30, 40))))
+    one = Success.of(7, 9)
+    assert least_of([one]) == one
+    eight = [Success.of(k, 20) for k in (16, 16, 17, 18, 15, 16, 17, 11)]
+    assert least_of(eight).high > 0.8 > Success.of(11, 20).high, (
+        "0.8 is the rate of each: the least one alone denies it"
+    )
+    with pytest.raises(BadInput, match="successes of conditions"):
+        least_of([])
