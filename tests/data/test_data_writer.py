@@ -130,10 +130,20 @@ def test_existing_folders_are_left_alone(tmp_path, interface, episode):
     wider = Interface(interface.observation, ArraySpec((3,)), 20.0, "panda", "tcp_delta", interface.extra)
     with pytest.raises(BadInput, match="interface, action"):
         EpisodeWriter(root, wider, resume=True)
+    scenes = replace(interface, extra={**interface.extra, "cousins": {"name": "train", "mass": [0.1, 0.2]}})
+    with pytest.raises(
+        BadInput, match=r"interface, extra\.cousins\.name: got train, expected nothing, as the episodes"
+    ):
+        EpisodeWriter(root, scenes, resume=True)
     assert before == {p: p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos/cat.jpg").write_text("x")
+    with EpisodeWriter(tmp_path / "scenes", scenes) as w:
+        w.write(episode(0))
+    others = replace(scenes, extra={**scenes.extra, "cousins": {"name": "held-out", "mass": [0.3, 0.4]}})
+    with pytest.raises(BadInput, match=r"interface, extra\.cousins\.name: got held-out, expected train"):
+        EpisodeWriter(tmp_path / "scenes", others, resume=True)
     with pytest.raises(BadInput, match="other files"):
         EpisodeWriter(tmp_path / "photos", interface, resume=True)
     assert [p.name for p in (tmp_path / "photos").iterdir()] == ["cat.jpg"]

@@ -283,6 +283,12 @@ MUTANTS: dict[str, Mutant] = {
     "seeds-with-the-spread-of-a-population": Mutant(
         "robolearn/eval/intervals.py", "x.std(ddof=1)", "x.std()", INTERVALS
     ),
+    "the-least-is-not-chosen": Mutant(
+        "robolearn/eval/intervals.py", "1.0 - (1.0 - level) / len(successes)", "level", INTERVALS
+    ),
+    "the-least-has-the-widest-bounds": Mutant(
+        "robolearn/eval/intervals.py", "min(high for _, high in bounds)", "max(high for _, high in bounds)", INTERVALS
+    ),
     "seeds-by-the-normal-law": Mutant(
         "robolearn/eval/intervals.py", "stdtrit(k - 1, ", "stdtrit(1e9, ", INTERVALS
     ),

@@ -51,6 +51,7 @@ from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, check_encoda
 from robolearn.data.writing.steps import unfinished_steps
 from robolearn.data.writing.uncommitted import AppendFile, clean_up, find_uncommitted, unfinished_folder
 from robolearn.io.atomic import move, sync_folder
+from robolearn.io.json_files import flatten
 
 log = logging.getLogger(__name__)
 
@@ -283,8 +284,14 @@ class LockedDataset:
         # Compared as JSON text, in which tuples and lists are the same.
         for key, value in ours[INTERFACE_KEY].items():
             if layout.json_bytes(theirs[key]) != layout.json_bytes(value):
-                expected = f"{_short(theirs[key])}, as the episodes have it that are there"
-                raise BadInput(f"{what}: interface, {key}", got=_short(value), expected=expected)
+                mine, stored = (
+                    flatten(one, f"{key}.") if key == "extra" else {key: one} for one in (value, theirs[key])
+                )
+                name = next(
+                    n for n in (*mine, *stored) if layout.json_bytes(mine.get(n)) != layout.json_bytes(stored.get(n))
+                )
+                expected = f"{_short(stored.get(name))}, as the episodes have it that are there"
+                raise BadInput(f"{what}: interface, {name}", got=_short(mine.get(name)), expected=expected)
         for key in ("codebase_version", "chunks_size", "data_path", "video_path"):
             if info.get(key) != ours[key]:
                 raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
@@ -380,6 +387,8 @@ class LockedDataset:
 
 def _short(value: Any) -> str:
     """A part of an interface in a line: of features their names, sizes and first numbers."""
+    if value is None:
+        return "nothing"
     if not isinstance(value, dict) or not all(isinstance(spec, dict) for spec in value.values()):
         return str(value)
     parts = []
