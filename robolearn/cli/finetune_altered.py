@@ -6,7 +6,7 @@ States along the demonstrations of a data set are made again in worlds like its 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,8 +74,9 @@ def altered_training(command: Any, world: WorldConfig, policy: Any, modelled: bo
 
 def snapshots_along(path: Path, found: Any, world: WorldConfig) -> list[Any]:
     """States along the successes of the data set `found` at `path`, for episodes of `world`, with its arm and actions.
-    Raises `BadInput`: a set without seeds, of another task, arm or dynamics, without a success, or of which no
+    Raises `BadInput`: a set without seeds, of another task, arm, dynamics or cousins, without a success, or of which no
     demonstration comes out as recorded."""
+    from sim.embedded.cousins import TWIN, load_cousins
     from sim.embedded.snapshot_starts import SnapshotWorlds, retrace
 
     recorded = stored_starts(path, FLAG)
@@ -85,6 +86,10 @@ def snapshots_along(path: Path, found: Any, world: WorldConfig) -> list[Any]:
         for what, theirs, ours in own:
             if theirs != ours:
                 raise BadInput(f"{FLAG} {path}: {what}", got=theirs, expected=f"{ours}, as in training")
+    theirs, ours = found.interface.extra.get("cousins"), load_cousins(world.cousins)
+    if _scenes(theirs) != _scenes(ours and ours.described()):
+        got = theirs["name"] if theirs else TWIN
+        raise BadInput(f"{FLAG} {path}: cousins", got=got, expected=f"{world.cousins}, as in training")
     successes = [found.episode(i) for i in range(found.episodes) if found.success[i]]
     if not successes:
         raise BadInput(f"{FLAG} {path}", got=f"{found.episodes} episodes, all failures", expected="demonstrations")
@@ -105,3 +110,8 @@ def snapshots_along(path: Path, found: Any, world: WorldConfig) -> list[Any]:
             "%s %s: %d of %d demonstrations do not reproduce and are left out", FLAG, path, left, len(successes)
         )
     return states
+
+
+def _scenes(cousins: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The differences between scenes, by whichever name."""
+    return {key: value for key, value in (cousins or {}).items() if key != "name"}

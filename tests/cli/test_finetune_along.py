@@ -110,6 +110,7 @@ def test_sets_that_cannot_be_begun_along_are_refused(
         (("--algo", "proposals", "--env-steps", 0, "--updates", 9), "--begin-along: got it with --env-steps 0"),
         (("--algo", "proposals", "--back-policy", "BC"), "--begin-along: got it with --back-policy"),
         (("--along-until", 0), "--along-until: got 0.0, expected a share above 0, at most 1"),
+        (("--cousins", "held-out"), ": cousins: got none, expected held-out, as in training"),
         (("--task", "robosuite:Lift"), "task robosuite:Lift: got option begin along, expected an embedded task"),
     ],
 )
