@@ -32,6 +32,7 @@ INPUTS = {
     "runs",
     "guide",
     "world_python",
+    "checkout_python",
     "trial",
     "urdf",
     "mjcf",

@@ -208,7 +208,6 @@ ACTION = PAIR.interface.action.names
 def test_one_chunk_moves_both_arms() -> None:
     stream = Stream()
     stream.chunk(ACTION)
-    stream.tick(SIDES)
     (target,) = stream.sent
     assert isinstance(target, StreamTarget) and stream.streamer.names == (*PAIR.joints, *PAIR.grippers)
     np.testing.assert_allclose(target.positions, [*HOME, *HOME, 0.04, 0.04], atol=1e-6)

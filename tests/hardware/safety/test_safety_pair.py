@@ -235,7 +235,7 @@ def test_an_arm_that_falls_silent_stops_both() -> None:
     hold = PairTarget((pair.joint(0, pair.q), pair.joint(1, pair.q)))
     for _ in range(40):
         pair.tick(hold, which=(0,))
-    assert pair.filter.state is not SafetyState.ARMED and "joint state is 0.1" in pair.filter.reason
+    assert pair.filter.state is not SafetyState.ARMED and "joint state of right is 0.1" in pair.filter.reason
     alone = Pair()
     for _ in range(60):
         alone.now += PERIOD
