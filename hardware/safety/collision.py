@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hardware.safety.checks import Array
 from hardware.safety.nearing import OBSTACLE, PLANE, SELF, ArmGeometry, gaps_at, look
+from hardware.safety.odometers import Odometers
 from robolearn.core.errors import BadInput
 from robots.chain import Chain
 from robots.limits import Box, Limits, Plane
@@ -91,6 +92,8 @@ class Collision:
             np.full(len(pairs), -np.inf),
             np.zeros((len(pairs), n)),
             np.array([[*plane.normal, plane.offset] for plane in planes]).reshape(-1, 4),
+        )
+        self.odometers = Odometers(
             reach,
             np.column_stack([n * pairs[:, 1] + between[:, 1], np.where(across, n * pairs[:, 0], n * len(pieces))]),
             np.zeros((2, n * len(pieces) + 1)),
@@ -136,7 +139,9 @@ class Collision:
 
     def _judge(self, way: Array, seconds: float, final: bool) -> bool:
         step = seconds / max(len(way) - (3 if final else 2), 1)  # set-points go on to the period after rest
-        return look(self.arm, way, 0.125 * step * step * self._acceleration, self._suspects, final, self._found)
+        return look(
+            self.arm, self.odometers, way, 0.125 * step * step * self._acceleration, self._suspects, final, self._found
+        )
 
     def _nearest(self, of: int) -> Nearest:
         excess, gap, allowed, pair = self._found[of].tolist()

@@ -14,7 +14,7 @@ import numpy as np
 
 from hardware.safety.checks import Array, Refused
 from hardware.safety.collision import NONE, Collision, Nearest, each_of
-from hardware.safety.tcp import Tcp
+from hardware.safety.tcp import Tcp, Tcps
 from robots.chain import Chain
 from robots.limits import Limits
 from robots.shapes import Piece
@@ -53,6 +53,7 @@ class Geometry:
         for one, own in zip(each_of(chain), limits.each, strict=True):
             at = slice(end, end := end + one.n)
             self._tcps.append(Tcp(one, at, own, limits.velocity[at], limits.acceleration[at]))
+        self._together = Tcps(self._tcps)
         none = (0.0,) * len(self._tcps)
         self._inside = self._excess = Excess(none, 0.0, 0.0, none)
         self._rows = np.zeros((2, end))  # the posture before, then the way
@@ -60,12 +61,7 @@ class Geometry:
     def pose(self, q: Array) -> tuple[Array, Array]:
         """Position [m] and wxyz quaternion of the tcp at `q` (n,) [rad], in the base frame; of several arms (2, 3) and
         (2, 4), each in its own."""
-        if len(self._tcps) == 1:
-            return self._tcps[0].pose(q)
-        pos, quat = np.empty((len(self._tcps), 3)), np.empty((len(self._tcps), 4))
-        for k, tcp in enumerate(self._tcps):
-            tcp.write_pose(q, pos[k], quat[k])
-        return pos, quat
+        return self._together.pose(q)
 
     def condition(self, q: Array) -> float:
         """Condition number of the tcp's Jacobian, lengths in half arm lengths; the largest of several arms."""
@@ -149,10 +145,9 @@ class Geometry:
         self, way: Array, rows: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None
     ) -> Excess:
         """Excess over the limits on `way`; `rows` are the posture before, and the way."""
-        measured = [tcp.measure(way, seconds, set_points) for tcp in self._tcps]
+        outside, singular = self._together.measure(way, seconds, set_points)
         more = None if set_points is None else lambda: np.concatenate([rows[:1], set_points()])
         self._own, self._around = self._collision.look(rows, seconds, more)
-        outside, singular = zip(*measured, strict=True)
         if not any(outside) and not any(singular) and self._own is NONE and self._around is NONE:
             return self._inside
         return Excess(outside, self._around.excess, self._own.excess, singular)

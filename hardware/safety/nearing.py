@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from hardware.safety.checks import Array
 from hardware.safety.gjk import borrowing, distance
 from hardware.safety.odometers import ROUNDING, advance, reading
-from robots.chain import axis_rotation, matmul3
+from robots.chain import axis_rotation
 from robots.compiled import compiled
 
 AHEAD = 0.02  # [m] how much farther than needed a pair is measured, so that it need not be again at once
@@ -54,11 +54,6 @@ class ArmGeometry(NamedTuple):
     apart: Array  # (p,) at least that far apart were they
     where: Array  # (p, n) at this posture
     planes: Array  # (planes, 4) normal and offset
-    far: Array  # (count, n) the most that a piece is away from each joint below it
-    slots: NDArray[np.int64]  # (p, 2) of its pieces among the odometers
-    odometers: Array  # (2, count n + 1), see `hardware.safety.odometers`
-    last: Array  # (n,) the posture at which they stand
-    until: Array  # (p,) a pair is clear as long as its odometers are no farther
 
 
 class Path(NamedTuple):
@@ -67,14 +62,15 @@ class Path(NamedTuple):
     postures: Array
     travelled: Array  # Σ |Δq| up to each
     frames: Array  # (m, n + 1, 12) rotation, row by row, and origin of the base and each link
-    ready: NDArray[np.bool_]  # (m, n + 1) frames that are known
+    centres: Array  # (m, count, 3) of the spheres around the pieces
+    ready: Array  # whether the two are known
     bend: Array  # (n,) the most that a joint is from where it would be at constant speed
     scratch: Array  # of distances
-    turns: Array  # of rotations
+    turn: Array  # of one joint
 
 
 @compiled()
-def look(arm, way, bend, suspects, final, found):
+def look(arm, odometers, way, bend, suspects, final, found):
     """Worst pairs of a way into `found`; pairs that its postures leave uncertain are marked in `suspects`. With
     `final`, only suspects are looked at, and where it is not certain how near they come they count as that near.
     Returns whether all is certain, or `final`."""
@@ -84,19 +80,20 @@ def look(arm, way, bend, suspects, final, found):
         found[kind, 0], found[kind, 1] = 0.0, np.inf
     certain = True
     if not final:
-        advance(arm.far, arm.odometers, arm.last, arm.until, way[0], low, high)
+        advance(odometers, way[0], low, high)
     for pair in range(arm.pairs.shape[0]):
         if final:
             if suspects[pair]:
                 _walk(arm, path, pair, _gap(arm, path, 0, pair, arm.allowed[pair, 0]), final, found)
             continue
         suspects[pair] = False
-        if reading(arm.odometers, arm.slots, 1, pair) <= arm.until[pair]:
+        if reading(odometers, 1, pair) <= odometers.until[pair]:
             continue
-        arm.until[pair] = -np.inf
-        if _nearest(arm, low, high, pair) >= arm.allowed[pair, 0]:
-            clear = _nearest(arm, way[0], way[0], pair) - arm.allowed[pair, 0]
-            arm.until[pair] = reading(arm.odometers, arm.slots, 0, pair) + clear - ROUNDING
+        odometers.until[pair] = -np.inf
+        here, nearest = _nearest(arm, way[0], low, high, pair)
+        if nearest >= arm.allowed[pair, 0]:
+            clear = here - arm.allowed[pair, 0] - ROUNDING
+            odometers.until[pair] = reading(odometers, 0, pair) + clear
         else:
             reach = arm.allowed[pair, 0] + _moved(arm, path, 0, way.shape[0] - 1, pair)
             gap = _measured(arm, path, pair, reach)
@@ -115,20 +112,21 @@ def _extremes(way):
     return low, high
 
 
-@borrowing()
-def _nearest(arm, low, high, pair):
-    """Lower bound of the gap of a pair between these extremes, from its last measurement."""
-    gap = arm.apart[pair]
+@borrowing(inline="always")
+def _nearest(arm, start, low, high, pair):
+    """Lower bounds of the gap of a pair, from its last measurement: at `start`, and between these extremes."""
+    here = gap = arm.apart[pair]
     for k in range(arm.between[pair, 1], arm.between[pair, 2]):
-        there = arm.where[pair, k]
-        gap -= max(high[k] - there, there - low[k]) * arm.reach[pair, k]
-    return gap
+        there, reach = arm.where[pair, k], arm.reach[pair, k]
+        here -= abs(start[k] - there) * reach
+        gap -= max(high[k] - there, there - low[k]) * reach
+    return here, gap
 
 
 @borrowing()
 def _measured(arm, path, pair, reach):
     """Gap of a pair at the first posture, or at least `reach` of it; kept."""
-    _ready(arm, path, 0, pair)
+    _ready(arm, path, 0)
     gap = _spheres(arm, path, 0, pair)
     if gap < reach:
         gap = _gap(arm, path, 0, pair, reach + AHEAD)
@@ -150,7 +148,7 @@ def _walk(arm, path, pair, before, final, found):
         while final and stop < last and _moved(arm, path, row, stop + 1, pair) <= before - may + less:
             stop += 1  # it cannot get there sooner
         moved = _moved(arm, path, row, stop, pair)
-        _ready(arm, path, stop, pair)
+        _ready(arm, path, stop)
         after = _spheres(arm, path, stop, pair)
         if after >= may and 0.5 * (before + after - moved) >= may - less:
             row, before, here = stop, after, np.nan
@@ -254,23 +252,20 @@ def _note(arm, found, pair, gap):
 def _spheres(arm, path, row, pair):
     """Gap between the spheres around two pieces: they are no nearer."""
     a, b = arm.pairs[pair, 0], arm.pairs[pair, 1]
-    first, second = path.scratch[0], path.scratch[1]
-    _place(path.frames[row, arm.which[b, 0]], arm.sizes[b], second)
     far = 0.0
     if arm.pairs[pair, 2] == PLANE:
         for r in range(3):
-            far += arm.planes[a, r] * second[r]
+            far += arm.planes[a, r] * path.centres[row, b, r]
         return far - arm.planes[a, 3] - arm.sizes[b, 3]
-    _place(path.frames[row, arm.which[a, 0]], arm.sizes[a], first)
     for r in range(3):
-        far += (first[r] - second[r]) ** 2
+        far += (path.centres[row, a, r] - path.centres[row, b, r]) ** 2
     return np.sqrt(far) - arm.sizes[a, 3] - arm.sizes[b, 3]
 
 
 @borrowing()
 def _gap(arm, path, row, pair, need):
     """Distance of a pair's surfaces, or at least `need` of it; negative where they overlap by less than their radii."""
-    _ready(arm, path, row, pair)
+    _ready(arm, path, row)
     gap = _spheres(arm, path, row, pair)
     if gap >= need:
         return gap
@@ -326,12 +321,8 @@ def _path(arm, way, bend):
     for k in range(1, rows):
         for i in range(n):
             travelled[k, i] = travelled[k - 1, i] + abs(way[k, i] - way[k - 1, i])
-    frames, ready = np.empty((rows, n + 1, 12)), np.zeros((rows, n + 1), np.bool_)
-    for k in range(rows):
-        ready[k, 0] = True
-        for i in range(12):
-            frames[k, 0, i] = 1.0 if i == 0 or i == 4 or i == 8 else 0.0
-    return Path(way, travelled, frames, ready, bend, np.empty((5, 3)), np.empty((3, 3, 3)))
+    frames, centres = np.empty((rows, n + 1, 12)), np.empty((rows, arm.which.shape[0], 3))
+    return Path(way, travelled, frames, centres, np.zeros(rows, np.bool_), bend, np.empty((5, 3)), np.empty((3, 3)))
 
 
 @borrowing(inline="always")
@@ -342,31 +333,24 @@ def _place(frame, local, out):
 
 
 @borrowing()
-def _ready(arm, path, row, pair):
-    """Compute the frames of the links of a pair's pieces at a posture, each once."""
-    _frame(arm, path, row, arm.which[arm.pairs[pair, 1], 0])
-    if arm.pairs[pair, 2] != PLANE:
-        _frame(arm, path, row, arm.which[arm.pairs[pair, 0], 0])
-
-
-@borrowing()
-def _frame(arm, path, row, link):
-    """Compute the frame of a link at a posture, and those of the links that it stands on."""
-    first, stands = link, link
-    while not path.ready[row, stands]:
-        first, stands = first - 1, arm.below[stands - 1]
-    out, q = path.frames[row], path.postures[row]
-    R, A, B = path.turns[0], path.turns[1], path.turns[2]
-    for i in range(first, link):
-        path.ready[row, i + 1] = True
-        below = out[arm.below[i]]
+def _ready(arm, path, row):
+    """Compute the poses of links and spheres at a posture, once."""
+    if path.ready[row]:
+        return
+    path.ready[row] = True
+    out, q, turn = path.frames[row], path.postures[row], path.turn
+    for k in range(12):
+        out[0, k] = 1.0 if k == 0 or k == 4 or k == 8 else 0.0
+    for i in range(q.shape[0]):
+        below, step, turned = out[arm.below[i]], arm.offset_pos[i], arm.offset_rot[i]
+        axis_rotation(arm.axis[i], q[i], turn)
         for r in range(3):
-            for c in range(3):
-                R[r, c] = below[3 * r + c]
-        _place(below, arm.offset_pos[i], out[i + 1, 9:])
-        matmul3(R, arm.offset_rot[i], A)
-        axis_rotation(arm.axis[i], q[i], B)
-        matmul3(A, B, R)
-        for r in range(3):
-            for c in range(3):
-                out[i + 1, 3 * r + c] = R[r, c]
+            x, y, z = below[3 * r], below[3 * r + 1], below[3 * r + 2]
+            out[i + 1, 9 + r] = below[9 + r] + x * step[0] + y * step[1] + z * step[2]
+            a = x * turned[0, 0] + y * turned[1, 0] + z * turned[2, 0]
+            b = x * turned[0, 1] + y * turned[1, 1] + z * turned[2, 1]
+            c = x * turned[0, 2] + y * turned[1, 2] + z * turned[2, 2]
+            for k in range(3):
+                out[i + 1, 3 * r + k] = a * turn[0, k] + b * turn[1, k] + c * turn[2, k]
+    for p in range(arm.which.shape[0]):
+        _place(out[arm.which[p, 0]], arm.sizes[p], path.centres[row, p])

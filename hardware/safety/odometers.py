@@ -11,41 +11,50 @@ Nothing is left out by this that the bound itself would not leave out (`nearing`
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hardware.safety.checks import Array
 from hardware.safety.gjk import borrowing
 
 ROUNDING = 1e-7  # [m] more than the sums lose by it
 _MOST = 50.0  # [m] then all begin anew, or they would lose more
 
 
-@borrowing()
-def advance(far, odometers, last, until, start, low, high):
-    """Go on to a way that begins at `start` (n,) and whose joints stay between `low` and `high` (n,).
+class Odometers(NamedTuple):
+    """The odometers of an arm's pieces, as the compiled functions take them."""
 
-    Args:
-      far: (count, n) R of each piece, 0 for joints that do not move it.
-      odometers: (2, count n + 1) at `start`, and at most on the way; the last one stays 0.
-      last: (n,) where they stood, overwritten.
-      until: (p,) reset where the odometers are.
-    """
+    far: Array  # (count, n) R of each piece, 0 for joints that do not move it
+    slots: NDArray[np.int64]  # (p, 2) of the pieces of each pair among `readings`
+    readings: Array  # (2, count n + 1) at the last posture, and at most on the way from there [m]; the last one stays 0
+    last: Array  # (n,) that posture [rad]
+    until: Array  # (p,) a pair is clear as long as its odometers are no farther [m]
+
+
+@borrowing()
+def advance(odometers, start, low, high):
+    """Go on to a way that begins at `start` (n,) and whose joints stay between `low` and `high` (n,)."""
+    far, readings, last = odometers.far, odometers.readings, odometers.last
     most, n = 0.0, far.shape[1]
     for piece in range(far.shape[0]):
         moved = ahead = 0.0
         for k in range(n - 1, -1, -1):
             moved += abs(start[k] - last[k]) * far[piece, k]
             ahead += max(high[k] - start[k], start[k] - low[k]) * far[piece, k]
-            odometers[0, n * piece + k] += moved
-            odometers[1, n * piece + k] = odometers[0, n * piece + k] + ahead
-        most = max(most, odometers[0, n * piece])
+            readings[0, n * piece + k] += moved
+            readings[1, n * piece + k] = readings[0, n * piece + k] + ahead
+        most = max(most, readings[0, n * piece])
     for k in range(n):
         last[k] = start[k]
     if not most <= _MOST:
-        odometers[:] = 0.0
-        until[:] = -np.inf
+        readings[:] = 0.0
+        odometers.until[:] = -np.inf
 
 
 @borrowing(inline="always")
-def reading(odometers, slots, row, pair):
+def reading(odometers, row, pair):
     """Odometers of both pieces of a pair [m]: at the posture (row 0), or the most on the way (row 1)."""
-    return odometers[row, slots[pair, 0]] + odometers[row, slots[pair, 1]]
+    slots, readings = odometers.slots, odometers.readings
+    return readings[row, slots[pair, 0]] + readings[row, slots[pair, 1]]

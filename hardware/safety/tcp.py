@@ -15,7 +15,7 @@ Where the border is that near, every set-point on the way is looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -47,33 +47,18 @@ class Tcp:
         self._pos = np.empty(3)  # of the tcp, where it is farthest outside
         self._seen = np.empty(2)
 
-    def pose(self, q: Array) -> tuple[Array, Array]:
-        """Position [m] and wxyz quaternion at `q`, joints of all arms [rad]."""
-        pos, quat = np.empty(3), np.empty(4)
-        self.write_pose(q, pos, quat)
-        return pos, quat
-
-    def write_pose(self, q: Array, pos: Array, quat: Array) -> None:
-        """`pose` into `pos` (3,) and `quat` (4,)."""
-        _pose(self._own(q), *self._geometry, pos, quat)
-
     def condition(self, q: Array) -> float:
         """Condition number of the Jacobian, lengths in half arm lengths."""
-        self._look(self._own(q)[None])
+        way = self._own(q)[None]
+        _inspect(way, *self._geometry, self._unit, self._box, 0.0, self._points, self._pos, self._seen)
         return float(self._seen[0])
 
-    def measure(self, way: Array, seconds: float, set_points: Callable[[], Array] | None) -> tuple[float, float]:
-        """Distance that it comes outside the workspace on a way [m], and excess over the condition number that is
-        allowed, where it ends; both 0 inside."""
-        boxed = self._limits.workspace is not None
-        self._look(self._own(way if boxed else way[-1:]), self._limits.singularity)
-        if set_points is not None:
-            swing = self._swing * (seconds / max(len(way) - 1, 1)) ** 2 / 8.0
-            if boxed and self._seen[1] > -swing:
-                more = self._own(set_points())
-                _outermost(more, *self._geometry[:4], self._box, self._points, self._pos, self._seen)
-        condition, outside = self._seen.tolist()
-        return max(outside, 0.0), max(condition - self._limits.singularity, 0.0)
+    def look_closer(self, way: Array, seconds: float, set_points: Callable[[], Array]) -> None:
+        """Look at every set-point of a way, if a border is so near that between two postures it may be crossed."""
+        swing = self._swing * (seconds / max(len(way) - 1, 1)) ** 2 / 8.0
+        if self._seen[1] > -swing:
+            more = self._own(set_points())
+            _outermost(more, *self._geometry[:4], self._box, self._points, self._pos, self._seen)
 
     def outside_words(self) -> str:
         """The place where the last way left the workspace."""
@@ -90,8 +75,69 @@ class Tcp:
         """Its arm's columns; what is of this arm alone as it is."""
         return q if q.shape[-1] == self._n else np.ascontiguousarray(q[..., self._at])
 
-    def _look(self, way: Array, enough: float = 0.0) -> None:
-        _inspect(way, *self._geometry, self._unit, self._box, enough, self._points, self._pos, self._seen)
+
+class Tcps:
+    """The tcps of `each` arm, looked at in one call."""
+
+    def __init__(self, each: Sequence[Tcp]) -> None:
+        self.each = each
+        chains = [tcp._geometry for tcp in each]
+        joined = [np.concatenate([chain[k] for chain in chains]) for k in range(3)]
+        stacked = [np.stack([chain[k] for chain in chains]) for k in (3, 4)]
+        self._geometry = (np.cumsum([0, *(tcp._n for tcp in each)]), *joined, *stacked)
+        self._limits = [tcp._limits.singularity for tcp in each]
+        self._boxed = [tcp for tcp in each if tcp._limits.workspace is not None]
+        self._settings = (
+            np.array([tcp._unit for tcp in each]),
+            np.stack([tcp._box for tcp in each]),
+            np.array([tcp in self._boxed for tcp in each]),
+            np.array(self._limits),
+        )
+        self._points = np.zeros((len(each), max(tcp._n for tcp in each) + 2, 3))
+        self._pos, self._seen = np.empty((len(each), 3)), np.empty((len(each), 2))
+        for k, tcp in enumerate(each):
+            tcp._pos, tcp._seen = self._pos[k], self._seen[k]
+
+    def pose(self, q: Array) -> tuple[Array, Array]:
+        """Position [m] and wxyz quaternion at `q` (n,) [rad], each in its own base frame: (3,), (4,), of several arms a
+        row for each."""
+        pos, quat = np.empty((len(self.each), 3)), np.empty((len(self.each), 4))
+        _poses(q, *self._geometry, pos, quat)
+        return (pos, quat) if len(self.each) > 1 else (pos[0], quat[0])
+
+    def measure(
+        self, way: Array, seconds: float, set_points: Callable[[], Array] | None
+    ) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Distance by which each comes outside its workspace on a way [m], and excess over the condition number that is
+        allowed, where it ends; all 0 inside."""
+        _inspect_each(way, *self._geometry, *self._settings, self._points, self._pos, self._seen)
+        if set_points is not None:
+            for tcp in self._boxed:
+                tcp.look_closer(way, seconds, set_points)
+        seen = self._seen.tolist()
+        outside = tuple([max(out, 0.0) for _, out in seen])
+        singular = tuple([max(one - most, 0.0) for (one, _), most in zip(seen, self._limits, strict=True)])
+        return outside, singular
+
+
+@compiled()
+def _inspect_each(
+    way, ends, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, box, boxed, enough, points, pos, seen
+):  # fmt: skip
+    for arm in range(unit.shape[0]):
+        a, b = ends[arm], ends[arm + 1]
+        own = way[(0 if boxed[arm] else way.shape[0] - 1) :, a:b]
+        _inspect(
+            own, offset_pos[a:b], offset_rot[a:b], axis[a:b], tcp_pos[arm], tcp_rot[arm], unit[arm], box[arm],
+            enough[arm], points[arm, : b - a + 2], pos[arm], seen[arm],
+        )  # fmt: skip
+
+
+@compiled()
+def _poses(q, ends, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, quat):
+    for arm in range(pos.shape[0]):
+        a, b = ends[arm], ends[arm + 1]
+        _pose(q[a:b], offset_pos[a:b], offset_rot[a:b], axis[a:b], tcp_pos[arm], tcp_rot[arm], pos[arm], quat[arm])
 
 
 @compiled()

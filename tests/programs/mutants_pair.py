@@ -66,12 +66,12 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "odometers-stand": Mutant(ODOMETERS, "moved += abs(start[k] - last[k])", "moved += 0.0", SELDOM),
     "odometers-know-no-way-ahead": Mutant(
-        ODOMETERS, "odometers[0, n * piece + k] + ahead", "odometers[0, n * piece + k]", SELDOM
+        ODOMETERS, "readings[0, n * piece + k] + ahead", "readings[0, n * piece + k]", SELDOM
     ),
     "odometers-of-the-last-joint-alone": Mutant(ODOMETERS, "range(n - 1, -1, -1)", "range(n - 1, n - 2, -1)", SELDOM),
-    "odometers-begin-anew-and-pairs-do-not": Mutant(ODOMETERS, "        until[:] = -np.inf\n", "", SELDOM),
+    "odometers-begin-anew-and-pairs-do-not": Mutant(ODOMETERS, "        odometers.until[:] = -np.inf\n", "", SELDOM),
     "what-a-pair-moved-since-it-was-measured-does-not-count": Mutant(
-        NEARING, "clear = _nearest(arm, way[0], way[0], pair)", "clear = arm.apart[pair]", SELDOM
+        NEARING, "clear = here - arm.allowed", "clear = arm.apart[pair] - arm.allowed", SELDOM
     ),
     "half-a-target-counts": Mutant(ARMS, "if len(each) != len(self._arms):", "if False:", SAFE),
     "one-arm-may-be-silent": Mutant(

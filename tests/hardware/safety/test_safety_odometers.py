@@ -48,8 +48,8 @@ def test_no_pair_comes_near_between_two_looks_at_it(pair: PairSpec) -> None:
     gaps: deque[float] = deque([np.inf], AHEAD + 2)  # of the postures of a way; overlaps have no depth
     for way in fast(pair, 1600, seed=4):
         excess = found.look(way, PERIOD * AHEAD)[0].excess
-        clear.append(np.mean(found.arm.until > -np.inf))
-        gone.append(found.arm.odometers[0].max())
+        clear.append(np.mean(found.odometers.until > -np.inf))
+        gone.append(found.odometers.readings[0].max())
         gaps.append(max(judge.between(way[-1]), 0.0))
         assert excess >= allowed - min(gaps) - 1e-5
         near += min(gaps) < allowed
@@ -68,7 +68,7 @@ def test_looking_less_often_changes_no_verdict(pair: PairSpec) -> None:
             way = rng.uniform(pair.lower, pair.upper)[None]
         elif k % 100 == 75:
             way = home + rng.uniform(-0.1, 0.1) * np.arange(3)[:, None] * np.sign(home)
-        all_of_them.arm.until[:] = -np.inf
+        all_of_them.odometers.until[:] = -np.inf
         verdict = found.look(way, PERIOD * AHEAD)
         assert verdict == all_of_them.look(way, PERIOD * AHEAD)
         np.testing.assert_array_equal(found.arm.apart, all_of_them.arm.apart)
