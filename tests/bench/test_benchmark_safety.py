@@ -19,6 +19,7 @@ def test_result(capsys) -> None:
     assert result["commands"] == 1500 and result["violations"] == 0 and result["violations_by_kind"] == {}
     assert result["latched"] > 0 and sum(result["refusals"].values()) >= result["latched"]
     assert 0 < result["filter_us"]["p50"] <= result["filter_us"]["p99"]
+    assert 0 < result["motion_us"]["p50"] <= result["motion_us"]["p99"] and result["motion_us"]["commands"] == 1500
     assert all(0 < result["peak"][key] <= 1 for key in ("velocity", "acceleration", "jerk"))
 
 
@@ -26,7 +27,7 @@ def test_result(capsys) -> None:
 def test_for_people(capsys) -> None:
     assert main(["benchmark", "safety", "--commands", "600", "--postures", "200"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "600 fuzzed commands: no violation" in out and "µs" in out
+    assert "600 fuzzed commands: no violation" in out and "µs; 600 commands)" in out
     assert "200 postures" in out and "0 let through" in out and "1 times: 0 overlaps" in out
 
 

@@ -14,6 +14,7 @@ from robolearn.core.switches import available
 from robolearn.runs.command import Command, at_least, check_seed, print_table
 
 COSTED = 300  # postures
+MOVED = 3000  # commands in motion that are timed, at most
 _ROBOTS = available(lambda: (*import_module("robots").ROBOTS, *import_module("robots").PAIRS))
 BLOCK = 1000  # commands between two looks at the tcp and at the progress bar
 
@@ -23,7 +24,8 @@ class BenchmarkSafety(Command):
     """Send fuzzed commands through the safety filter to an arm that follows; count what breaks a limit, and the cost.
 
     Half of the commands meet the robot's own limits at 200 Hz, half tighter ones with a workspace box at 100 Hz. Two
-    arms are driven into each other instead, over a table, and MuJoCo measures how near they come.
+    arms are driven into each other instead, over a table, and MuJoCo measures how near they come. What a command costs
+    in motion is timed by itself.
     """
 
     commands: int = 100_000
@@ -38,6 +40,7 @@ class BenchmarkSafety(Command):
 
     def run(self) -> dict[str, Any]:
         from hardware.safety import Limits
+        from robolearn.bench.safety.motion import cost_in_motion
         from robolearn.core import BadInput
         from robolearn.runs import Progress
         from robots import PAIRS, ROBOTS
@@ -61,6 +64,7 @@ class BenchmarkSafety(Command):
                 seed = 2 * self.seed + len(parts)
                 parts.append(_fuzz(robot, limits, period, seed, commands, lambda n, m, b=before: progress(b + n, m)))
         together = _together(parts, time.perf_counter() - began)
+        together["motion_us"] = cost_in_motion(robot, own, 0.005, min(self.commands, MOVED), self.seed)
         return {**together, "geometry": self._geometry(robot)} if self.postures else together
 
     def _two_arms(self, pair: Any) -> dict[str, Any]:
@@ -68,6 +72,7 @@ class BenchmarkSafety(Command):
         import numpy as np
 
         from hardware.safety import Limits
+        from robolearn.bench.safety.motion import cost_in_motion
         from robolearn.bench.safety.pair import PairAttack
         from robolearn.runs import Progress
         from robots.limits import Plane
@@ -81,7 +86,10 @@ class BenchmarkSafety(Command):
             while attack.ticks < self.commands:
                 attack.run(min(attack.ticks + BLOCK, self.commands))
                 progress(attack.ticks, {"contacts": attack.contacts})
-        return {"robot": pair.name, **attack.summary(), "wall_s": {"total": time.perf_counter() - began}}
+        cost = cost_in_motion(pair, limits, 0.005, min(self.commands, MOVED), self.seed)
+        return {
+            "robot": pair.name, **attack.summary(), "motion_us": cost, "wall_s": {"total": time.perf_counter() - began}
+        }  # fmt: skip
 
     def exit_code(self, result: Mapping[str, Any]) -> int:
         return int(result.get("contacts", 0) + result.get("overlaps", 0) > 0)
@@ -114,6 +122,7 @@ class BenchmarkSafety(Command):
                 f"{result['nearest_mm']:.1f} mm; stopped {result['stopped']} times"
             )
             console.print(f"a command costs {cost['p50']:.0f} µs (99% below {cost['p99']:.0f} µs)", highlight=False)
+            _show_motion(result["motion_us"], console)
             return
         words = "no violation" if result["violations"] == 0 else f"[red]{result['violations']} violations[/red]"
         console.print(f"{result['commands']:,} fuzzed commands: {words}; latched {result['latched']:,} times")
@@ -123,6 +132,7 @@ class BenchmarkSafety(Command):
             f"as the clock on the wall saw it, {wall['p50']:.0f} µs ({wall['p99']:.0f} µs)",
             highlight=False,
         )
+        _show_motion(result["motion_us"], console)
         peak = result["peak"]
         console.print("largest share of a limit: " + ", ".join(f"{k} {peak[k]:.1%}" for k in _SHARES), highlight=False)
         if "geometry" in result:
@@ -145,6 +155,14 @@ class BenchmarkSafety(Command):
 
 
 _SHARES = ("velocity", "acceleration", "jerk")
+
+
+def _show_motion(cost: Mapping[str, float], console: Any) -> None:
+    console.print(
+        f"with every joint in motion, nothing near and nothing judged, {cost['p50']:.0f} µs (99% below "
+        f"{cost['p99']:.0f} µs; {cost['commands']:,} commands)",
+        highlight=False,
+    )
 
 
 def _tighter(robot: Any, own: Any) -> Any:
