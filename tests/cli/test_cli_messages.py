@@ -120,7 +120,7 @@ SAYS: dict[str, str] = {
         "expected a terminal. Start the program in a terminal, or choose another device",
     "driver --robot fr3": "contract fr3: it names no servos, and this drives nothing else. Start the arm's own ROS driver, "
         "or name port and calibration under servos there",
-    "driver --robot nope": "contract: got nope; available: fr3, sim, so101, ur5e, <path>.yaml",
+    "driver --robot nope": "contract: got nope; available: fr3, sim, so101, ur5e, fr3_pair, panda_pair, so101_pair, <path>.yaml",
     # --- a hub
     "hub push runs/bc lift": "hub: name: got lift, expected OWNER/NAME, e.g. me/lift-fr3",
     "calibrate --robot fr3": "contract fr3: it has no camera. Describe one there first",

@@ -208,6 +208,8 @@ def test_joint_targets_are_not_taken_beside(station: Station) -> None:
 
 
 def test_the_policy_for_poses_is_what_is_opened(station: Station) -> None:
+    both = {("safety", "/robolearn"), ("planner", "/robolearn")}
+    wait_until(lambda: both <= set(station.node.get_node_names_and_namespaces()), 10, "the names of both")
     for node, verb, ask in (
         ("safety", "subscribe", station.node.get_subscriber_names_and_types_by_node),
         ("planner", "publish", station.node.get_publisher_names_and_types_by_node),
