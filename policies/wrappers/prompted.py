@@ -102,6 +102,12 @@ class PromptedPolicy(PolicyWrapper):
             instructions[PROMPT] = np.broadcast_to(self._vector, (count, len(self._vector)))
         return {**observation, **instructions}
 
+    @property
+    def act_samples(self) -> Callable[[Observation, int], NDArray[np.float32]] | None:
+        """Of the policy inside (`policies.policy.ChunkPolicy.act_samples`), if it has that."""
+        samples = getattr(self.policy, "act_samples", None)
+        return samples and (lambda observation, count: samples(self.seen(observation), count))
+
 
 def set_prompt(policy: Policy, sentence: str, usual: str = "", *, what: str = "policy") -> None:
     """Prompt `policy` with the `sentence`, or with the `usual` one of the task where none is given. Raises `BadInput`:

@@ -4,10 +4,10 @@
     β = 0: the largest Q
 
 V-GPS (Nakamoto et al. 2024). The critics are those of a `BestOfNPolicy`, as `robolearn finetune` exports it, and judge
-the first H steps of a chunk. To the policy each world is N worlds with one observation and N noises: it proposes N
-chunks whatever it is (a network, a file), and whatever history it keeps. One that gives N chunks of one observation by
-itself (`act_samples`: LeRobot's) sees each world once. Critics of several tasks observe
-the sentence of the present one, as the vector that their base was trained with; the policy need not take words.
+the first H steps of a chunk. A policy that gives N chunks of one observation by itself (`act_samples`: what imitation
+trained, LeRobot's) sees each world once. To any other each world is N worlds with one observation and N noises: it
+proposes N chunks whatever it is, and whatever history it keeps. Critics of several tasks observe the sentence of the
+present one, as the vector that their base was trained with; the policy need not take words.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from policies.policy import ChunkPolicy
 from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
+from policies.wrappers.prompted import PromptedPolicy
 from policies.wrappers.value_guided import ValueGuidedPolicy, choose, load_guide
 from robolearn.core import ArraySpec, BadInput, Interface, bind_policy
 from robolearn.deploy.nodes import load
@@ -112,6 +113,51 @@ def test_a_policy_that_gives_many_chunks_of_one_observation_sees_each_world_once
     policy.observe(seen(4, 7))
     np.testing.assert_allclose(policy.act(seen(4, 7))[:, :, 0], [[0.02, 0.4, 9.0], [0.05, 0.7, 9.0]], atol=1e-6)
     assert inner.begun == [[True, False]] and inner.observed == [[4.0, 7.0]]
+
+
+@pytest.mark.parametrize("observe", [1, 2])
+def test_samples_of_a_network_are_those_of_worlds_that_see_the_same(observe: int) -> None:
+    """And its encoder sees each world once."""
+    torch.manual_seed(0)
+    config = FlowConfig(horizon=2, execute=2, observe=observe, network=NetworkConfig(width=16, depth=1))
+    base = ChunkPolicy(config.build(INTERFACE), Normalizer(INTERFACE), INTERFACE).eval()
+    encode, rows = base.net.encode, []
+    base.net.encode = lambda normal: rows.append(len(normal["proprio"])) or encode(normal)  # type: ignore[method-assign]
+    looks = [seen(1, 2, 3), seen(4, 5, 6), seen(7, 8, 9)]
+    base.reset(3)
+    samples = []
+    for i, look in enumerate(looks):
+        base.begin(np.array([False, i == 2, False]))
+        samples.append(base.act_samples(look, 4))
+    assert rows == [3, 3, 3]
+    base.reset(3)
+    for i, look in enumerate(looks):
+        base.begin(np.repeat([False, i == 2, False], 4))
+        apart = base.act({key: np.repeat(value, 4, 0) for key, value in look.items()})
+        np.testing.assert_allclose(samples[i], apart.reshape(3, 4, 2, 1), atol=1e-6)
+    assert np.ptp(samples[0], axis=1).min() > 0
+    # A backend has one noise for each observation.
+    base.backend = lambda found, noise: base.decide(base._tensors(found), torch.from_numpy(noise)).detach().numpy()
+    base.reset(3)
+    np.testing.assert_allclose(base.act_samples(looks[0], 4), samples[0], atol=1e-6)
+
+
+def test_a_policy_of_words_is_shown_each_world_once() -> None:
+    told = replace(INTERFACE, observation={**INTERFACE.observation, "prompt": ArraySpec((2,))},
+                   extra={"words": {"lift it": [1.0, 0.0]}})  # fmt: skip
+    torch.manual_seed(0)
+    net = FlowConfig(horizon=2, execute=2, network=NetworkConfig(width=16, depth=1)).build(told)
+    inner = ChunkPolicy(net, Normalizer(told), told).eval()
+    prompted = PromptedPolicy(inner)
+    prompted.set_prompt("lift it")
+    inner.act = None  # type: ignore[assignment]
+    policy = ValueGuidedPolicy(prompted, guide(lambda features, actions: actions[None, :, :, 0]), 5, 0.0)
+    policy.reset(2)
+    chunk = policy.act(seen(4, 7))
+    inner.reset(2)
+    every = inner.act_samples({**seen(4, 7), "prompt": np.array([[1.0, 0.0]] * 2, np.float32)}, 5)
+    np.testing.assert_array_equal(chunk[:, 0, 0], every[:, :, 0, 0].max(1))
+    assert PromptedPolicy(Counting()).act_samples is None
 
 
 def test_draws_depend_on_seed_world_and_call_alone() -> None:

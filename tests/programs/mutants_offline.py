@@ -29,6 +29,7 @@ STEERED = (f"{BASES}::test_the_steered_policy_begins_at_m_tanh_mu_and_sees_stand
 NAMED = (f"{BASES}::test_a_checkpoint_names_the_files_that_it_stands_on",)
 LEFT = (f"{BASES}::test_no_algorithm_touches_or_stores_its_weights",)
 MOVED = (f"{BASES}::test_its_weights_go_where_the_policy_goes",)
+SAMPLES = ("tests/policies/test_value_guided.py::test_samples_of_a_network_are_those_of_worlds_that_see_the_same",)
 ONCE = (
     "tests/policies/test_value_guided.py::test_a_policy_that_gives_many_chunks_of_one_observation_sees_each_world_once",
 )
@@ -54,6 +55,12 @@ MUTANTS = {
     "lerobot-base-stays-where-it-was": Mutant(BASE, "        self._files.net._apply(fn)\n", "", MOVED),
     "guidance-shows-each-world-too-often": Mutant(
         "policies/wrappers/value_guided.py", "return 1 if self._act_samples else", "return", ONCE
+    ),
+    "guidance-samples-of-another-world": Mutant(
+        "policies/policy.py", ".repeat_interleave(count, 0)", ".repeat(count, 1)", SAMPLES
+    ),
+    "guidance-samples-of-another-world-by-a-backend": Mutant(
+        "policies/policy.py", "np.repeat(value, count, 0)", "np.concatenate([value] * count)", SAMPLES
     ),
     "recap-what-is-worst-is-good": Mutant(RECAP, "(advantage > own", "(advantage < own", GOOD),
     "recap-a-threshold-of-humans-too": Mutant(RECAP, "own = advantage[~human]", "own = advantage", GOOD),
