@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import Domain, Station
+from robolearn.cli.console import make_console
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, make_console
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from robots.stations import Contract

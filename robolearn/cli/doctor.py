@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import AnyStation
-from robolearn.runs.command import Command, make_console
+from robolearn.cli.console import make_console
+from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn import __version__
+from robolearn.cli.console import make_console
 from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry, find
 from robolearn.core import BadInput, RobolearnError
 from robolearn.io.log_lines import LogLines
 from robolearn.io.paths import spoken
-from robolearn.runs.command import make_console
 
 if TYPE_CHECKING:
     from robolearn.runs.command import Command

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
 from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm
+from robolearn.cli.console import make_console
 from robolearn.cli.quickstart_report import compile_ahead, deploy, deployed
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithm_name
-from robolearn.runs.command import Command, at_least, check_seed, make_console, peek, rate_text, reported
+from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text, reported
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:

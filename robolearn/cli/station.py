@@ -16,8 +16,9 @@ from typing import Any, Literal
 import tyro
 
 from robolearn.cli.choices import AnyStation, Domain, Station
+from robolearn.cli.console import make_console
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, make_console
+from robolearn.runs.command import Command
 
 LIMP = "moves by hand"
 HOLDS = "holds where it is, and follows the safety filter"

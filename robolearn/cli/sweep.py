@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
+from robolearn.cli.console import make_console
 from robolearn.cli.registry import find
 from robolearn.core import BadInput, RobolearnError
-from robolearn.runs.command import Command, check_seed, check_seeds, command_text, make_console, print_table, reported
+from robolearn.runs.command import Command, check_seed, check_seeds, command_text, print_table, reported
 from robolearn.runs.ray_cluster import need_ray, start_ray
 
 if TYPE_CHECKING:

@@ -259,12 +259,3 @@ def command_text(name: str, command: Any) -> str:
     """The line that runs `command`, whose name it is, once more; without what is as by default or only shown."""
     only = {field.name for field in dataclasses.fields(command)} - NOT_THE_WORK
     return shlex.join(["robolearn", *name.split(), *words_of(command, only, changed=True)])
-
-
-def make_console(*, stderr: bool = False, piped: int | None = None) -> Console:
-    """A console on stdout or `stderr`. `piped`: width of tables where stdout is no terminal: a pipe has none, and rich
-    would cut them at 80 columns."""
-    from rich.console import Console  # late: `--json` does without
-
-    width = None if sys.stdout.isatty() else piped
-    return Console(stderr=stderr, highlight=False, soft_wrap=True, width=width)

@@ -13,10 +13,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from untrained import make_policy
 
+from robolearn.cli.console import make_console
 from robolearn.cli.flags import switches_of
 from robolearn.cli.main import main, parse, print_help, show
 from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry
-from robolearn.runs.command import make_console, print_table
+from robolearn.runs.command import print_table
 from robolearn.runs.run import read_metrics
 from sim.registry import WorldConfig, make_env
 
