@@ -105,7 +105,7 @@ MUTANTS: dict[str, Mutant] = {
     "shares-are-not-summed": Mutant(
         "robolearn/train/processes.py", "            p.grad = gradient\n", "            pass\n", PIECES
     ),
-    "backend-is-not-asked": Mutant("policies/policy.py", "if self.backend is not None:", "if False:", BACKENDS),
+    "backend-is-not-asked": Mutant("policies/policy.py", "if self.backend is not None:\n", "if False:\n", BACKENDS),
     "decision-starts-from-full-noise": Mutant(
         "policies/policy.py", "noise * self.net.initial_noise_std", "noise", BACKENDS
     ),
