@@ -136,8 +136,13 @@ def test_samples_of_a_network_are_those_of_worlds_that_see_the_same(observe: int
         apart = base.act({key: np.repeat(value, 4, 0) for key, value in look.items()})
         np.testing.assert_allclose(samples[i], apart.reshape(3, 4, 2, 1), atol=1e-6)
     assert np.ptp(samples[0], axis=1).min() > 0
+
     # A backend has one noise for each observation.
-    base.backend = lambda found, noise: base.decide(base._tensors(found), torch.from_numpy(noise)).detach().numpy()
+    def backend(found: dict[str, np.ndarray], noise: np.ndarray) -> np.ndarray:
+        seen = {key: torch.from_numpy(value) for key, value in found.items()}
+        return base.decide(seen, torch.from_numpy(noise)).detach().numpy()
+
+    base.backend = backend
     base.reset(3)
     np.testing.assert_allclose(base.act_samples(looks[0], 4), samples[0], atol=1e-6)
 
