@@ -22,17 +22,16 @@ def own_paths() -> dict[str, str]:
 
 
 class Child:
-    """The parent's end of a process that runs `command`; more `options` are those of `subprocess.Popen`."""
+    """The parent's end of a process that runs `command`; more `options` are those of `subprocess.Popen`, with which its
+    output may go elsewhere."""
 
-    # requests, replies: its standard input and output
+    # requests, replies: its standard input, and its output where that is read here
     requests: BinaryIO
     replies: BinaryIO
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], **options: Any) -> None:
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, **options
-        )
-        assert self.process.stdin is not None and self.process.stdout is not None
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, **options}
+        self.process = subprocess.Popen(command, env=environment, **streams)
         self.requests, self.replies = self.process.stdin, self.process.stdout  # type: ignore[assignment]
 
     def ending(self) -> str:
@@ -45,7 +44,7 @@ class Child:
 
     def close(self) -> None:
         """End the process: first by closing its streams, after 5 s by killing it."""
-        for stream in (self.requests, self.replies):
+        for stream in filter(None, (self.requests, self.replies)):
             with contextlib.suppress(OSError):
                 stream.close()
         try:

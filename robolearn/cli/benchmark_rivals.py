@@ -15,7 +15,7 @@ from robolearn.cli.choices import Device
 from robolearn.cli.rival_cells import Cells, Rival, TheirCode, few_enough
 from robolearn.core import BadInput
 from robolearn.presets import RL_ENV_STEPS
-from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, reported
+from robolearn.runs.command import Command, at_least, check_seed, check_seeds, command_text, print_table, reported
 from sim.registry import WorldConfig, tasks_of
 
 TASKS = tuple(f"metaworld:{task}-v3" for task in ("push", "pick-place", "peg-insert-side", "drawer-open", "assembly"))
@@ -154,11 +154,10 @@ class BenchmarkRivals(Command):
         from robolearn.core.machine import resolve_device
         from sim.experts import demonstrator
 
-        for flag in ("tasks", "seeds", "rivals"):
+        check_seeds(self.seeds)
+        for flag in ("tasks", "rivals"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag}", got="nothing", expected="at least one")
-        if len(set(self.seeds)) < len(self.seeds):
-            raise BadInput("--seeds", got=" ".join(map(str, self.seeds)), expected="different numbers")
         if not 0 <= self.band[0] < self.band[1] <= 1:
             raise BadInput("--band", got=" ".join(map(str, self.band)), expected="two rising shares, as in 0.35 0.45")
         at_least(1, env_steps=self.env_steps, episodes=self.episodes, train_steps=self.train_steps,

@@ -9,7 +9,6 @@ the greatest value among the demonstrations, as both codebases have it:
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 from collections.abc import Mapping
 from contextlib import closing
@@ -29,6 +28,7 @@ from robolearn.core.specs import is_image
 from robolearn.data import Dataset
 from robolearn.io.json_files import write_json
 from robolearn.rollout.engine import execute
+from sim.child import Child
 from sim.registry import WorldConfig
 
 LEAST_ITERATIONS = 20  # that a budget is spread over, where the published rollouts are longer
@@ -188,7 +188,10 @@ def run_job(job: Job) -> dict[str, Any]:
     words = [job.checkout.python, "-u", "-c", boot, str(theirs), str(ours), str(job.out / JOB)]
     learning = LearningWorld(job.world, scale, job.seed)
     with (job.out / OUTPUT).open("w") as output, closing(learning):
-        child = _RivalProcess(words, job.checkout.environment(job.out), output, (theirs, ours))
+        given = (theirs, ours)
+        child = Child(words, job.checkout.environment(job.out), stdout=output, stderr=subprocess.STDOUT, pass_fds=given)
+        for end in given:
+            os.close(end)
         channel = Channel(answers, requests)
         try:
             found: dict[str, Any] = {"repairs": list(job.checkout.codebase.repairs) if job.repaired else []}
@@ -209,31 +212,6 @@ def run_job(job: Job) -> dict[str, Any]:
         finally:
             channel.close()
             child.close()
-
-
-class _RivalProcess:
-    """A rival's process, whose output goes to a file; it ends when its standard input does."""
-
-    def __init__(self, words: list[str], environment: dict[str, str], output: Any, given: tuple[int, int]) -> None:
-        streams = {"stdin": subprocess.PIPE, "stdout": output, "stderr": subprocess.STDOUT}
-        self._process = subprocess.Popen(words, env=environment, pass_fds=given, **streams)
-        for end in given:
-            os.close(end)
-
-    def ending(self) -> str:
-        """Its end, in words."""
-        code = self._process.wait()
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-
-    def close(self) -> None:
-        """End it."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
 
 
 def _until_ready(channel: Channel, learning: LearningWorld) -> dict[str, Any]:

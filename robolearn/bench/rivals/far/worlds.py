@@ -13,7 +13,7 @@ class TheirWorlds:
     """The return of `make_async`: N worlds that live in our process.
 
     Attributes:
-      folded: whether an episode that its clock ended is said to have terminated (`repairs.Truncation`).
+      folded: True where an episode that its clock ended counts as terminated (`repairs.truncation`).
       cut: of the present rollout (step, world, its final state) where the clock ended an episode.
       steps: of the present rollout.
     """
