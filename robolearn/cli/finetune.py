@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robolearn.cli.choices import AnyAlgorithm, Device, Tracker, rewarded
 from robolearn.cli.config_file import write_flags
+from robolearn.cli.dataset.common import opened_for
 from robolearn.cli.finetune_numbers import (
     last_success,
     rewarded_episodes,
@@ -280,7 +281,7 @@ class Finetune(Command):
                 )
             return [], {}
         self._check_replays("--data")
-        sets = opened(self.data, policy, "--data")
+        sets = opened_for(policy, self.data, "--data")
         if self._updates():
             found = recorded(sets, scored=bool(rewarded(self.world)[1]))
             if self._by_stored():
@@ -336,7 +337,7 @@ class Finetune(Command):
             raise BadInput("--back-policy", got="it offline", expected="--env-steps alone: nobody resets a world")
         backward = load_chunk_policy(self.back_policy, policy.device)
         check_tunable(backward)
-        sets = opened(self.back_data, backward, "--back-data")
+        sets = opened_for(backward, self.back_data, "--back-data")
         given |= {"backward": backward, "shown": self._shown(sets, "--back-data")}
         return {
             "policy": str(self.back_policy),
@@ -352,20 +353,3 @@ def _success(result: Mapping[str, Any]) -> Success | None:
 
     found = result["evaluation"]["success"] if "evaluation" in result else result["training_success"]
     return Success(**found) if found else None
-
-
-def opened(paths: Sequence[Path], policy: Any, flag: str) -> list[Any]:
-    """The data sets at `paths`; raises `BadInput` where one does not fit `policy`."""
-    from policies.wrappers.prompted import is_prompted, trained_words
-    from robolearn.core import check_compatible
-    from robolearn.data import Dataset
-    from robolearn.data.mixture import check_actions
-
-    sets = [Dataset.open(path) for path in paths]
-    if is_prompted(policy.interface):
-        named = zip(paths, sets, strict=True)
-        sets = [found.with_words(trained_words(policy.interface, f"{flag} {path}")) for path, found in named]
-    for path, found in zip(paths, sets, strict=True):
-        check_compatible(policy.interface, found.interface, what=f"{flag} {path}", subject="the policy")
-        check_actions(found)
-    return sets

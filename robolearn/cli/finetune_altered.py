@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from robolearn.cli.dataset.common import opened_for
 from robolearn.core import BadInput
 from robolearn.io.json_files import plain
 from robolearn.rollout.collected_starts import stored_starts
@@ -50,8 +51,6 @@ def altered_training(command: Any, world: WorldConfig, policy: Any, modelled: bo
       BadInput: both flags, worlds that nobody resets or that stand still, a reward model, a task without such worlds,
         or what `snapshots_along` refuses.
     """
-    from robolearn.cli.finetune import opened
-
     path, pushing = command.along.begin_along, command.pushing
     pushes = pushing.adversary != "none"
     if path is None and not pushes:
@@ -66,7 +65,7 @@ def altered_training(command: Any, world: WorldConfig, policy: Any, modelled: bo
         return AlteredTraining(world, {"adversary": plain(pushing)}, {"altered": pushing})
     world = replace(world, begin_along=True)
     world.check()
-    states = snapshots_along(path, opened([path], policy, FLAG)[0], world)
+    states = snapshots_along(path, opened_for(policy, [path], FLAG)[0], world)
     kept = {"path": str(path), "frames": sum(map(len, states)), "share": command.along.along_share,
             "until": command.along.along_until}  # fmt: skip
     return AlteredTraining(world, {"begin_along": kept}, {"altered": command.along}, states)

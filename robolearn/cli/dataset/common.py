@@ -1,4 +1,4 @@
-"""Shared by the data set commands: lists of episodes, and writing a new set with progress."""
+"""Shared by commands that take data sets: opening them for a policy, lists of episodes, and writing a new set."""
 
 from __future__ import annotations
 
@@ -39,6 +39,23 @@ def episode_list(text: str, count: int, flag: str = "--episodes") -> list[int]:
     if not found:
         raise BadInput(flag, got=repr(text), expected="numbers and ranges, such as 0-9,12")
     return list(dict.fromkeys(found))
+
+
+def opened_for(policy: Any, paths: Sequence[Path], flag: str) -> list[Dataset]:
+    """The data sets at `paths`, which `flag` gave; raises `BadInput` where one does not fit `policy`."""
+    from policies.wrappers.prompted import is_prompted, trained_words
+    from robolearn.core import check_compatible
+    from robolearn.data import Dataset
+    from robolearn.data.mixture import check_actions
+
+    sets = [Dataset.open(path) for path in paths]
+    if is_prompted(policy.interface):
+        named = zip(paths, sets, strict=True)
+        sets = [found.with_words(trained_words(policy.interface, f"{flag} {path}")) for path, found in named]
+    for path, found in zip(paths, sets, strict=True):
+        check_compatible(policy.interface, found.interface, what=f"{flag} {path}", subject="the policy")
+        check_actions(found)
+    return sets
 
 
 def write_set(source: EpisodeSource, out: Path, verb: str, quiet: bool) -> dict[str, Any]:
