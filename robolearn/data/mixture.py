@@ -11,11 +11,12 @@ from operator import attrgetter
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from robolearn.core import BadInput
 from robolearn.core.specs import check_compatible
-from robolearn.data.lerobot.statistics import Stats, aggregate
+from robolearn.data.lerobot.statistics import Stats, aggregate, weighted_quantiles
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.windows import TrainingBatch, Weights, Windows
 from robolearn.data.writing.steps import ACTION_TOLERANCE
@@ -139,22 +140,34 @@ def drawn_statistics(
         p_e = s · w_e T_e / Σ w T,   mean = Σ p_e mean_e,   std² = Σ p_e (std_e² + (mean_e − mean)²)
 
     where the sum Σ w T is over the chosen episodes of the set, and w = 1 without weights. Least and greatest are over
-    the episodes with p_e > 0; quantiles are bounds, as in `aggregate`. `episodes`: of each set, those that are drawn
-    from; `weights` those of its `Windows`, an episode's mean of them, or None for all alike.
+    the episodes with p_e > 0, quantiles over all their frames (`weighted_quantiles`): one episode of wild frames moves
+    them as far as it is drawn. `episodes`: of each set, those that are drawn from; `weights` those of its `Windows`, an
+    episode's mean of them, or None for all alike.
     """
     parts: list[dict[str, Stats]] = []
     probabilities: list[float] = []
     keys = [*datasets[0].observation, "action"]  # of the first set, like the windows
+    frames: dict[str, list[NDArray]] = {key: [] for key in keys}
+    each_frame: list[NDArray] = []
     for dataset, chosen, share, weight in zip(datasets, episodes, shares, weights, strict=True):
         each = [1.0] * len(chosen) if weight is None else [float(np.mean(one)) for one in weight]
-        frames = dataset.lengths[list(chosen)] * np.asarray(each)
-        for episode, probability in zip(chosen, share * frames / frames.sum(), strict=True):
+        lengths = dataset.lengths[list(chosen)] * np.asarray(each)
+        for episode, probability in zip(chosen, share * lengths / lengths.sum(), strict=True):
             if probability > 0:
                 parts.append(dataset.statistics([episode]))
                 probabilities.append(float(probability))
-    p = np.asarray(probabilities)
-    return {key: aggregate({name: np.stack([part[key][name] for part in parts]) for name in parts[0][key]}, p)
-            for key in keys}  # fmt: skip
+                rows = dataset.frames_of([episode])
+                each_frame.append(np.full(len(rows), probability / len(rows)))
+                for key in keys:
+                    values = dataset.action if key == "action" else dataset.observation[key]
+                    frames[key].append(values[rows].reshape(len(rows), -1))
+    p, q = np.asarray(probabilities), np.concatenate(each_frame)
+    found: dict[str, Stats] = {}
+    for key in keys:
+        stats = aggregate({name: np.stack([part[key][name] for part in parts]) for name in parts[0][key]}, p)
+        quantiles = weighted_quantiles(np.concatenate(frames[key]), q)
+        found[key] = stats | {name: value.reshape(stats["mean"].shape) for name, value in quantiles.items()}
+    return found
 
 
 def _drawn(part: Windows, count: int, seed: int, epoch: int) -> np.ndarray:

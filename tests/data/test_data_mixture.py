@@ -138,3 +138,21 @@ def test_sets_that_do_not_fit_are_refused(sets):
     ):
         with pytest.raises(BadInput, match=says):
             check_alike([a, replace(b, interface=replace(b.interface, **change))])
+
+
+def test_quantiles_are_those_of_all_frames_and_not_of_the_episode_with_a_wild_one(sets, tmp_path, interface, episode):
+    wild = episode(20, 9)
+    with EpisodeWriter(tmp_path / "wild", interface) as writer:
+        for t in range(9):
+            seen = {key: values[t] for key, values in wild.observation.items()}
+            writer.add({**seen, "proprio": np.full(3, -9999.0 if t == 4 else t)}, wild.action[t])
+        writer.end(success=True, terminated=True, task="lift")
+    datasets = [*sets, Dataset.open(tmp_path / "wild")]
+    every = [range(dataset.episodes) for dataset in datasets]
+    stats = drawn_statistics(datasets, every, shares_of(None, datasets), [None] * 3)  # each frame as often as any other
+    for key in ("proprio", "objects", "action"):
+        frames = [dataset.action if key == "action" else dataset.observation[key] for dataset in datasets]
+        for name, q in (("q01", 0.01), ("q10", 0.1), ("q50", 0.5), ("q99", 0.99)):
+            expected = np.quantile(np.concatenate(frames).astype(np.float64), q, axis=0)
+            np.testing.assert_allclose(stats[key][name], expected, atol=1e-9)
+    assert stats["proprio"]["q10"][0] >= 0.0 > stats["proprio"]["min"][0]

@@ -9,7 +9,15 @@ import numpy as np
 
 from robolearn.core import ArraySpec, Interface
 from robolearn.data import EpisodeWriter
-from robolearn.data.lerobot.statistics import QUANTILES, aggregate, describe, describe_many, merge, split
+from robolearn.data.lerobot.statistics import (
+    QUANTILES,
+    aggregate,
+    describe,
+    describe_many,
+    merge,
+    split,
+    weighted_quantiles,
+)
 from robolearn.data.validate import validate
 
 
@@ -51,6 +59,19 @@ def test_aggregate_is_exact_but_for_quantiles():
         for q in (0.9, 0.99):
             assert (merged[f"q{round(100 * q):02d}"] >= np.quantile(np.concatenate(parts), q, axis=0)).all()
     assert np.allclose(total["q99"], described[-1]["q99"]), "the widest part, which the mean of all would hide"
+
+
+def test_frames_that_count_more_than_others():
+    """0, 1, 2 of the weights 1, 1, 2 stand at 1/2, 3/2, 3: that is 0, 2/5, 1 of the way."""
+    frames = np.array([[2.0, 0.0], [0.0, 1.0], [1.0, 2.0]])
+    found = weighted_quantiles(frames, np.array([2.0, 1.0, 1.0]))
+    assert np.allclose(found["q50"], [1 + 0.1 / 0.6, 0.5 / 0.6])  # the second stands at 1, 5/2, 7/2: 0, 3/5, 1
+    alike = np.random.default_rng(3).normal(size=(57, 4))
+    whole = describe(alike)
+    assert all(np.allclose(values, whole[name]) for name, values in weighted_quantiles(alike, np.full(57, 0.3)).items())
+    assert all(
+        values.tolist() == [3, -1] for values in weighted_quantiles(np.array([[3.0, -1.0]]), np.ones(1)).values()
+    )
 
 
 def test_many_features_at_once():

@@ -65,6 +65,23 @@ def split(together: Stats, sizes: Mapping[str, int]) -> dict[str, Stats]:
     return stats
 
 
+def weighted_quantiles(frames: NDArray, weight: NDArray) -> Stats:
+    """The quantiles of `frames` (T, D), T ≥ 1, that count by their `weight` (T,) > 0: statistic → (D,).
+
+    The i-th of the sorted frames stands at C_i − w_i / 2, C_i = Σ_{j ≤ i} w_j, moved and scaled so that the first is at
+    0 and the last at 1; between two, linearly. With equal weights they are those of `describe`.
+    """
+    frames, weight = np.asarray(frames, np.float64), np.asarray(weight, np.float64)
+    order = np.argsort(frames, axis=0, kind="stable")
+    ordered, share = np.take_along_axis(frames, order, axis=0), weight[order]
+    place = np.cumsum(share, axis=0) - share / 2
+    place = (place - place[0]) / np.maximum(place[-1] - place[0], np.finfo(np.float64).tiny)
+    columns = range(frames.shape[1])
+    return {
+        name: np.array([np.interp(q, place[:, c], ordered[:, c]) for c in columns]) for name, q in QUANTILES.items()
+    }
+
+
 def aggregate(parts: Stats, weight: NDArray | None = None) -> Stats:
     """Statistics of the union of E parts, each statistic of `parts` stacked as (E, …).
 
