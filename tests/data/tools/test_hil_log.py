@@ -89,3 +89,23 @@ def test_what_is_no_run_is_one_line(run: Path, tmp_path: Path, capsys: pytest.Ca
     assert main([*words, str(run)]) == 2
     assert "no valid interface" in " ".join(capsys.readouterr().err.split())
     assert main([*words, str(run), "--hz", "10"]) == 2
+
+
+def test_episodes_that_were_never_ended_cost_no_other(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An actor that was killed in mid-episode begins the next one when it is back: that one is whole."""
+    schema = RecordSchema(SEEN)
+    log = TransitionLog(run / "log", "actor", schema)
+    for e, steps, ended in ((10, 1, False), (11, 6, True), (12, 4, False)):
+        for t in range(steps):
+            log.append(schema.encode(ReplayStep(e, t, observation("actor", e, t), np.zeros(1, np.float32), 0.0, False)))
+        if ended:
+            log.append(schema.encode(End(e, steps, observation("actor", e, steps), True, False, True)))
+    log.close()
+    assert main(["dataset", "import", str(run), "--out", str(tmp_path / "set"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "actor: 8 steps of 3 episodes that were never ended" in told["left_out"]
+    dataset = Dataset.open(tmp_path / "set")
+    assert dataset.lengths.tolist() == [5, 7, 6, 4] and dataset.success.tolist() == [True, False, True, True]
+    assert dataset.episode(2).observation["proprio"][:, 0].tolist() == [11.0] * 6

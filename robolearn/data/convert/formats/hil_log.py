@@ -18,7 +18,7 @@ from robolearn.core.specs import is_image
 from robolearn.data.convert.formats.config import COMMON, ForeignSet, FormatConfig, imported, stored_episode
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
-from robolearn.data.replay.records import SUFFIX, Assembler, PlayedEpisode, RecordSchema
+from robolearn.data.replay.records import SUFFIX, Assembler, PlayedEpisode, RecordSchema, ReplayStep
 from robolearn.io.append_only import records
 from robolearn.io.json_files import read_json
 
@@ -48,7 +48,8 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         ended, cut = _counts(file, played.schema)
         names += [f"{file.stem} {number}" for number in range(ended)]
         if cut:
-            account.left_out.append(f"{file.stem}: {cut} steps of an episode that was never ended")
+            many = f"{len(cut)} episodes that were" if len(cut) > 1 else "an episode that was"
+            account.left_out.append(f"{file.stem}: {sum(cut)} steps of {many} never ended")
 
     def draft(number: int) -> EpisodeDraft:
         episode = played.episode(number)
@@ -69,18 +70,25 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
 
 
 def _episodes(file: Path, schema: RecordSchema) -> Iterator[tuple[PlayedEpisode | None, int]]:
-    """(an episode that ended, or None; steps since the last end) after each record."""
+    """(an episode that ended, or None; 0) after each record, and (None, its steps) for each that never ended: a kill
+    cut it short, or the operator dropped it."""
     assembler = Assembler()
     for content in records(file):
-        yield assembler.add(schema.decode(content)), assembler.expects[1]
+        record = schema.decode(content)
+        if isinstance(record, ReplayStep) and record.index == 0 and (steps := assembler.expects[1]):
+            assembler.cut()
+            yield None, steps
+        yield assembler.add(record), 0
+    yield None, assembler.expects[1]
 
 
-def _counts(file: Path, schema: RecordSchema) -> tuple[int, int]:
-    """Episodes that ended, and steps after the last of them."""
-    ended = left = 0
-    for episode, left in _episodes(file, schema):  # noqa: B007
+def _counts(file: Path, schema: RecordSchema) -> tuple[int, list[int]]:
+    """Number of episodes that ended, and the steps of each that did not."""
+    ended, cut = 0, []
+    for episode, steps in _episodes(file, schema):
         ended += episode is not None
-    return ended, left
+        cut += [steps] * bool(steps)
+    return ended, cut
 
 
 class _Sequence:
