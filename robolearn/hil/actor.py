@@ -208,14 +208,14 @@ class ActorLoop:
             self._index += 1
             interventions += helped
             terminated, over = by_task and bool(turn.terminated[0]), bool(turn.ended[0])
-            if labelled or over or label in ("quit", "return"):
+            self._quit |= label == "quit"
+            if labelled or over or label == "return":
                 success = label == "success" if labelled else by_task and bool(turn.solved[0])
                 ended = labelled or terminated
                 end = End(number, self._index, self._recorded(turn.observation), ended, not ended, success)
                 self._write(first + self._index, end)
-                self._quit |= label == "quit"
                 return self._index, interventions, True
-            if stop():
+            if stop():  # who quits is told that it drops this episode: it has no end
                 return self._index, interventions, False
         raise AssertionError  # the quota is one episode
 

@@ -7,7 +7,7 @@ observation of that step: its motion is in the frame of the tcp *before* the act
 
     SUCCESS, FAILURE   the episode ends with that label
     DISCARD, REDO      it ends without one; after DISCARD the next waits for START
-    QUIT               the actor ends
+    QUIT               the actor ends; the running episode has no end, so it counts nowhere
 
 The first episode waits for START. A device that went silent while it steered, or was unplugged, ends the episode, as
 the safety filter does on an arm, and the next one waits for START.
