@@ -82,6 +82,9 @@ class BenchmarkHil(Command):
         algos = _after(args, "--algo") or ("proposals",)
         return {"settings": algorithm(algos[0], OffPolicyConfig)() if len(algos) == 1 else None}
 
+    def goes_on(self) -> bool:
+        return True
+
     def run(self) -> dict[str, Any]:
         counts = ("demos", "more_demos", "train_steps", "train_batch", "env_steps", "eval_episodes", "lanes")
         at_least(1, **{name: getattr(self, name) for name in counts})

@@ -78,6 +78,9 @@ class BenchmarkRl(Command):
         plain = algorithms(OnPolicyConfig).get(algo)
         return {"settings": tuning_preset(algo, "") if plain is None else plain()}
 
+    def goes_on(self) -> bool:
+        return True
+
     def run(self) -> dict[str, Any]:
         for kind in self.flows:
             if kind not in FLOWS:

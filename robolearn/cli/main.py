@@ -77,8 +77,7 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
     except RobolearnError as error:
         return _complain(error, command, error.exit_code)
     except KeyboardInterrupt:
-        more = f" Go on: {shlex.join(['robolearn', *_resumed(args)])}" if hasattr(command, "resume") else ""
-        print(f"\nrobolearn: stopped. What was finished is on disk.{more}", file=sys.stderr)
+        print(f"\nrobolearn: stopped. {_way_on(command, args)}", file=sys.stderr)
         return 130
     except (ImportError, AttributeError, RuntimeError) as error:
         if not _gl_is_missing():
@@ -112,6 +111,21 @@ def _complete(args: list[str], entries: tuple[Entry, ...]) -> int:
         path, rest = install_completion(args[1] if len(args) > 1 else os.environ.get("SHELL", ""), Path.home())
         print(f"wrote {path}\nnext: {rest}")
     return 0
+
+
+BEGUN = ("config.json", "plan.json", "settings.json", "meta/info.json")  # of a run, a sweep, a quickstart, a data set
+
+
+def _way_on(command: Command | None, args: list[str]) -> str:
+    """What is there after Ctrl-C, and the line that goes on with it."""
+    out = getattr(command, "out", None)
+    if hasattr(command, "resume") and isinstance(out, Path) and not any((out / name).exists() for name in BEGUN):
+        return "Nothing had begun in --out; the same command begins anew."  # --resume would find nothing there
+    finished = "What was finished is on disk."
+    if hasattr(command, "resume"):
+        return f"{finished} Go on: {shlex.join(['robolearn', *_resumed(args)])}"
+    again = command is not None and command.goes_on()
+    return f"{finished} Go on: {shlex.join(['robolearn', *args])}" if again else finished
 
 
 def _resumed(args: list[str]) -> list[str]:

@@ -269,6 +269,9 @@ class RewardScore(Command):
     device: str = "auto"
     """Device of the model: auto, cpu, cuda or cuda:<i>."""
 
+    def goes_on(self) -> bool:
+        return self.write
+
     def run(self) -> dict[str, Any]:
         from robolearn.rewards.metrics import score_or_withhold, window_of
         from robolearn.rewards.stored import model_name, read_scores, scores_file, write_scores

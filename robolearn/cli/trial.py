@@ -138,6 +138,9 @@ class RunTrial(StationCommand):
     yes: bool = False
     """On a real arm: do not ask before the first motion."""
 
+    def goes_on(self) -> bool:
+        return True
+
     def run(self) -> dict[str, Any]:
         from robolearn.cli.trial_episodes import episodes_of
         from robolearn.eval.trials.plan import TrialPlan

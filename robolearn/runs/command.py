@@ -64,6 +64,10 @@ class Command:
         """Do the work and return the result; its keys are an interface for scripts."""
         raise NotImplementedError
 
+    def goes_on(self) -> bool:
+        """True where the same command, without a flag, goes on with what it has done before it was stopped."""
+        return False
+
     def exit_code(self, result: Mapping[str, Any]) -> int:
         """The exit code after `result` was shown: 1 where it says itself that something failed, as a report did."""
         return 1 if result.get("report_error") else 0

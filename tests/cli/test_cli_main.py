@@ -91,6 +91,51 @@ def test_exit_codes_and_one_line(
     assert not out and err == line
 
 
+def test_after_ctrl_c_the_line_that_is_said_works(
+    entries: tuple[Entry, ...], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """--resume finds nothing before something was begun; what goes on without it says so too."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Long(Try):
+        out: Path
+
+    monkeypatch.setattr(Entry, "load", lambda self: Long)
+    words = ["try", "--how", "stop", "--out", str(tmp_path / "run")]
+    assert main(words, entries) == 130
+    assert capsys.readouterr().err.endswith("stopped. Nothing had begun in --out; the same command begins anew.\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.json").write_text("{}")
+    assert main(words, entries) == 130
+    assert capsys.readouterr().err.endswith(f"Go on: robolearn {' '.join(words)} --resume\n")
+
+    @dataclass(frozen=True, kw_only=True)
+    class Again(robolearn.runs.command.Command):
+        def goes_on(self) -> bool:
+            return True
+
+        def run(self) -> dict[str, Any]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Entry, "load", lambda self: Again)
+    assert main(["try"], entries) == 130
+    assert capsys.readouterr().err.endswith("What was finished is on disk. Go on: robolearn try\n")
+
+
+def test_what_goes_on_without_a_flag_says_so() -> None:
+    given = {
+        "trial run": ["t"],
+        "benchmark rl": [],
+        "benchmark hil": [],
+        "reward score": ["--reward", "r", "--data", "d"],
+    }
+    for entry in robolearn.cli.registry.ENTRIES:
+        if entry.name in given:
+            plain = parse(entry, given[entry.name])
+            assert plain.goes_on() == (entry.name != "reward score"), entry.name
+            assert entry.name != "reward score" or parse(entry, [*given[entry.name], "--write"]).goes_on()
+
+
 def test_a_bug_is_not_hidden(entries: tuple[Entry, ...]) -> None:
     with pytest.raises(ZeroDivisionError):
         main(["try", "--how", "bug"], entries)

@@ -135,13 +135,15 @@ def test_settings_in_simulated_worlds_are_the_algorithm_s_own() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("resume", [[], ["--resume"]])
 def test_the_line_that_goes_on_with_a_stopped_sweep_is_one(
-    resume: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    resume: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     def stopped(self: Sweep) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Sweep, "run", stopped)
-    args = ["sweep", "--vary", "lr=0.001,0.01", *resume, "--", "train", "--data", "x y", "--steps", "20000"]
+    (tmp_path / "plan.json").write_text("{}")  # it has begun
+    out = ["--out", str(tmp_path)]
+    args = ["sweep", "--vary", "lr=0.001,0.01", *out, *resume, "--", "train", "--data", "x y", "--steps", "20000"]
     assert run(*args) == 130
     program, name, *words = shlex.split(capsys.readouterr().err.partition("Go on: ")[2])
     begun, again = parse(entry(name), args[1:]), parse(entry(name), words)
