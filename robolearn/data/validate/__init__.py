@@ -26,4 +26,4 @@ def validate(
     for check in CHECKS:
         yield from check(data, limits or Tolerances())
     if notes is not None:
-        notes += tables.unchanging(data)
+        notes += [*tables.unscaled(data), *tables.unchanging(data)]

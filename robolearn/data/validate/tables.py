@@ -195,6 +195,17 @@ def unchanging(data: Opened) -> Iterator[str]:
             yield f"these components of {name} {line}"
 
 
+def unscaled(data: Opened) -> Iterator[str]:
+    """Actions of another maker's set in units of their own: no fault, but training refuses them."""
+    values = [values for _, values in _column(data, "action")]
+    if INTERFACE_KEY in data.info or not values or not judged(values):
+        return
+    low, high = min(float(one.min()) for one in values), max(float(one.max()) for one in values)
+    if not -1 - ACTION_TOLERANCE <= low <= high <= 1 + ACTION_TOLERANCE:
+        way = f"`robolearn dataset import {data.root} --out …` writes such a set"
+        yield f"the actions span {low:.4g} … {high:.4g}, and training takes [-1, 1]: {way}"
+
+
 PERIODS = 3  # a stamp may stand still or jump by this many control periods, if that is more than `gap_s`
 
 

@@ -199,6 +199,10 @@ def test_training_on_a_plain_set_in_degrees_is_refused(tmp_path: Path, capsys: p
     said = refused(capsys, "train", "--data", plain, "--out", tmp_path / "run", "--steps", "1")
     assert "actions: got they span -20 … 100, expected [-1, 1]" in said and "robolearn dataset import" in said
     assert not (tmp_path / "run").exists() and dataset.episodes == 2
+    capsys.readouterr()
+    main(["dataset", "validate", str(plain), "--json"])
+    notes = json.loads(capsys.readouterr().out.splitlines()[-1])["notes"]
+    assert notes[0].startswith("the actions span -20 … 100, and training takes [-1, 1]: `robolearn dataset import ")
 
 
 @pytest.mark.parametrize("scale", ["degrees", {"low": [0.0], "high": [1.0]}, {"low": ["x"] * 6, "high": [1] * 6}, {}])
