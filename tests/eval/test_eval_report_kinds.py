@@ -19,6 +19,9 @@ from robolearn.eval.plots import draw_returns, mean_series
 from robolearn.eval.quality_page import render_quality, summary
 from robolearn.eval.report import check_report_folder, render
 from robolearn.eval.report_data import Outcome, ReportData, evaluation_report
+from robolearn.eval.sweep_report import SweepRun, text_of
+from robolearn.eval.sweep_report import summary as summary_of_sweep
+from robolearn.eval.sweep_report import write as write_sweep
 from robolearn.eval.video import choose_episodes, record_episodes
 
 NAMES = ("imitation", "chosen initial noise", "after RL")
@@ -160,3 +163,19 @@ def test_the_advice_counts_episodes_and_then_names_them() -> None:
     drop, _, keep = summary(report).partition(". Keep ")
     assert drop == "Drop 1 episode of 4, failed, copies or with wild frames: 2"
     assert keep.startswith("2 episodes at a lower weight: 1,3. Train with --weights")
+
+
+def test_the_table_of_a_sweep_has_the_interval_of_its_page(tmp_path: Path) -> None:
+    """0 and 39% by two seeds: Student's interval is wider than what a rate can be."""
+    ones = [SweepRun({"lr": "0.001"}, seed, tmp_path / f"seed{seed}", None) for seed in (0, 1)]
+    rates = (
+        {"rate": r, "low": low, "high": high, "episodes": 200} for r, low, high in ((0, 0, 0.02), (0.39, 0.3, 0.5))
+    )
+    results = [{"command": "train", "evaluation": {"success": rate}} for rate in rates]
+    for one in ones:
+        one.path.mkdir()
+        (one.path / "metrics.jsonl").write_text("")
+    rows = summary_of_sweep(ones, results)
+    assert text_of("success", rows[0]["metrics"]["success"]) == "19.5% (0.0–100.0, 2 seeds)"
+    page = words(write_sweep(tmp_path, ones, results, rows, "robolearn sweep -- train").read_text())
+    assert "19.5% (0.0–100.0, 2 seeds)" in page and re.search(r"19\.5 ?% ?.{0,40}0\.0.{1,3}100\.0", page), page
