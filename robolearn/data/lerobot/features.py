@@ -40,7 +40,6 @@ _KEY = {column: key for key, column in _COLUMN.items()}
 
 def scalar(dtype: str) -> dict[str, Any]:
     """The feature of a plain column."""
-    """The feature of a plain column."""
     return {"dtype": dtype, "shape": [1], "names": None}
 
 
