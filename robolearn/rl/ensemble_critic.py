@@ -152,3 +152,21 @@ class GripperCritic:
         with torch.no_grad():
             self._follow(list(self.target.parameters()), list(self.net.parameters()), 0)
         return {"gripper_loss": loss.detach(), "gripper_changes": (made != STAY).float().mean()}
+
+
+class StateValue:
+    """V(s) of features (B, F) → (B,), and its optimiser."""
+
+    def __init__(self, features: int, config: OffPolicyConfig, device: torch.device) -> None:
+        self.net = EnsembleMlp(1, features, 1, width=config.width, depth=config.depth).to(device)
+        self.adam = torch.optim.Adam(self.net.parameters(), lr=config.lr, fused=True)
+
+    def __call__(self, features: Tensor) -> Tensor:
+        return self.net(features)[0, :, 0]
+
+    def step(self, value: Tensor, loss: Tensor) -> dict[str, Tensor]:
+        """One gradient step on the `loss` of its `value` (B,)."""
+        self.adam.zero_grad(set_to_none=True)
+        loss.backward()
+        self.adam.step()
+        return {"value": value.detach().mean(), "value_loss": loss.detach()}

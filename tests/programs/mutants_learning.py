@@ -214,7 +214,7 @@ MUTANTS: dict[str, Mutant] = {
         (f"{IQL[0]}::test_optimal_values_are_recovered_from_random_steps",),
     ),
     "iql-value-of-the-best-critic": Mutant(
-        f"{ALGORITHMS}/iql.py", "return self._value(self.policy.encode(observation))",
+        f"{ALGORITHMS}/iql.py", "return self.value(self.policy.encode(observation))",
         "return self.critic.values(self.policy.encode(observation), torch.zeros(len(next(iter(observation.values()))), 1, self.policy.size)).amax(0)[:, 0]",
         IQL,
     ),

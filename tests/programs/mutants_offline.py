@@ -67,7 +67,7 @@ MUTANTS = {
     "recap-the-other-share": Mutant(RECAP, "own.quantile(1.0 - positive)", "own.quantile(positive)", GOOD),
     "recap-a-human-may-be-wrong": Mutant(RECAP, "else human | (", "else (", GOOD),
     "recap-the-end-is-bootstrapped": Mutant(RECAP, "+ batch.discount * self", "+ self", LABELS),
-    "recap-no-baseline": Mutant(RECAP, "(batch.next_observation) - self._value(features)", "(batch.next_observation)", LABELS),
+    "recap-no-baseline": Mutant(RECAP, "(batch.next_observation) - self.value(features)", "(batch.next_observation)", LABELS),
     "recap-bad-is-nothing": Mutant(RECAP, "2.0 * good - 1.0", "1.0 * good", LABELS),
     "recap-values-of-rewards": Mutant(RECAP, "(value - batch.to_go)", "(value - batch.reward)", RETURNS),
     "recap-learned-as-if-all-were-good": Mutant(

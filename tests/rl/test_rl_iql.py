@@ -55,7 +55,7 @@ def test_windows_weigh_by_their_advantage() -> None:
     algorithm = Iql(base(), IqlConfig(**SMALL, beta=2.0, weight_max=5.0), seed=0)
     worth = torch.tensor([0.25, 0.75, 1.25, 9.75])
     algorithm.critic.pessimistic = lambda features, actions, order: worth[:, None]  # type: ignore[method-assign]
-    algorithm._value = lambda features: torch.full((4,), 0.75)  # type: ignore[method-assign]
+    algorithm.value = lambda features: torch.full((4,), 0.75)  # type: ignore[assignment]
     met: list[torch.Tensor] = []
     algorithm.student.imitate = lambda batch, rows, weight: met.append(weight[rows]) or torch.zeros(())  # type: ignore
     batch = windows(4)

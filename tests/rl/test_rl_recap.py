@@ -34,7 +34,7 @@ def test_the_best_share_of_what_no_human_did_is_good() -> None:
 def test_windows_are_learned_with_what_they_are_worth() -> None:
     """V = 2 x: A = R + d V(s') − V(s); the fourth window is a human's."""
     algorithm = Recap(base(), RecapConfig(**SMALL, positive=0.5), seed=0)
-    algorithm._value = lambda features: 2.0 * features[:, 0]  # type: ignore[method-assign]
+    algorithm.value = lambda features: 2.0 * features[:, 0]  # type: ignore[assignment]
     met: list[dict[str, torch.Tensor]] = []
     algorithm.student.loss = lambda batch, rows, given: met.append(given) or torch.zeros(())  # type: ignore
     algorithm.student.step = lambda loss: loss  # type: ignore[method-assign]

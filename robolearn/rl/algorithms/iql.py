@@ -15,10 +15,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.student import Imitating
+from robolearn.rl.ensemble_critic import StateValue
 from robolearn.rl.student_settings import IqlConfig
 
 
@@ -33,36 +33,28 @@ class Iql(Imitating):
     def __init__(self, base: ChunkPolicy, config: IqlConfig, *, seed: int) -> None:
         super().__init__(base, config, seed=seed, initial_noise=config.initial_noise)
         self.settings = config
-        self.value = EnsembleMlp(1, self.policy.feature_size, 1, width=config.width, depth=config.depth).to(base.device)
-        self.value_adam = torch.optim.Adam(self.value.parameters(), lr=config.lr, fused=True)
+        self.value = StateValue(self.policy.feature_size, config, base.device)
 
     def update(self, batch: ReplayBatch) -> dict[str, Tensor]:
         features, actions = self.policy.encode(batch.observation), batch.action.flatten(1)
         worth = self._worth(features, actions)
-        value = self._value(features)
+        value = self.value(features)
         # L_V = E |κ − 1(u < 0)| u²
         loss = expectile_loss(worth - value, self.settings.expectile).mean()
-        self.value_adam.zero_grad(set_to_none=True)
-        loss.backward()
-        self.value_adam.step()
-        return {"value": value.detach().mean(), "value_loss": loss.detach()} | super().update(batch)
+        return self.value.step(value, loss) | super().update(batch)
 
     def next_value(self, observation: dict[str, Tensor]) -> Tensor:
-        return self._value(self.policy.encode(observation))
+        return self.value(self.policy.encode(observation))
 
     @torch.no_grad()
     def _worth(self, features: Tensor, actions: Tensor) -> Tensor:
         """(B,) min_{e ∈ S} Q'_e(s, a)."""
         return self.critic.pessimistic(features, actions[:, None], self.order)[:, 0]
 
-    def _value(self, features: Tensor) -> Tensor:
-        """(B,) V(s)."""
-        return self.value(features)[0, :, 0]
-
     @torch.no_grad()
     def advantage(self, features: Tensor, actions: Tensor) -> Tensor:
         """(B,) min_{e ∈ S} Q'_e(s, a) − V(s)."""
-        return self._worth(features, actions) - self._value(features)
+        return self._worth(features, actions) - self.value(features)
 
     def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         advantage = self.advantage(features, batch.action.flatten(1))
@@ -72,7 +64,7 @@ class Iql(Imitating):
         return {"imitation": loss, "advantage_std": advantage.std(), "weight": weight.mean()}
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return super().optimizers() | {"value": self.value_adam}
+        return super().optimizers() | {"value": self.value.adam}
 
     def modules(self) -> dict[str, nn.Module]:
-        return super().modules() | {"value": self.value}
+        return super().modules() | {"value": self.value.net}

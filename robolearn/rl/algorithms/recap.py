@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from policies.kinds.indicator import INDICATOR, with_indicator
-from policies.networks.ensemble import EnsembleMlp
 from policies.policy import ChunkPolicy
 from robolearn.data.replay import ReplayBatch
 from robolearn.rl.algorithms.student import Imitating
+from robolearn.rl.ensemble_critic import StateValue
 from robolearn.rl.student_settings import RecapConfig
 
 
@@ -40,36 +40,28 @@ class Recap(Imitating):
         own = with_indicator(base, "advantage", **sampler)
         super().__init__(own, config, seed=seed, initial_noise=config.initial_noise)
         self.settings = config
-        self.value = EnsembleMlp(1, self.policy.feature_size, 1, width=config.width, depth=config.depth).to(base.device)
-        self.value_adam = torch.optim.Adam(self.value.parameters(), lr=config.lr, fused=True)
+        self.value = StateValue(self.policy.feature_size, config, base.device)
 
     def update(self, batch: ReplayBatch) -> dict[str, Tensor]:
-        value = self._value(self.policy.encode(batch.observation))
+        value = self.value(self.policy.encode(batch.observation))
         # L_V = E (V(s) − G)²
         loss = (value - batch.to_go).square().mean()
-        self.value_adam.zero_grad(set_to_none=True)
-        loss.backward()
-        self.value_adam.step()
-        return {"value": value.detach().mean(), "value_loss": loss.detach()} | super().update(batch)
+        return self.value.step(value, loss) | super().update(batch)
 
     def next_value(self, observation: dict[str, Tensor]) -> Tensor:
-        return self._value(self.policy.encode(observation))
-
-    def _value(self, features: Tensor) -> Tensor:
-        """(B,) V(s)."""
-        return self.value(features)[0, :, 0]
+        return self.value(self.policy.encode(observation))
 
     def improve(self, features: Tensor, batch: ReplayBatch) -> dict[str, Tensor]:
         with torch.no_grad():
             # A = R + d · V(s') − V(s)
-            advantage = batch.reward + batch.discount * self.next_value(batch.next_observation) - self._value(features)
+            advantage = batch.reward + batch.discount * self.next_value(batch.next_observation) - self.value(features)
         good = is_good(advantage, batch.intervention, self.settings.positive)
         rows = torch.arange(len(batch), device=self.device)
         loss = self.student.step(self.student.loss(batch, rows, given={INDICATOR: 2.0 * good - 1.0}))
         return {"imitation": loss, "advantage_std": advantage.std(), "good": good.float().mean()}
 
     def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        return super().optimizers() | {"value": self.value_adam}
+        return super().optimizers() | {"value": self.value.adam}
 
     def modules(self) -> dict[str, nn.Module]:
-        return super().modules() | {"value": self.value}
+        return super().modules() | {"value": self.value.net}
