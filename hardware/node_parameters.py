@@ -178,7 +178,20 @@ class HilParameters(TeleopParameters):
     done_frames: int = param(3, "verdicts in a row for that")
     done_threshold: float = param(0.5, "least confidence of a reward model's done, in episodes and in scores")
     done_check: str = param("", "a second reward model that has to agree before an episode ends, or counts, as solved")
+    help_after_s: float = param(
+        0.0,
+        "with a reward model that ends episodes: seconds in which its progress gains nothing, after which you are "
+        "asked to steer; 0: you are not",
+    )
+    help_at_loss: float = param(
+        0.0, "the same where its progress falls by so much from the best of the episode, 0 to 1; 0: not by that"
+    )
+    audit_share: float = param(
+        0.0, "with a reward model that ends episodes: share of them at whose end you are asked whether they succeeded"
+    )
+    score_timeout_s: float = param(60.0, "seconds for a reward model to score an episode; then it is not learned from")
     env_steps: int = param(24_000, "budget of control steps")
+    episodes: int = param(0, "budget of episodes; 0: as many as the steps allow")
     policy: str = param("", "the policy to begin with: a run or its checkpoint folder")
     demos: str = param("", "folder of a data set of demonstrations")
     seconds: float = param(30.0, "longest episode [s]")
@@ -196,6 +209,18 @@ class HilParameters(TeleopParameters):
     algo: str = param(
         "proposals",
         "the algorithm: proposals, rlpd, dsrl, iql, riql, famo2o, rebrac, ro2o, cal_ql, recap, ogpo or uni_o4",
+    )
+    seed: int = param(0, "of starts in simulation and of the policy's noise")
+    view: str = param(
+        "none",
+        "the console, a page with the curves, take over, labels and stop: browser writes its address into the file "
+        "spool/console of out, window opens it, none",
+    )
+    publish_every: int = param(50, "updates between two versions of the weights")
+    success_window: int = param(100, "number of the last intervention-free episodes over which success is counted")
+    checkpoint_s: float = param(30.0, "seconds between two checkpoints")
+    cut_after_s: float = param(
+        60.0, "seconds without a word of the actor after which its episode is learned from without an outcome"
     )
 
 

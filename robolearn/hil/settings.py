@@ -26,11 +26,13 @@ class CurriculumConfig:
     """The operator's help beyond corrections; see `robolearn.hil.curriculum`."""
 
     free: float = 0.8
-    """Share of the first episodes that the operator steers from their start; it falls to 0 over --free-steps."""
+    """In a world: share of the first episodes that the operator steers from their start; it falls to 0 over
+    --free-steps. On an arm the person takes over at will."""
     free_steps: int = 8000
     """Control steps until the operator only corrects."""
     revisit: float = 0.5
-    """Share of the episodes that begin as one in which the policy failed or was helped, while there are any."""
+    """In a world: share of the episodes that begin as one in which the policy failed or was helped, while there are
+    any."""
     help_after_s: float = 0.0
     """With a reward model that ends episodes: seconds in which its progress gains nothing, after which the operator
     steers, or is asked to; in place of --free and its clock. 0: by the clock."""

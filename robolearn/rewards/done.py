@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import Score
+from robolearn.core import BadInput, Score
 
 CONFIDENT = 0.5
 
@@ -63,3 +63,16 @@ class DoneRule:
 
 
 FIRST_SURE = DoneRule()
+
+
+def patience(help_after_s: float, control_hz: float) -> int:
+    """Control steps without a gain of progress after which help is asked for; 0 where `help_after_s` is 0.
+
+    Raises:
+      BadInput: a time that rounds to no step.
+    """
+    steps = round(help_after_s * control_hz)
+    if help_after_s and not steps:
+        expected = f"0, or more than half a control step, {0.5 / control_hz:g} s"
+        raise BadInput("--help-after-s", got=help_after_s, expected=expected)
+    return steps

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import RewardModel, Score, Window
 from robolearn.core.errors import first_line
-from robolearn.rewards.done import CONFIDENT, DoneRule
+from robolearn.rewards.done import CONFIDENT, DoneRule, patience
 from robolearn.rewards.scoring import Agreed, scores_of
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class OnlineDone:
         self._found: list[bool] = []  # the verdicts of this episode
         self._best = 0.0  # progress
         self._risen = self._known = 0  # steps of its last gain, and of the newest verdict
-        self._patience, self._loss = round(help_after_s * control_hz), help_at_loss
+        self._patience, self._loss = patience(help_after_s, control_hz), help_at_loss
         self._fallen = 0  # verdicts in a row
         self._asked_at = 0.0
         self._solved = self._closed = self._failed = self._slow = False

@@ -19,6 +19,7 @@ from robolearn.hil.agent import DoubleBufferedPolicy, SteeredAgent
 from robolearn.hil.curriculum import Curriculum
 from robolearn.hil.outbox import Outbox
 from robolearn.hil.settings import CurriculumConfig
+from robolearn.rewards.done import patience
 from robolearn.rewards.online import OnlineDone
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -158,3 +159,14 @@ def test_what_has_no_progress_is_refused(tmp_path: Path) -> None:
         HilRun(**at).check_learner()
     with pytest.raises(BadInput, match=r"--help-at-loss: got 1\.5, expected 0 to 1"):
         CurriculumConfig(help_at_loss=1.5)
+
+
+def test_a_time_that_rounds_to_no_control_step_is_refused() -> None:
+    """At 20 Hz a step is 0.05 s; half of one rounds to none."""
+    for seconds in (0.01, 0.025):
+        with pytest.raises(
+            BadInput, match=rf"--help-after-s: got {seconds}, expected 0, or more than half .*, 0\.025 s"
+        ):
+            OnlineDone([Says(0.0)], 20.0, 20.0, waits=True, help_after_s=seconds)
+    for seconds, steps in ((0.0, 0), (0.026, 1), (0.3, 6)):
+        assert patience(seconds, 20.0) == steps

@@ -235,43 +235,97 @@ def test_a_lesson_in_simulation(launch: Launch) -> None:
     }
 
 
-def test_the_learner_that_a_launch_file_starts_has_the_done_settings_of_its_arguments(launch: Launch) -> None:
+def test_what_a_launch_file_is_given_reaches_the_learner_and_the_actor_that_it_starts(launch: Launch) -> None:
+    """Every argument of the node but those of ROS: given other values than its defaults, all of them arrive."""
     from hardware.node_parameters import HilParameters
-    from robolearn.cli.hil.node import learner_flags
+    from robolearn.cli.hil.node import actor_of, learner_flags
     from robolearn.cli.main import parse
     from robolearn.cli.registry import find
 
-    said = {"done_hz": "2.5", "done_frames": "4", "done_threshold": "0.8", "done_check": "mine:Check"}
-    (hil,) = [
-        process.parameters
-        for process in launch("hil", policy="runs/7", out="runs/8", task="lift", reward="mine:Reward", **said).started
-        if process.executable == "hil_node"
-    ]
-    words = ["hil", "learner", *learner_flags(HilParameters(**hil))]
-    learner = parse(*find(words))
-    names = ("done_hz", "done_frames", "done_threshold", "done_check", "reward", "pace")
-    found = {name: getattr(learner, name) for name in names}
-    assert found == {
+    said: dict[str, Any] = {
         "done_hz": 2.5, "done_frames": 4, "done_threshold": 0.8, "done_check": "mine:Check", "reward": "mine:Reward",
-        "pace": "realtime",
+        "help_after_s": 2.0, "help_at_loss": 0.25, "audit_share": 0.5, "score_timeout_s": 7.0, "env_steps": 11,
+        "episodes": 3, "policy": "runs/7", "demos": "data/7", "seconds": 12.0, "reset": "policy",
+        "reset_policy": "runs/back", "reset_seconds": 9.0, "reset_reward": "mine:Back", "reset_words": "back",
+        "out": "runs/8", "task": "lift", "algo": "rlpd", "seed": 4, "view": "browser", "publish_every": 5,
+        "success_window": 6, "checkpoint_s": 8.0, "cut_after_s": 13.0, "words": "in", "host": "0.0.0.0", "port": 9,
+        "speed": 0.5, "leader_port": "/dev/x", "leader_id": "y", "teleop": "browser", "robot": "fr3",
     }  # fmt: skip
+    of_ros = {"autostart", "realtime_priority", "namespace"}
+    assert set(said) == {{"contract": "robot", "device": "teleop"}.get(name, name)
+                         for name in parameter_names(HilParameters)} - of_ros  # fmt: skip
+    started = launch("hil", **{name: str(value) for name, value in said.items()}).started
+    (hil,) = [process.parameters for process in started if process.executable == "hil_node"]
+    p = HilParameters(**hil)
+    learner: Any = parse(*find(["hil", "learner", *learner_flags(p)]))
+    actor = actor_of(p, "localhost:1", "secret")
+    found = {**vars(learner), **vars(learner.curriculum), **{k: v for k, v in vars(actor).items() if k in said}}
+    found["out"] = learner.out
+    assert {name: type(said[name])(found[name]) if name != "demos" else str(found[name]) for name in said} == said
+    assert (learner.pace, learner.device, actor.device) == ("realtime", "auto", "cpu")
+    assert (str(actor.out), actor.learner, actor.token) == ("runs/8/spool", "localhost:1", "secret")
+
+
+def flags_of(command: str) -> set[str]:
+    """Fields of a command, those of the curriculum among them, which are flags, too."""
+    import dataclasses
+
+    from robolearn.cli.registry import find
+    from robolearn.hil.settings import CurriculumConfig
+
+    kind = find(command.split())[0].load()
+    flags = {field.name for field in dataclasses.fields(kind)}
+    return flags - {"curriculum"} | set(parameter_names(CurriculumConfig)) if "curriculum" in flags else flags
+
+
+# Flags of a command that its launch file does not have, and why.
+OF_A_PROGRAM = {
+    "json": "a result is printed by a program", "config": "ROS has files of parameters", "verbose": "by ROS's loggers",
+}  # fmt: skip
+OF_A_STATION = {"enclaves": "launch files pass no enclaves on", "domain": "ROS_DOMAIN_ID says it"}
+LOGS = "ROS keeps them"
+WITHOUT = {
+    "record": {
+        **OF_A_PROGRAM, **OF_A_STATION, "logs": LOGS, "resume": "a set that is there is always gone on with",
+        "policy": "taking over from a policy is of the command",
+    },
+    "deploy": {
+        **OF_A_PROGRAM, **OF_A_STATION, "logs": LOGS, "episodes": "a launch file plays one",
+        "rehearse": "a station of the command's",
+        "yes": "nobody is asked", "reset": "nothing comes after the episode", "video": "a program of the command's own",
+    },
+    "hil": {
+        **OF_A_PROGRAM, **OF_A_STATION, "rehearse": "a station of the command's", "resume": "always, where it is there",
+        "operator": "a script helps in worlds alone", "pace": "an arm's is real time",
+        "settings": "the algorithm's own, of the command alone", "console": "view:=browser takes a free port",
+        "free": "of worlds: see CurriculumConfig", "free_steps": "of worlds", "revisit": "of worlds",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "command"), [("record", "record"), ("deploy", "deploy"), ("hil", "hil run")])
+def test_what_a_command_can_be_told_its_launch_file_can_or_there_is_a_reason(
+    launch: Launch, name: str, command: str
+) -> None:
+    """A flag that somebody adds is an argument, too, or stands above with the reason why not."""
+    flags = flags_of(command)
+    assert flags - set(launch(name, **REQUIRED[name]).declared) == set(WITHOUT[name]) & flags == set(WITHOUT[name])
 
 
 def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> None:
     """The arguments of a launch file that its command has, too, are called as its flags are; former names still do."""
-    import dataclasses
-
-    from robolearn.cli.registry import find
-
     # Of nodes that a command starts with their defaults, and of programs beside the one that the command is.
     nodes = {"namespace", "dry_run", "targets", "autostart", "joint_hz", "camera_hz", "dynamics"}
     for name, command, own in (
         ("record", "record", {*nodes, "device", "words", "quality", "seed"}),
-        ("deploy", "deploy", {*nodes, "objects", "tail_steps", "grace_ms", "freeze_steps", "blend", "reward"}),
+        (
+            "deploy",
+            "deploy",
+            {*nodes, "objects", "tail_steps", "grace_ms", "freeze_steps", "blend", "reward"},
+        ),
         ("hil", "hil run", {*nodes, "device", "sim_task", "seconds", "seed"}),
     ):
-        kind = find(command.split())[0].load()
-        flags = {field.name for field in dataclasses.fields(kind)} | {"seconds"}
+        flags = flags_of(command) | {"seconds"}
         assert set(launch(name, **REQUIRED[name]).declared) - flags <= own | {"sim_task"}, name
     formerly = launch("record", out="x", device="browser", words="7 cups").started[0].parameters
     assert (formerly["device"], formerly["task"], formerly["sim_task"]) == ("browser", "7 cups", "lift")

@@ -16,6 +16,7 @@ from robolearn.cli.hil.arguments import ActorArguments, LearnerArguments, WorldA
 from robolearn.cli.hil.summary import actor_lines, learner_lines, lines, print_lines
 from robolearn.core import BadInput, Interface, check_compatible
 from robolearn.rewards.choice import KEY, reward_config
+from robolearn.rewards.done import patience
 from robolearn.runs.command import PROGRAM, Command, words_of
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class HilRun(LearnerArguments, WorldArguments):
             raise BadInput("--reward", got=KEY, expected="an operator who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
         needed = needed_by(self.policy)
+        patience(self.curriculum.help_after_s, needed.control_hz)
         if self.demos:  # what is no data set, or of another arm or task, is refused before anything is started
             demos = Dataset.open(self.demos)
             check_compatible(needed, demos.interface, what=f"--demos {self.demos}", subject="the policy")

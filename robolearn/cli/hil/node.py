@@ -11,18 +11,18 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, get_args
 
 from hardware.node_parameters import HilParameters, parameter_names
-from robolearn.cli.station_command import teleop_parameters, teleop_values
+from robolearn.cli.hil.commands import HilActor
+from robolearn.cli.station_command import teleop_parameters
+from robolearn.cli.view import TeleopView
 from robolearn.core import BadInput, RobolearnError
+from robolearn.hil.processes import SPOOL
+from robolearn.hil.settings import CurriculumConfig, LearnerRun
 
 WAIT_S = 120.0  # for the learner to come up
-LEARNERS = (
-    "policy", "demos", "out", "algo", "reward", "env_steps", "done_hz", "done_frames", "done_threshold",
-    "done_check",
-)  # fmt: skip
-"""Parameters that are flags of the learner."""
+OTHERWISE = {"device"}  # here what the operator holds, at learner and actor where they compute
 
 
 def main_hil(argv: Sequence[str] | None = None) -> int:
@@ -49,10 +49,20 @@ def _hil_node(stack: ExitStack) -> Any:
 
 
 def learner_flags(p: HilParameters) -> list[str]:
-    """Flags of `robolearn hil learner` by the node's parameters."""
-    words = {name: getattr(p, name) for name in LEARNERS}
-    flags = [word for name, v in words.items() if v != "" for word in (f"--{name.replace('_', '-')}", str(v))]
+    """Flags of `robolearn hil learner`: those parameters of the node that it has, too."""
+    values = _shared(p, {*parameter_names(LearnerRun), *parameter_names(CurriculumConfig), "algo"})
+    flags = [word for name, v in values.items() if v != "" for word in (f"--{name.replace('_', '-')}", str(v))]
     return [*flags, "--pace", "realtime"]
+
+
+def actor_of(p: HilParameters, address: str, token: str) -> HilActor:
+    """The actor of the learner at `address`: those parameters of the node that it has, too."""
+    given = {"policy": Path(p.policy), "out": Path(p.out) / SPOOL, "robot": p.contract, "teleop": p.device}
+    return HilActor(**{**_shared(p, set(parameter_names(HilActor))), **given, "learner": address, "token": token})
+
+
+def _shared(p: HilParameters, theirs: set[str]) -> dict[str, Any]:
+    return {name: getattr(p, name) for name in parameter_names(type(p)) if name in theirs - OTHERWISE}
 
 
 def _open(stack: ExitStack, p: HilParameters) -> Any:
@@ -62,26 +72,21 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     from hardware.execution.homing import goes_home
     from policies.storage.checkpoint import load_chunk_policy
     from robolearn.cli.hil.arm import needs_of, people, station_of, words_on_arm
-    from robolearn.cli.hil.commands import HilActor
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import StackProcesses
     from robolearn.hil.arm import ArmActor
-    from robolearn.hil.processes import LOGS, SPOOL, free_address, learner_program, shared_environment
+    from robolearn.hil.processes import LOGS, free_address, learner_program, shared_environment
     from robolearn.io.wire.security import new_token
     from robots.stations import load_contract
 
     for name in ("policy", "out"):
         if not getattr(p, name):
             raise BadInput(f"parameter {name}", got="nothing", expected="a folder")
+    if p.view not in get_args(TeleopView):
+        raise BadInput("parameter view", got=p.view, available=get_args(TeleopView))
     address = free_address()
     out, token = Path(p.out), new_token()
-    actor = HilActor(
-        policy=Path(p.policy), out=out / SPOOL, robot=p.contract, teleop=p.device,
-        task=p.task, words=p.words, seconds=p.seconds, learner=address, token=token,
-        done_check=p.done_check, reset=cast("Any", p.reset), reset_policy=p.reset_policy, reset_seconds=p.reset_seconds,
-        reset_reward=p.reset_reward, reset_words=p.reset_words,
-        reward=p.reward, **teleop_values(p),
-    )  # fmt: skip
+    actor = actor_of(p, address, token)
     homes = goes_home(p.reset, load_contract(p.contract), what="parameter reset", others=("policy",))
     actor.check_world()
     torch.set_num_threads(1)
@@ -117,8 +122,9 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     if (back := actor.make_back(config, contract)) is not None:
         stack.callback(back.close)
     parts = ArmActor(
-        base, contract, outbox, link, config, device, console, task, actor.seconds, check, done, homes, back
-    )
+        base, contract, outbox, link, config, device, console, task, actor.seconds, check, done, homes, back,
+        actor.audit_share,
+    )  # fmt: skip
     stack.callback(parts.close)
     return parts
 
