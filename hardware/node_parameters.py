@@ -59,6 +59,9 @@ class PolicyParameters(NodeParameters):
     reward: str = param(
         "", "a reward model that ends the episode as solved: MODULE:CLASS, serve:HOST:PORT or the folder of a critic"
     )
+    by_key: bool = param(
+        True, "the operator ends the episode by the success or the failure key of robolearn operate; false: nobody asks"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""The end of an episode that nobody counts, as launch files start one: by time, or once a reward model calls it done.
+"""The end of an episode that nobody counts, as launch files start one: by time, by the operator's verdict, or once a
+reward model calls it done.
 
 A reward model judges the observations that the policy acts on, one each decision, and has to call several in a row
 done. Each arming begins an episode, with a clock of its own.
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Observation
 
-SUCCESS, TIMEOUT = "success", "timeout"
+SUCCESS, FAILURE, TIMEOUT = "success", "failure", "timeout"
 
 
 class EpisodeJudge(Protocol):
@@ -43,27 +44,31 @@ class EpisodeEnd:
       seconds: longest episode [s]; 0: no limit.
       judge: of the reward model, or None.
       words: the task, for the reward model.
+      by_key: the operator may end it, see `judged`.
 
     Raises:
       BadInput: a limit below 0.
     """
 
-    def __init__(self, seconds: float, judge: EpisodeJudge | None = None, words: str = "") -> None:
+    def __init__(
+        self, seconds: float, judge: EpisodeJudge | None = None, words: str = "", *, by_key: bool = False
+    ) -> None:
         if not seconds >= 0:
             raise BadInput("seconds", got=seconds, expected="0 (no limit) or more")
         self._seconds, self._judge, self._words = seconds, judge, words
         self._begun: float | None = None
+        self._by_key, self._said = by_key, ""
         self._first = True
         self._action: NDArray | None = None
 
     @property
     def is_asked_for(self) -> bool:
         """True where anything ends an episode."""
-        return self._seconds > 0 or self._judge is not None
+        return self._seconds > 0 or self._judge is not None or self._by_key
 
     def arm(self, armed: bool, now: float) -> None:
         """The arm was armed, which begins an episode, or disarmed, at `now` [s]."""
-        self._begun, self._first = (now if armed else None), True
+        self._begun, self._first, self._said = (now if armed else None), True, ""
 
     def add(self, observation: Observation, action: NDArray) -> None:
         """An observation (1, …), and the action (Da,) that is taken first from there."""
@@ -76,10 +81,22 @@ class EpisodeEnd:
             self._judge.add(self._action, frame)
         self._first, self._action = False, action
 
+    def judged(self, success: bool) -> str:
+        """The operator ends the episode with this verdict; the first one counts. The reason where there is none to end,
+        else empty."""
+        if self._begun is None:
+            return "no episode runs: the arm is not armed"
+        if self._said:
+            return f"the episode has ended already: {self._said}"
+        self._said = SUCCESS if success else FAILURE
+        return ""
+
     def outcome(self, now: float) -> str:
         """The outcome of the episode that ends at `now` [s]; empty while it goes on, or none does."""
         if self._begun is None:
             return ""
+        if self._said:
+            return self._said
         if self._judge is not None and not self._first and self._judge.solved:
             return SUCCESS
         return TIMEOUT if self._seconds and now - self._begun >= self._seconds else ""

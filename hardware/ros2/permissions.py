@@ -50,6 +50,7 @@ def permissions(contract: AnyContract, *, poses: bool = False) -> dict[str, dict
     conditions = tuple(condition.topic for arm in arms for condition in arm.conditions)
     events = tuple(f"{service}/_service_event" for service in (topics.ARM, topics.RESET))  # the callers
     switch = (topics.ARM, topics.DISARM, topics.RESET)
+    verdicts = (topics.SUCCESS, topics.FAILURE)
     simulated = (topics.SIM_EPISODE, topics.SIM_MONITOR) if contract.simulated else ()
     begin = (topics.SIM_RESET,) if contract.simulated else ()
     scene = (topics.SIM_SCENE,) if contract.simulated else ()  # never the policy's
@@ -70,11 +71,12 @@ def permissions(contract: AnyContract, *, poses: bool = False) -> dict[str, dict
             publish=(topics.ACTION_CHUNK, topics.POLICY_STATUS, topics.POLICY_ALIVE),
             subscribe=(*measured, topics.SAFETY_STATE),
             request=(topics.DISARM,),  # at the end of an episode
+            reply=verdicts,
         ),
         "operator": _node(
             publish=(topics.DEADMAN,),
             subscribe=(topics.SAFETY_STATE, *statuses, *states, *simulated),
-            request=(*switch, topics.ESTOP, topics.GO_HOME, *begin),
+            request=(*switch, topics.ESTOP, topics.GO_HOME, *verdicts, *begin),
             lifecycle=False,
         ),
         "teleop": _node(

@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from std_msgs.msg import Empty, String
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.execution.episode_end import EpisodeEnd, EpisodeJudge
+from hardware.execution.episode_end import FAILURE, EpisodeEnd, EpisodeJudge
 from hardware.execution.prediction import EARLY_S, PredictionRequest, Predictor
 from hardware.node_parameters import PolicyParameters
 from hardware.observing.observer import NotObserved, Observer
@@ -30,7 +31,7 @@ from hardware.observing.timing import Latencies
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import ObservationInputs
 from hardware.ros2.runtime import Node
-from robolearn.core import BadInput, Interface, Policy, bind_policy
+from robolearn.core import BadInput, Interface, Policy, RobolearnError, bind_policy
 from robolearn.core.protocols import UNJUDGED, familiarity
 
 log = logging.getLogger(__name__)
@@ -74,10 +75,12 @@ class PolicyNode(Node):
         bind_policy(self.policy, contract.interface, what=f"policy {p.policy or 'given'} on contract {contract.name}")
         needed = self.policy.interface
         self.contract, self.observer = contract, Observer(contract, needed.observation)
-        self._end = EpisodeEnd(p.seconds, self._make_judge(p, needed), p.words)
+        self._end = EpisodeEnd(p.seconds, self._make_judge(p, needed), p.words, by_key=p.by_key)
         self._outcome, self._ended_at = "", math.inf  # of the episode that has ended, and when
         # Only where something ends an episode: an enclave of former permissions does not have the service.
         self._disarm = self.create_client(Trigger, topics.DISARM) if self._end.is_asked_for else None
+        for topic, success in ((topics.SUCCESS, True), (topics.FAILURE, False)) if p.by_key else ():
+            self.create_service(Trigger, topic, partial(self.judge, success))
         self._arming = ""  # which arming this is; empty: not armed
         self.chunks = 0
         self._complained = 0.0
@@ -144,10 +147,19 @@ class PolicyNode(Node):
             log.info("the episode has ended: %s", outcome)
             self._disarm.call_async(Trigger.Request())
 
+    def judge(self, success: bool, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
+        """The operator ends the episode with this verdict."""
+        assert self._end is not None
+        refused = f"the episode has ended already: {self._outcome}" if self._outcome else self._end.judged(success)
+        response.success, response.message = not refused, refused or self._end.outcome(time.monotonic())
+        return response
+
     def leave(self) -> None:
-        """Say how the episode ended, and end."""
+        """Say how the episode ended, and end; a failure is that of the program, too."""
         if not self.done:
             self.done = True
+            if self._outcome == FAILURE:
+                self.error = RobolearnError("the episode is a failure, as the operator says")
             self._report()
 
     # --- asking --------------------------------------------------------------------------------------------

@@ -134,12 +134,36 @@ class SafetyClient:
         """Stop at once. Raises `RobolearnError`: the safety node does not answer."""
         self._must(topics.ESTOP, timeout_s)
 
+    def judge(self, success: bool, timeout_s: float = 2.0) -> Callable[[], str]:
+        """End the episode of a policy node that takes a verdict. Returns at once; what it returns is called again and
+        again, gives the outcome once that node has answered, and until then nothing. That raises `RobolearnError`: the
+        node refuses, there is none, or it does not answer within the time."""
+        service = topics.SUCCESS if success else topics.FAILURE
+        client = self._client(service)
+        end, future = time.monotonic() + timeout_s, None
+
+        def answer() -> str:
+            nonlocal future
+            if future is None and client.service_is_ready():
+                future = client.call_async(Trigger.Request())
+            if future is not None and future.done():
+                given = future.result()
+                if not given.success:
+                    raise RobolearnError(str(given.message))
+                return str(given.message)
+            if time.monotonic() > end:
+                if future is not None:
+                    client.remove_pending_request(future)
+                where = self.node.resolve_service_name(service)
+                raise RobolearnError(f"no policy node takes a verdict on {where}: one of deploy.launch.py does")
+            return ""
+
+        return answer
+
     def call(self, service: str, timeout_s: float = 5.0, *, at_once: bool = False) -> tuple[bool, str]:
         """Call any Trigger service; True where it was done, and the message. Raises `SafetySilent`: the safety node
         hangs; `RobolearnError`: it is not there, or does not answer within the time."""
-        client = self._calls.get(service)
-        if client is None:
-            client = self._calls[service] = self.node.create_client(Trigger, service)
+        client = self._client(service)
         if not at_once:
             wait_until(client.service_is_ready, timeout_s, f"service {service}")
         answered = threading.Event()
@@ -182,6 +206,11 @@ class SafetyClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _client(self, service: str) -> Any:
+        if service not in self._calls:
+            self._calls[service] = self.node.create_client(Trigger, service)
+        return self._calls[service]
 
     def _must(self, service: str, timeout_s: float) -> None:
         done, message = self.call(service, timeout_s)

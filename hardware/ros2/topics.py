@@ -26,6 +26,8 @@ DISARM = "disarm"
 RESET = "reset"
 ESTOP = "estop"
 GO_HOME = "go_home"  # of the streamer: armed next, it brings the arm home, and takes no chunk until armed once more
+SUCCESS = "policy/success"  # the operator's verdict ends the episode of a policy node that takes it
+FAILURE = "policy/failure"
 
 SIM_RESET = "sim_arm/reset"
 SIM_EPISODE = "sim_arm/episode"

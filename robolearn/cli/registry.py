@@ -106,7 +106,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("hub pull", "robolearn.cli.hub.commands:HubPull", "Download a policy or a data set", "Share"),
     Entry("export", "robolearn.cli.export:Export", "Export a policy to ONNX", "Deploy"),
     Entry("deploy", "robolearn.cli.deploy:Deploy", "Deploy a policy on an arm behind the safety filter", "Deploy"),
-    Entry("operate", "robolearn.cli.station:Operate", "Arm, stop and reset a running deployment", "Deploy"),
+    Entry("operate", "robolearn.cli.station:Operate", "Arm, stop, reset and judge a running deployment", "Deploy"),
     Entry("driver", "robolearn.cli.station:Driver", "Run the ROS 2 driver of a servo arm", "Deploy"),
     Entry("station", "robolearn.cli.station:StationFolder", "Keep and list the versions of a station", "Deploy"),
     Entry("calibrate", "robolearn.cli.calibrate:Calibrate", "Hand-eye and lens calibration of a camera", "Deploy"),

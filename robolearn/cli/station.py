@@ -108,15 +108,17 @@ class Driver(Command):
         )
 
 
-HELP = "A arm · D disarm · Space stop at once · R reset after a stop · Q disarm and quit"
+HELP = "A arm · D disarm · 1 success · - failure · Space stop at once · R reset after a stop · Q disarm and quit"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operate(Command):
-    """Arm, disarm, stop and reset an arm whose nodes run already, and see what the safety filter says.
+    """Arm, disarm, stop and reset an arm whose nodes run already, judge its episode, and see what the safety filter
+    says.
 
     For ``ros2 launch robolearn deploy.launch.py`` and the like, in a second terminal beside the hardware emergency
-    stop. It is no substitute for that: a key of a terminal is software.
+    stop. It is no substitute for that: a key of a terminal is software. The success and the failure key end the
+    episode of such a launch, and with it everything that it has started.
     """
 
     robot: AnyStation = ""

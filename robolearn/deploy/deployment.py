@@ -173,7 +173,7 @@ def programs(deployment: Deployment) -> list[Program]:
     robot, priority = policy.contract, policy.realtime_priority
     grace: dict[str, Any] = {} if simulation is None else {"grace_ms": 1e3 * SIM_GRACE_S}
     # Policies of LeRobot store no names of the components of their observation.
-    asked = replace(policy, objects=",".join(contract.object_names))
+    asked = replace(policy, objects=",".join(contract.object_names), by_key=False)  # the session ends episodes
     own = [one for one in fields(asked) if one.name not in ("contract", "realtime_priority")]
     flags = {one.name: v for one in own if (v := getattr(asked, one.name)) != one.default or one.name == "device"}
     secured = partial(enclave, contract, wanted=deployment.enclaves)

@@ -1,4 +1,4 @@
-"""Arming, stopping and resetting an arm by keys, beside nodes that something else has started.
+"""Arming, stopping, resetting and judging an arm by keys, beside nodes that something else has started.
 
 The software dead-man's switch is this process: it is held from `A` until the arm is disarmed, and released by any key
 that stops, by the end of the process however it comes, and by a terminal that hangs up.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from hardware.observing.timing import SafetySilent
@@ -18,6 +19,13 @@ from robolearn.deploy.session import SafetySwitch
 
 POLL_S = 0.02
 STOPS = ("space", "escape")
+VERDICTS = {"1": True, "-": False}  # the keys that devices at a terminal have for them
+
+
+class JudgedSwitch(SafetySwitch, Protocol):
+    """A switch that takes verdicts, too; `hardware.ros2.safety_client.SafetyClient`."""
+
+    def judge(self, success: bool, timeout_s: float = ...) -> Callable[[], str]: ...
 
 
 class Pressed(Protocol):
@@ -68,15 +76,17 @@ def operate_station(
 
 
 def operate(
-    switch: SafetySwitch, keys: Pressed, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
+    switch: JudgedSwitch, keys: Pressed, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, Any]:
     """Do what is pressed until Q, or until the terminal is gone; `switch` is the safety node's client. `say` shows a
     line; the same line again is not news. `sleep` waits between two polls. Returns how often the arm was armed and
     stopped, and the state that it was left in."""
     armed = stopped = 0
+    judged = False
+    answer: Callable[[], str] | None = None  # to a verdict
 
     def obey(key: str) -> None:
-        nonlocal armed, stopped
+        nonlocal armed, stopped, answer
         if key == "a":
             switch.arm(2.0)
             armed += 1
@@ -88,6 +98,22 @@ def operate(
         elif key in STOPS:
             stopped += 1
             switch.estop()
+        elif key in VERDICTS and answer is None:
+            answer = switch.judge(VERDICTS[key])
+
+    def hear() -> None:
+        """Say how the episode ended; the dead-man's switch is let go once the arm is at rest."""
+        nonlocal answer, judged
+        asked, answer = answer, None  # it may raise
+        if asked is not None:
+            if outcome := asked():
+                say(f"the episode has ended: {outcome}")
+                judged = True
+            else:
+                answer = asked
+        if judged and switch.state == SafetyState.DISARMED:
+            switch.release()
+            judged = False
 
     try:
         while not keys.gone:
@@ -95,9 +121,9 @@ def operate(
             pressed = sorted((key for key, new in keys.poll() if new), key=lambda key: key not in STOPS)
             if "q" in pressed and "space" not in pressed:
                 break
-            for key in pressed:
+            for do in (*(partial(obey, key) for key in pressed), hear):
                 try:
-                    obey(key)
+                    do()
                 except RobolearnError as error:
                     say(f"refused: {error}")
             say(_heard(switch))

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -32,6 +32,7 @@ class Fake:
         self.state, self.reason, self.gone = "disarmed", "", False
         self.refuses = ""
         self.hangs_node = False
+        self.answers: list[str] = []  # to a verdict, one a look; none: nobody takes it
 
     def check_heard(self) -> None:
         if self.hangs_node:
@@ -64,6 +65,18 @@ class Fake:
     def release(self) -> None:
         self.diary.append("release")
 
+    def judge(self, success: bool, timeout_s: float = 1.0) -> Callable[[], str]:
+        self.diary.append(f"judge {success}")
+
+        def answer() -> str:
+            if not self.answers:
+                raise RobolearnError("no policy node takes a verdict")
+            said = self.answers.pop(0)
+            self.state = "disarmed" if said and self.state == "armed" else self.state
+            return said
+
+        return answer
+
 
 def play(fake: Fake) -> tuple[dict, list[str]]:
     lines: list[str] = []
@@ -94,6 +107,25 @@ def test_a_refusal_is_told_and_the_program_goes_on() -> None:
     fake.refuses = "not armed: no fresh joint state"
     _, lines = play(fake)
     assert "refused: not armed: no fresh joint state" in lines and fake.diary == ["release"]
+
+
+def test_a_verdict_is_asked_for_beside_everything_else_and_the_dead_man_is_let_go_at_rest() -> None:
+    """The answer comes later; a stop that is pressed meanwhile is not kept waiting."""
+    fake = Fake("a", "1", "1", "", "", "")
+    fake.answers = ["", "", "success"]
+    result, lines = play(fake)
+    assert fake.diary == ["arm", "judge True", "release", "release"], "once, and once more at the end"
+    assert "the episode has ended: success" in lines and result["armed"] == 1
+    fake = Fake("a", "-", "space", "")
+    fake.answers = ["", "", "failure"]
+    play(fake)
+    assert fake.diary[:3] == ["arm", "judge False", "estop"]
+
+
+def test_a_verdict_that_nobody_takes_is_told() -> None:
+    fake = Fake("1", "", "a")
+    _, lines = play(fake)
+    assert "refused: no policy node takes a verdict" in lines and fake.diary[:2] == ["judge True", "arm"]
 
 
 def test_a_safety_node_that_hangs_is_not_shown_by_what_it_said_last() -> None:

@@ -82,6 +82,7 @@ class Disarming:
     def __init__(self, seconds: float) -> None:
         self._end = EpisodeEnd(seconds)
         self._outcome, self._ended_at, self._arming, self.done = "", np.inf, "", False
+        self.error: Exception | None = None
         self.asked: list[Any] = []
         self.reported: list[str] = []
         self._disarm = SimpleNamespace(call_async=self.asked.append) if self._end.is_asked_for else None
@@ -120,6 +121,44 @@ def test_the_policy_node_has_the_arm_disarmed_and_ends_when_it_is(monkeypatch: p
         else:
             PolicyNode.look_for_end(node, 110.2 + DISARM_S)
         assert node.done and node.reported == ["timeout"]
+
+
+def test_the_operator_s_verdict_ends_the_episode_that_runs_and_the_first_one_counts() -> None:
+    end = EpisodeEnd(10.0, by_key=True)
+    assert end.is_asked_for and EpisodeEnd(0.0, by_key=True).is_asked_for
+    assert end.judged(True) == "no episode runs: the arm is not armed"
+    end.arm(True, 0.0)
+    assert end.outcome(1.0) == "", "what came before it was armed is of no episode"
+    assert end.judged(False) == "" and end.outcome(1.0) == "failure"
+    assert end.judged(True) == "the episode has ended already: failure"
+    assert end.outcome(11.0) == "failure", "by then its time is over, too"
+    end.arm(False, 2.0)
+    end.arm(True, 3.0)
+    assert end.outcome(4.0) == "" and end.judged(True) == "" and end.outcome(4.0) == "success"
+
+
+def test_a_verdict_reaches_the_policy_node_s_exit_code_and_not_an_episode_that_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from hardware.ros2.policy_node import PolicyNode
+
+    for success, said in ((True, ""), (False, "the episode is a failure, as the operator says")):
+        node: Any = Disarming(10.0)
+        safety_report(monkeypatch, node, "1", 100.0)
+        answer = PolicyNode.judge(node, success, None, SimpleNamespace())  # type: ignore[arg-type]
+        assert (answer.success, answer.message) == (True, "success" if success else "failure")
+        assert not node.asked and not node.done, "the arm is armed, and the policy goes on"
+        PolicyNode.look_for_end(node, 101.0)
+        assert len(node.asked) == 1 and not node.done
+        answer = PolicyNode.judge(node, not success, None, SimpleNamespace())  # type: ignore[arg-type]
+        assert (answer.success, answer.message[:29]) == (False, "the episode has ended already")
+        safety_report(monkeypatch, node, "", 101.5)
+        assert node.done and str(node.error or "") == said and node.reported == ["success" if success else "failure"]
+    node = Disarming(10.0)
+    safety_report(monkeypatch, node, "1", 100.0)
+    PolicyNode.look_for_end(node, 110.1)
+    answer = PolicyNode.judge(node, True, None, SimpleNamespace())  # type: ignore[arg-type]
+    assert (answer.success, answer.message) == (False, "the episode has ended already: timeout")
 
 
 def test_an_arm_that_a_person_disarms_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

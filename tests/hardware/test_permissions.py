@@ -125,8 +125,13 @@ CONTRACT = load_contract("sim")
 LATER = {  # what they open when it is their turn
     "/robolearn/record": {"/robolearn/sim_arm/reset"},
     "/robolearn/calibrate": {CONTRACT.cameras["wrist"].topic},
-    # of `identify`, before the motion is made; of `deploy --reset motion`
-    "/robolearn/operator": {CONTRACT.joint_states.topic, "/robolearn/go_home"},
+    # of `identify`, before the motion is made; of `deploy --reset motion`; the keys of `operate`
+    "/robolearn/operator": {
+        CONTRACT.joint_states.topic,
+        "/robolearn/go_home",
+        "/robolearn/policy/success",
+        "/robolearn/policy/failure",
+    },
 }
 PROGRAMS = (
     "safety", "streamer", "policy", "sim_arm", "motion", "teleop", "record", "film", "operator", "doctor", "calibrate",

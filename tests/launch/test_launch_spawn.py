@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
+from test_operate import Terminal
 from untrained import make_constant
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
@@ -169,6 +170,35 @@ def test_an_episode_of_a_launch_file_ends_by_its_time(
         except Exception as error:
             pytest.fail(f"{error}\n{logs(tmp_path)}")
     assert "the episode has ended: timeout" in (tmp_path / "policy_node.log").read_text()
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(("key", "code", "outcome"), [("1", 0, "success"), ("-", 1, "failure")])
+def test_an_episode_of_a_launch_file_ends_by_the_key_of_the_operator(
+    compiled: None, launch: Launch, policy: Path, tmp_path: Path, key: str, code: int, outcome: str
+) -> None:
+    """By `robolearn operate` on a terminal, beside the nodes: the arm comes to rest, and the exit code says it."""
+    started = launch("deploy", robot="sim", policy=str(policy), task="lift").started
+    env = {**os.environ, "ROS_DOMAIN_ID": str(DOMAIN), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with spawned(started, tmp_path) as children, Background(DOMAIN) as ros, Terminal(env) as terminal:
+        watcher = SafetyClient(ros, name="watcher")
+        try:
+            watcher.wait_ready(90.0)
+            terminal.wait(r"\d disarmed")
+            terminal.press(key)
+            terminal.wait("refused: no episode runs: the arm is not armed")
+            terminal.wait(r"\d armed", press="a")
+            assert children["/robolearn/policy"].poll() is None
+            terminal.press(key)
+            terminal.wait(f"the episode has ended: {outcome}")
+            assert children["/robolearn/policy"].wait(30) == code
+            wait_until(lambda: watcher.state == "disarmed", 10.0, "an arm at rest")
+        except Exception as error:
+            pytest.fail(f"{error}\n{logs(tmp_path)}")
+    assert "latched" not in [report.state for report in watcher.reports], watcher.reports
+    said = (tmp_path / "policy_node.log").read_text()
+    assert f"the episode has ended: {outcome}" in said
+    assert ("error: the episode is a failure, as the operator says" in said) == bool(code)
 
 
 @pytest.mark.realtime

@@ -197,6 +197,17 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/execution/episode_end.py", "not self._first and self._judge.solved", "self._judge.solved",
         ("tests/hardware/test_episode_end.py",),
     ),
+    "launch-s-operator-is-not-heard": Mutant(
+        "hardware/execution/episode_end.py", "            return self._said\n", "            pass\n",
+        ("tests/hardware/test_episode_end.py",),
+    ),
+    "launch-s-verdict-is-of-every-episode": Mutant(
+        "hardware/execution/episode_end.py", "True, \"\"\n", "True, self._said\n", ("tests/hardware/test_episode_end.py",),
+    ),
+    "launch-s-failure-ends-well": Mutant(
+        "hardware/ros2/policy_node.py", "            if self._outcome == FAILURE:\n", "            if False:\n",
+        ("tests/hardware/test_episode_end.py",),
+    ),
     "a-turn-on-is-acted-on": Mutant(
         "hardware/ros2/policy_node.py", "reason, warned = familiarity(", "_, warned = familiarity(",
         ("tests/hardware/test_unfamiliar_arm.py",),
