@@ -29,6 +29,9 @@ WAYS = 1.25  # length of a motion with the ways between its pieces, at least
 AT_ONCE_S = 1e-4  # a delay that is no delay
 EARLY = "the arm seems to move before it is told to; are its joint states stamped too early, or a clock behind?"
 NO_BETTER = "the fit predicts the held-out motion no better than the model as it is: no dynamics file was written"
+AS_MODELLED = "the model as it is already predicts this arm: no dynamics file is needed, and none was written"
+AS_GOOD = 1.05  # error of the model over that of the fit, in the very motion that the fit is of, at which it does
+SMALLEST_MRAD = 1e-9  # of an error that others are divided by: a simulated arm is predicted exactly
 DRIFT = 3.0  # deviations of a difference that are a change
 
 
@@ -39,8 +42,9 @@ class Identify(MovingCommand):
     The arm moves for --seconds, every set-point through the safety filter. A real one's driver runs already; you are
     asked before it moves, and hold the emergency stop. The motion begins where the arm is, was played through the
     station's filter before, and leaves room around the table: clear the arm's workspace. The last part of it is held
-    out and judges the result, which is a file for --dynamics: its distributions are the posterior of the fit. A fit
-    that predicts it no better than the model as it is is rejected: no file is written, and the exit code is 1.
+    out and judges the result, which is a file for --dynamics: its distributions are the posterior of the fit. Of a fit
+    that predicts it no better than the model as it is no file is written. Where the model predicts the fitted motion as
+    well as the fit does, the arm is as modelled, and all is well; else the fit is rejected, and the exit code is 1.
     """
 
     log: Path | None = None
@@ -110,7 +114,7 @@ class Identify(MovingCommand):
         result["stopped"] = stopped or None
         result["wall_s"] = {"motion": moved - begun, "fit": time.perf_counter() - moved}
         result |= self._write(motion, fit, result, pages)
-        if self.write and not result["rejected"]:
+        if self.write and result["dynamics"]:
             write_bytes(station / DYNAMICS, Path(result["dynamics"]).read_bytes())
             error = result["held_out"]["identified_mrad"]
             result["station_version"] = keep(station, f"identify: {error:.3f} mrad on held-out motion").number
@@ -188,7 +192,7 @@ class Identify(MovingCommand):
             log.warning("%s; the %.0f s until then are used", moved.stopped, moved.log.seconds)
         return moved.log, moved.stopped
 
-    def _fit(self, contract: Contract, fitted: MotionLog, held: MotionLog) -> tuple[Fit, Any, tuple[float, float]]:
+    def _fit(self, contract: Contract, fitted: MotionLog, held: MotionLog) -> tuple[Fit, Any, tuple[Errors, Errors]]:
         from robolearn.core.machine import available_cpus
         from robolearn.eval.dynamics_page import HeldOut
         from robolearn.runs import Progress
@@ -200,14 +204,16 @@ class Identify(MovingCommand):
             fit = identifier.fit(fitted, lambda done, error: progress(done, {"error_mrad": 1e3 * error}))
         skip = round(SKIP_S / held.period)
         predicted = [identifier.predict(held, values)[skip:] for values in ({}, fit.values())]
-        errors = (1e3 * identifier.error(held, {}), 1e3 * identifier.error(held, fit.values()))
-        return fit, HeldOut(held.period, held.measured[skip:], *predicted), errors
+        of_fitted, of_held = (
+            Errors(*(1e3 * identifier.error(part, values) for values in ({}, fit.values()))) for part in (fitted, held)
+        )
+        return fit, HeldOut(held.period, held.measured[skip:], *predicted), (of_fitted, of_held)
 
     def _result(
         self,
         contract: Contract,
         fit: Fit,
-        errors: tuple[float, float],
+        errors: tuple[Errors, Errors],
         seconds: tuple[float, float],
         earlier: list[Any],
     ) -> dict[str, Any]:
@@ -215,6 +221,8 @@ class Identify(MovingCommand):
 
         unknown = set(fit.unidentified)
         intervals = fit.intervals()
+        fitted, held = errors
+        rejected, as_modelled = verdict(fitted, held)
         return {
             "robot": contract.robot.name,
             "motion_s": {"fit": seconds[0], "held_out": seconds[1]},
@@ -225,8 +233,10 @@ class Identify(MovingCommand):
             "not_identified": list(fit.unidentified),
             "not_shown_by_motion": BEYOND,
             "measured_early": intervals["command_delay.0"][0] < AT_ONCE_S,
-            "held_out": {"nominal_mrad": errors[0], "identified_mrad": errors[1], "ratio": errors[1] / errors[0]},
-            "rejected": None if errors[1] < errors[0] else NO_BETTER,
+            "fitted": fitted.to_json(),
+            "held_out": held.to_json(),
+            "rejected": rejected,
+            "as_modelled": as_modelled,
             "residual_mrad": 1e3 * fit.residual,
             "noise_mrad": 1e3 * fit.noise,
             "drift": drift(earlier[-1], fit.config("now")) if earlier else [],
@@ -240,13 +250,14 @@ class Identify(MovingCommand):
 
         self.out.mkdir(parents=True, exist_ok=True)
         path, motion_file = self.out / "dynamics.json", self.log
-        if not result["rejected"]:
+        keep = not (result["rejected"] or result["as_modelled"])
+        if keep:
             write_dynamics(path, fit.config(str(path)), source="robolearn identify")
         if motion_file is None:
             motion_file = motion.save(self.out / "motion.npz")
         command = command_text("identify", replace(self, log=motion_file, dynamics="none"))
         units = {name: (parameter.unit, parameter.nominal) for name, parameter in PARAMETERS.items()}
-        written = {"dynamics": None if result["rejected"] else str(path), "log": str(motion_file)}
+        written = {"dynamics": str(path) if keep else None, "log": str(motion_file)}
         page = self.out / "report.html"
         return written | reported(lambda: write_dynamics_page(page, result, held, units, command, self.before))
 
@@ -255,8 +266,9 @@ class Identify(MovingCommand):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         r, held, delay = result, result["held_out"], result["parameters"]["command_delay.0"]
-        console.print(f"held out    {held['identified_mrad']:.3f} mrad, {held['ratio']:.1%} of the model's "
-                      f"{held['nominal_mrad']:.3f} mrad")  # fmt: skip
+        share = f"{held['ratio']:.1%} of " if held["ratio"] < 10 else ""
+        of_model = f"{share}the model's {held['nominal_mrad']:.3f} mrad"
+        console.print(f"held out    {held['identified_mrad']:.3f} mrad, {of_model}")
         early = f": {EARLY}" if r["measured_early"] else ""
         span = f"{1e3 * delay['low']:.1f}–{1e3 * delay['high']:.1f}"
         console.print(f"delay       {1e3 * delay['value']:.1f} ms ({span}){early}")
@@ -267,13 +279,36 @@ class Identify(MovingCommand):
         if self.before:
             found = [f"{d['name']} {d['before']:.4g} → {d['now']:.4g}" for d in r["drift"]]
             console.print(f"changed     {', '.join(found) or 'nothing'}")
-        if r["rejected"]:
-            console.print(f"rejected    {r['rejected']}{', and nothing into the station' if self.write else ''}")
+        if why := r["rejected"] or r["as_modelled"]:
+            word = "rejected" if r["rejected"] else "as modelled"
+            console.print(f"{word:<12}{why}{', and nothing into the station' if self.write else ''}")
         else:
             console.print(f"dynamics    {r['dynamics']}: robolearn finetune … --dynamics {r['dynamics']}")
         console.print(f"report      {r['report'] or r['report_error']}")
         if "station_version" in r:
             console.print(f"station     version {r['station_version']}")
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Root mean squares of a motion's measured minus predicted positions [mrad], by the model as it is and a fit."""
+
+    nominal: float
+    identified: float
+
+    def to_json(self) -> dict[str, float]:
+        ratio = self.identified / max(self.nominal, SMALLEST_MRAD)
+        return {"nominal_mrad": self.nominal, "identified_mrad": self.identified, "ratio": ratio}
+
+
+def verdict(fitted: Errors, held: Errors) -> tuple[str | None, str | None]:
+    """(why the fit is rejected, why there is nothing to fit), or None; by the part of the motion that was fitted and
+    the part that was held out."""
+    if held.identified < held.nominal:
+        return None, None
+    if fitted.nominal <= AS_GOOD * max(fitted.identified, SMALLEST_MRAD):
+        return None, AS_MODELLED
+    return NO_BETTER, None
 
 
 def course(configs: Sequence[Any]) -> dict[str, list[dict[str, float] | None]]:

@@ -11,6 +11,7 @@ WORLD, FILES = ("tests/sim/test_world_dynamics.py",), ("tests/robots/test_dynami
 PAIRED, PAIRS = "robolearn/eval/paired.py", ("tests/eval/test_paired.py",)
 FOUND, LOGS = ("tests/sim/test_identification.py",), ("tests/robots/test_motion_log.py",)
 REJECTED = ("tests/cli/test_identify.py::test_a_fit_that_predicts_no_better_than_the_model_is_rejected",)
+VERDICTS = ("tests/cli/test_identify.py::test_the_verdict_on_a_fit_that_predicts_nothing_better",)
 MOVED, PLAYED = "hardware/calibration/motion.py", "hardware/execution/played_motion.py"
 MOVES = ("tests/hardware/calibration/test_motion.py",)
 WAYS, EXCITED = "robots/excitation.py", "robolearn/deploy/excited.py"
@@ -82,13 +83,19 @@ MUTANTS: dict[str, Mutant] = {
     "degrees-are-radians": Mutant("robots/motion_log.py", "if outside[row, joint] > OUTSIDE:", "if False:", LOGS),
     "limits-of-another-joint": Mutant("robots/motion_log.py", "{robot.upper[joint]:.4g} rad", "{robot.upper[0]:.4g} rad", LOGS),
     "a-worse-fit-is-handed-over": Mutant(
-        "robolearn/cli/identify.py", "None if errors[1] < errors[0] else NO_BETTER", "None", REJECTED
+        "robolearn/cli/identify.py", "return NO_BETTER, None", "return None, None", REJECTED
     ),
     "a-rejected-fit-is-a-version": Mutant(
-        "robolearn/cli/identify.py", 'if self.write and not result["rejected"]:', "if self.write:", REJECTED
+        "robolearn/cli/identify.py", 'if self.write and result["dynamics"]:', "if self.write:", REJECTED
     ),
     "a-rejected-fit-is-a-success": Mutant(
         "robolearn/cli/identify.py", 'return 1 if result["rejected"] else', "return", REJECTED
+    ),
+    "an-arm-as-modelled-is-a-failure": Mutant(
+        "robolearn/cli/identify.py", "if fitted.nominal <= AS_GOOD", "if fitted.nominal <= 0.0", VERDICTS
+    ),
+    "every-poor-fit-is-of-an-arm-as-modelled": Mutant(
+        "robolearn/cli/identify.py", "if fitted.nominal <= AS_GOOD", "if held.nominal <= AS_GOOD", VERDICTS
     ),
     "rest-identifies": Mutant("sim/identification/fit.py", "if sd > KEPT * own)", "if sd > 2.0 * own)", FOUND),
 }  # fmt: skip
