@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from policies.storage.backends import backend_device
-from robolearn.cli.evaluator import evaluate_policy, pushed_outcomes, show_pushes
+from robolearn.cli.evaluator import check_push, evaluate_policy, pushed_outcomes, show_pushes
 from robolearn.cli.policy_flags import GoalSource, PolicyCommand, check_goal_flags
 from robolearn.cli.suite import mean_success, run_suite, show_suite
 from robolearn.cli.view import WorkView
@@ -93,6 +92,7 @@ class Evaluate(PolicyCommand):
         if (suite := run_suite(self, _success)) is not None:
             against = [one["against"] for one in suite["tasks"]] if self.against else []
             return suite | ({"against": {"success": mean_success(against, _success)}} if against else {})
+        check_push(self.push)
         check_watched(self.view, self.world)
         if self.out is not None:
             check_report_folder(self.out)
@@ -106,8 +106,6 @@ class Evaluate(PolicyCommand):
         guide = self._guide(device)
         for path in paths:
             warn_of_trained_starts(path, self.seed)
-        if not 0.0 <= self.push < math.inf:
-            raise BadInput("--push", got=self.push, expected="a force [N], 0 or more")
         worlds = min(self.worlds, self.episodes)
         needed = [policy.interface for policy in policies] + ([without_instructions(guide.interface)] if guide else [])
         world = replace(self.world.matching(*needed), pushed=self.push_on if self.push else "")

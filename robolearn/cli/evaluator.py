@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from robolearn.core import BadInput
 from robolearn.presets import WORLDS
 from robolearn.runs import Run
 from robolearn.runs.command import rate_text
@@ -98,6 +99,14 @@ def evaluate_policy(
     with Progress(f"evaluating {name}".strip(), total=episodes, unit="episodes", quiet=quiet) as progress:
         told = lambda done, _: progress(done)  # noqa: E731
         return evaluate(env, policy, episodes, seed, progress=told, record=record)
+
+
+def check_push(force: float) -> None:
+    """Raise `BadInput` for a force of --push that no world takes."""
+    from sim.embedded.pushes import STRONGEST
+
+    if not 0.0 <= force <= STRONGEST:
+        raise BadInput("--push", got=f"{force:g}", expected=f"a force from 0 to {STRONGEST:g} N")
 
 
 def pushed_outcomes(env: Any, policy: Any, force: float, on: str, episodes: int, seed: int, quiet: bool) -> dict:

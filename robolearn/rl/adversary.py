@@ -62,7 +62,10 @@ class AdversaryConfig:
 
 
 class Adversary(Starts):
-    """See the module; of `env` it uses `pushes`, `push` and `ended_push` (`sim.embedded.pushes`).
+    """See the module; of `env` it uses `pushes`, `strongest`, `push` and `ended_push` (`sim.embedded.pushes`).
+
+    Raises:
+      BadInput: a force beyond the strongest that the worlds take.
 
     Attributes:
       strength: λ.
@@ -71,6 +74,9 @@ class Adversary(Starts):
     altered = "pushed"
 
     def __init__(self, env: Any, config: AdversaryConfig) -> None:
+        if config.adversary_force > env.strongest:
+            expected = f"at most {env.strongest:g} N"
+            raise BadInput("--adversary-force", got=f"{config.adversary_force:g}", expected=expected)
         self.config, self.strength = config, 0.0
         self._worlds = env
         self._tried, self._solved = np.zeros((2, env.pushes))  # Σ γ^j n_j and Σ γ^j s_j

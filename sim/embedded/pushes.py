@@ -24,6 +24,7 @@ from sim.embedded.world import MujocoWorlds
 
 PUSHED = ("arm", "thing")
 PUSH_STEPS = 4  # control steps, 0.2 s
+STRONGEST = 1000.0  # [N]: 0.2 s of it give a thing of 1 kg 200 m/s, and break what an arm stands on
 DIRECTIONS, MOMENTS = 8, (0.08, 0.2, 0.32, 0.44)  # shares of the longest episode: experts are done after a half
 NONE = -1
 
@@ -47,6 +48,7 @@ class PushedWorlds(MujocoWorlds):
 
     Attributes:
       pushes: K, how many there are.
+      strongest: the largest force that is taken [N].
       ended_push: (N,) the number of the push of the episode that ended last in each world, `NONE` without one.
 
     Raises:
@@ -54,6 +56,7 @@ class PushedWorlds(MujocoWorlds):
     """
 
     pushes = len(PUSHES)
+    strongest = STRONGEST
 
     def __init__(self, task: Task, num_envs: int, *, pushed: str, **options: Any) -> None:
         super().__init__(task, num_envs, **options)
@@ -74,7 +77,9 @@ class PushedWorlds(MujocoWorlds):
 
     def push(self, probabilities: Array, force: float) -> None:
         """Of the episodes that begin from now on, let the share `probabilities` (K,) of their sum, at most 1, have each
-        of `PUSHES` with `force` [N]; the others have none."""
+        of `PUSHES` with `force` [N]; the others have none. Raises `BadInput`: no number from 0 to `strongest`."""
+        if not 0.0 <= force <= STRONGEST:
+            raise BadInput("force of a push", got=f"{force:g} N", expected=f"0 to {STRONGEST:g} N")
         self._probabilities, self._force = probabilities, force
 
     def _begin(self, ids: NDArray[np.int64]) -> None:

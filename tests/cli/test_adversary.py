@@ -66,7 +66,10 @@ def test_the_worst_push_stands_beside_success_without_one(
          "--adversary: got it with --env-steps 0, expected"),
         (("finetune", "--adversary", "quantal", "--adversary-force", 0), "--adversary-force: got 0.0"),
         (("finetune", "--adversary", "random", "--task", "robosuite:Lift"), "got option pushed, expected an embedded"),
-        (("evaluate", "--push", -1), "--push: got -1.0, expected a force [N], 0 or more"),
+        (("evaluate", "--push", -1), "--push: got -1, expected a force from 0 to 1000 N"),
+        (("evaluate", "--push", 1e9), "--push: got 1e+09, expected a force from 0 to 1000 N"),
+        (("finetune", "--adversary", "quantal", "--adversary-force", 1e9),
+         "--adversary-force: got 1e+09, expected at most 1000 N"),
         (("evaluate", "--push", 5, "--paired-with", "d"), "--paired-with: got with --push, expected one of them"),
     ],
 )  # fmt: skip

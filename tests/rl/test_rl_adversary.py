@@ -19,6 +19,7 @@ class PushedStandIn:
     def __init__(self, pushes: int) -> None:
         self.pushes, self.ended_push = pushes, np.zeros(0, np.int64)
         self.probabilities, self.force = np.zeros(pushes), math.nan
+        self.strongest = 50.0
 
     def push(self, probabilities: np.ndarray, force: float) -> None:
         self.probabilities, self.force = probabilities, force
@@ -78,6 +79,12 @@ def test_strength_follows_success_under_pushes_alone(solved: int, strengths: lis
     assert adversary.strength == pytest.approx(0.45)
     adversary.schedule(0.0)
     assert adversary.strength == pytest.approx(0.45), "nothing has ended since"
+
+
+def test_a_force_that_the_worlds_do_not_take_is_refused_before_anything_learns() -> None:
+    made(adversary_force=50.0)
+    with pytest.raises(BadInput, match=r"--adversary-force: got 51, expected at most 50 N"):
+        made(adversary_force=51.0)
 
 
 def test_the_weak_side_of_a_policy_is_found_and_random_pushes_stay_random() -> None:

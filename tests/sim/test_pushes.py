@@ -106,3 +106,15 @@ def test_what_cannot_be_pushed_is_refused() -> None:
         worlds(pushed="table")
     with pytest.raises(BadInput, match="pushes: got panda_pair, expected a task for one arm"):
         worlds(task="lift_two")
+
+
+def test_a_force_that_is_no_push_is_refused_and_the_strongest_breaks_no_world() -> None:
+    env = worlds(pushed="arm")
+    for wrong in (-1.0, 1000.1, 1e9, math.nan, math.inf):
+        with pytest.raises(BadInput, match=r"force of a push: got .* N, expected 0 to 1000 N"):
+            env.push(one(0), wrong)
+    env.push(one(2), env.strongest)
+    seen = env.reset(seed=0)[0]
+    for _ in range(round(MOMENTS[0] * env.max_episode_steps) + PUSH_STEPS + 1):
+        seen = env.step(still(env))[0]
+    assert np.isfinite(seen["proprio"]).all()
