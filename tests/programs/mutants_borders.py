@@ -121,6 +121,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-mixture-s-quantiles-stay-bounds": Mutant(f"{DATA}/mixture.py", "weighted_quantiles(np.concatenate(frames[key]), q)", "{}", ("tests/data/test_data_mixture.py",)),
     "an-episode-without-an-end-spoils-a-log": Mutant(f"{FORMATS}/hil_log.py", "            assembler.cut()\n", "", ("tests/data/tools/test_hil_log.py",)),
     "who-quits-is-counted": Mutant("robolearn/hil/actor.py", 'if labelled or over or label == "return":', 'if labelled or over or label in ("quit", "return"):', ("tests/hil/test_hil_agent.py",)),
+    "a-camera-has-the-name-of-a-file": Mutant(f"{FORMATS}/arrays.py", "                feature += \"_\"\n", "                pass\n", ("tests/data/tools/test_pictures_in_tables.py",)),
     "lines-end-anywhere": Mutant(f"{FORMATS}/lerobot_v21.py", 'text.split("\\n")', "text.splitlines()", REPORTS),
     "quantiles-stay-bounds": Mutant(f"{DATA}/writing/locked_dataset.py", "                    stats = self._described()\n", "                    stats = split(self._stats, self._sizes)\n", REPORTS),
     "the-outlier-is-of-the-next-episode": Mutant(f"{DATA}/lerobot/columns.py", 'np.flatnonzero(wild), side="right") - 1', "np.flatnonzero(wild))", OUTLIERS),

@@ -74,6 +74,10 @@ def camera_name(key: str) -> str:
     return key.removeprefix(IMAGES)
 
 
+TAKEN = "its name is taken by a file"
+"""Why a stranger's camera gets another name."""
+
+
 def is_reserved(camera: str) -> bool:
     """True for names of other files of a recording, which a camera cannot have."""
     return camera == "rows" or camera.endswith(".tmp")

@@ -202,6 +202,9 @@ def test_an_option_without_a_use_is_refused(tmp_path: Path, capsys: pytest.Captu
     np.savez(path / "0.npz", action=steps(2) / 10, proprio=steps(3))
     said = bring(path, tmp_path / "set", capsys, "--hz", "10", "--filter", "train", code=2)
     assert "--filter with npz: got train, expected none; available: --task, --hz, --embodiment, --action-kind" in said
+    assert main(["dataset", "import", str(path), "--hz", "10", "--out", str(tmp_path / "set")]) == 0
+    said = bring(tmp_path / "set", tmp_path / "again", capsys, "--map", "a=proprio", "b=action", code=2)
+    assert "--map with lerobot-v3.0: got a=proprio b=action, expected none; available: --task" in said
 
 
 def test_bad_episodes_are_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

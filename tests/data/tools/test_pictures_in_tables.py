@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from robolearn.core import BadInput
 from robolearn.data import Dataset
 from robolearn.data.convert.formats import ReadOptions, reader
 from robolearn.data.convert.source import open_numbers, write_dataset
@@ -213,3 +214,16 @@ def test_a_strangers_camera_with_a_name_that_is_taken_gets_another(tmp_path: Pat
     assert f"observation.images.{camera} is called {camera}_" in "".join(source.account.changed)
     write_dataset(source, tmp_path / "out")
     assert Dataset.open(tmp_path / "out", cache=False).cameras == [f"{camera}_", "wrist"]
+
+
+@pytest.mark.parametrize("camera", ["rows", "x.tmp"])
+def test_a_camera_of_a_file_of_arrays_does_too(tmp_path: Path, camera: str) -> None:
+    (folder := tmp_path / "npz").mkdir()
+    numbers = {"action": np.zeros((4, 1)), "state": np.arange(8.0).reshape(4, 2), "control_hz": 10.0}
+    np.savez(folder / "0.npz", **numbers, **{camera: np.full((4, 32, 32, 3), 90, np.uint8)})
+    source = reader("npz")(folder, ReadOptions())
+    assert f"the camera of {camera} is called {camera}_" in "".join(source.account.changed)
+    write_dataset(source, tmp_path / "out")
+    assert Dataset.open(tmp_path / "out", cache=False).cameras == [f"{camera}_"]
+    with pytest.raises(BadInput, match=f"camera called '{camera}'"):  # who names one is told
+        write_dataset(reader("npz")(folder, ReadOptions(named=((camera, f"images.{camera}"),))), tmp_path / "by-name")

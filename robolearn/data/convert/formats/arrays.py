@@ -19,7 +19,7 @@ from robolearn.data.convert.formats.config import ForeignSet, imported, outcome,
 from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot.columns import GRID_S, clock_faults
-from robolearn.data.lerobot.features import IMAGES, camera_name, is_image, stored_dtype
+from robolearn.data.lerobot.features import IMAGES, TAKEN, camera_name, is_image, is_reserved, stored_dtype
 from robolearn.data.video.readers import picture_in
 from robolearn.data.video.segments import Images, PictureStream
 
@@ -89,6 +89,9 @@ def assigned(
     by_user = {*parts, *dict(options.named)}  # features and arrays
     for name, feature in {**usual, action: "action"}.items():
         if name in found and not {name, feature} & by_user and (feature == "action" or _wanted(feature, options)):
+            if feature.startswith(IMAGES) and is_reserved(camera_name(feature)):
+                feature += "_"
+                account.changed.append(f"the camera of {name} is called {camera_name(feature)}: {TAKEN}")
             parts[feature] = (*parts.get(feature, ()), name)
     if "action" not in parts:
         raise BadInput("actions", got=f"no {action!r}", expected="it, or --map NAME=action", available=found)

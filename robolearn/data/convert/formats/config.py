@@ -74,6 +74,8 @@ class FormatConfig:
             if name not in self.options:
                 flags = {one: "--" + _FLAGS.get(one, one).replace("_", "-") for one in (name, *self.options)}
                 what, got = f"{flags.pop(name)} with {self.name}", getattr(options, name)
+                if name == "named":
+                    got = " ".join("=".join(pair) for pair in got)
                 raise BadInput(what, got=got, expected="none", available=flags.values())
 
     @property

@@ -27,6 +27,7 @@ from robolearn.data.lerobot.features import (
     INTERVENTION,
     OUTCOME,
     SUCCESS,
+    TAKEN,
     camera_name,
     interface_of,
     is_reserved,
@@ -141,7 +142,7 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
     for key, name in columns.items():
         account.became(key, [name], "×".join(map(str, interface.observation[key].shape)))
         if kinds[key] in ("video", "image") and is_reserved(camera_name(key).removesuffix("_")):
-            account.changed.append(f"the camera of {name} is called {camera_name(key)}: its name is taken by a file")
+            account.changed.append(f"the camera of {name} is called {camera_name(key)}: {TAKEN}")
         if kinds[key] not in ("video", "image") and len(features[name]["shape"]) > 1:
             account.changed.append(f"{name} is stored row by row, as one vector")
     if (kind := str(features["action"]["dtype"])) not in ("float16", "float32"):
