@@ -117,7 +117,7 @@ BEGUN = ("config.json", "plan.json", "settings.json", "meta/info.json")  # of a 
 
 
 def _way_on(command: Command | None, args: list[str]) -> str:
-    """What is there after Ctrl-C, and the line that goes on with it."""
+    """The state after Ctrl-C, and the line that goes on with it."""
     out = getattr(command, "out", None)
     if hasattr(command, "resume") and isinstance(out, Path) and not any((out / name).exists() for name in BEGUN):
         return "Nothing had begun in --out; the same command begins anew."  # --resume would find nothing there
