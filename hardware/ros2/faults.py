@@ -8,6 +8,7 @@ A fault is written ``where:what``, several with commas between them, e.g. ``join
                             stale     one message is repeated, stamp and all
                             old       every second message is one from 0.1 s ago
                             late      every message comes 0.3 s after its stamp
+                            restamped the values of 0.5 s ago, with the noise of an encoder and new stamps
                             nan       the first value is not a number
                             reorder   the same values under the same names, the other way round
                             jump      the first value is half a radian (or metre) away
@@ -38,7 +39,7 @@ Array = NDArray[np.float64]
 Sample = tuple[tuple[str, ...], Array, Array, float]
 """Names, positions, velocities (may be empty), stamp [s]."""
 
-VECTOR = ("stop", "freeze", "stale", "old", "late", "nan", "jump", "turn", "reorder", "missing", "zeros")
+VECTOR = ("stop", "freeze", "stale", "old", "late", "restamped", "nan", "jump", "turn", "reorder", "missing", "zeros")
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "joint_states": VECTOR,
     "objects": VECTOR,
@@ -47,7 +48,8 @@ FAULTS: Mapping[str, tuple[str, ...]] = {
     "driver": ("program_stopped", "protective_stop", "slow", "cancelled", "held"),
     "clock": ("zero", "<seconds>"),
 }
-_OLD_S, _LATE_S = 0.1, 0.3
+_OLD_S, _LATE_S, _RESTAMPED_S = 0.1, 0.3, 0.5
+_NOISE = 2e-4  # of an encoder, to and fro
 _OFF_S = {"late": -1.0, "ahead": 1.0}  # of the stamps of pictures
 
 
@@ -95,7 +97,7 @@ class VectorFault:
         """The message in place of `sample`; None: none."""
         names, q, v, at = sample
         self._past.append(sample)
-        while len(self._past) > 1 and at - self._past[1][3] >= _LATE_S:
+        while len(self._past) > 1 and at - self._past[1][3] >= _RESTAMPED_S:
             self._past.popleft()
         self._held = sample if what not in ("freeze", "stale") or self._held is None else self._held
         self._count += 1
@@ -105,6 +107,7 @@ class VectorFault:
             "stale": self._held,
             "old": self._ago(_OLD_S, at) if self._count % 2 else sample,
             "late": self._ago(_LATE_S, at),
+            "restamped": self._restamped(self._ago(_RESTAMPED_S, at), at),
             "nan": (names, np.array([np.nan, *q[1:]]), v, at),
             "jump": (names, np.array([q[0] + 0.5, *q[1:]]), v, at),
             "turn": (names, np.array([q[0] + math.tau, *q[1:]]), v, at),
@@ -113,6 +116,10 @@ class VectorFault:
             "zeros": (names, np.zeros_like(q), np.zeros_like(v), at),
         }
         return spoilt.get(what, sample)
+
+    def _restamped(self, sample: Sample, at: float) -> Sample:
+        names, q, v, _ = sample
+        return names, q + _NOISE * (-1.0) ** (self._count + np.arange(len(q))), v, at
 
     def _ago(self, seconds: float, at: float) -> Sample:
         """The newest message that is `seconds` old, or the oldest that there is."""

@@ -29,6 +29,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.execution.horizon import Horizon
+from hardware.observing.lag import LOOK_S, Lags
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.controllers import ArmControllers
 from hardware.ros2.observation_inputs import hear_conditions, with_installed_conditions
@@ -108,6 +109,8 @@ class SafetyNode(Node):
         self._arming = Callers(self, self.create_service(Trigger, topics.ARM, self._arm))
         self._resetting = Callers(self, self.create_service(Trigger, topics.RESET, self._reset))
         self.beat(self._period, self._tick)
+        self._lags = Lags(contract)
+        self.every(LOOK_S, partial(self._lags.look, self._filter.stop))
         self.every(1.0 / STATE_HZ, self._publish_state)
         self.looking = self.every(0.5, self._look_around)
 
@@ -164,6 +167,7 @@ class SafetyNode(Node):
     def _on_joints(self, arm: str, message: JointState, info: MessageInfo) -> None:
         stamp = messages.seconds(message.header.stamp)
         self.supervisor.joint_state(*messages.named(message), stamp, messages.publisher(info), arm)
+        self._lags.measured(arm, *messages.named(message))
 
     def _on_contact(self, arm: str, message: Any, info: MessageInfo) -> None:
         stamp = messages.seconds(message.header.stamp)
@@ -222,6 +226,7 @@ class SafetyNode(Node):
         self._look_around()
         if reason := unauthorised or self._against_arming():
             return messages.trigger(response, False, f"not armed: {reason}")
+        self._lags.begin()
         self._target_opening = None
         for one in self.controllers:
             one.begin()
@@ -257,6 +262,7 @@ class SafetyNode(Node):
         if command is not None:
             self._publish(command)
             self._filter.sent()
+            self._lags.commanded(command.positions)
             if self._set_point_publisher.get_subscription_count():
                 now = 1e-9 * self.get_clock().now().nanoseconds
                 sent = messages.joint_state(self.contract.joints, command.positions, now, command.velocities)

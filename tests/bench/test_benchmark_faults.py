@@ -17,14 +17,16 @@ DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 2
 
 
 def test_a_few_of_them(capsys: pytest.CaptureFixture[str]) -> None:
-    faults = ("emergency stop", "meets the table", "joint states: NaN", "contact sensor: NaN")
+    faults = ("emergency stop", "meets the table", "joint states: NaN", "contact sensor: NaN", "stamped anew")
     words = ["benchmark", "faults", "--domain", str(DOMAIN), "--only", *faults, "--json"]
     assert main(words) == 0, capsys.readouterr()
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     rows = {row["fault"]: row for row in result["faults"]}
-    assert result["count"] == len(rows) == 6 and result["failed"] == result["violations"] == 0
+    assert result["count"] == len(rows) == 7 and result["failed"] == result["violations"] == 0
     assert "contact on /external_joint_torques" in rows["hand meets the table"]["reason"]
     assert not rows["hand meets the table, no sensor"]["noticed"], "which is what the sensor is for"
+    late = rows["joint states: 0.5 s late, stamped anew"]
+    assert "follows its commands 0." in late["reason"] and late["reported_ms"] < 5000.0, late
     for name in ("emergency stop", "joint states: NaN", "contact sensor: NaN"):
         assert 0.0 < rows[name]["reported_ms"] < 500.0 and 0.0 < rows[name]["stands_ms"] < 800.0, rows[name]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -59,3 +60,11 @@ def test_every_fault_of_the_benchmark_has_a_name_of_its_own():
 
     names = [fault.name for fault in FAULTS]
     assert len(set(names)) == len(names)
+
+
+def test_values_of_before_under_new_stamps_are_noisy_as_those_of_an_encoder():
+    found = sent("restamped")[60:]
+    assert all(stamp == at for at, _, stamp in found)
+    for at, q, _ in found:
+        assert q == pytest.approx([at - 0.5, 0.5 - at], abs=0.012)
+    assert all(np.diff(q) != np.diff(p) for (_, p, _), (_, q, _) in pairwise(found))

@@ -22,6 +22,7 @@ POSES = ("tests/hardware/test_pose_targets.py",)
 
 PICTURES, OBSERVED = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
 JOINTS, INPUTS = "hardware/observing/joints.py", "hardware/safety/inputs.py"
+LAG, LAGS = "hardware/observing/lag.py", ("tests/hardware/test_lag.py",)
 
 LEADS, LED = "robolearn/bench/emulators/trajectory_controller.py", ("tests/bench/test_trajectory_controller.py",)
 
@@ -208,6 +209,15 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/ros2/policy_node.py", "            if self._outcome == FAILURE:\n", "            if False:\n",
         ("tests/hardware/test_episode_end.py",),
     ),
+    "late-joint-states-under-new-stamps": Mutant(LAG, "return found if self._late >= LOOKS else None", "return None", LAGS),
+    "a-look-is-proof": Mutant(LAG, "if self._late >= LOOKS else", "if self._late else", LAGS),
+    "an-arm-that-is-held-up-is-late": Mutant(
+        LAG, "r[best] <= EXPLAINED * float(past[best].var(axis=1).sum()) and ", "", LAGS
+    ),
+    "what-tells-nothing-is-late": Mutant(LAG, " and r[best] <= TELLS * in_time", "", LAGS),
+    "sag-is-a-delay": Mutant(LAG, "(q.T - past).var(axis=2)", "((q.T - past) ** 2).mean(axis=2)", LAGS),
+    "what-is-allowed-is-late": Mutant(LAG, "allowed = math.ceil(self.allowed_s / STEP_S - 1e-6)", "allowed = 0", LAGS),
+    "the-other-arm-is-late": Mutant(LAG, "lag.commanded(positions[at], now)", "lag.commanded(positions[:7], now - 0.7)", LAGS),
     "a-turn-on-is-acted-on": Mutant(
         "hardware/ros2/policy_node.py", "reason, warned = familiarity(", "_, warned = familiarity(",
         ("tests/hardware/test_unfamiliar_arm.py",),

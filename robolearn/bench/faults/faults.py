@@ -202,6 +202,12 @@ FAULTS: tuple[Fault, ...] = (
     Fault("joint states: second publisher", _publishes(JointState, _joints_topic, _elsewhere), _TWICE),
     Fault("joint states: a joint one turn on", _sensor("joint_states:turn"), ("following", "jump")),
     Fault("joint states: 0.3 s late", _sensor("joint_states:late"), ("when it arrives", "joint state", *_STREAM)),
+    Fault(
+        "joint states: 0.5 s late, stamped anew",
+        _sensor("joint_states:restamped"),
+        ("follows its commands",),
+        watch_s=6.0,
+    ),
     Fault("joint states: a stranger's gripper", _publishes(JointState, _joints_topic, _fingers), _TWICE),
     Fault("clock of the arm 0.5 s behind", _sensor("clock:-0.5"), ("when it arrives", "joint state", *_STREAM)),
     Fault("clock of the arm 10 s ahead", _sensor("clock:10"), ("future", "too late", "ran out")),
