@@ -165,9 +165,9 @@ class SafetyNode(Node):
     # --- what arrives --------------------------------------------------------------------------------------
 
     def _on_joints(self, arm: str, message: JointState, info: MessageInfo) -> None:
-        stamp = messages.seconds(message.header.stamp)
-        self.supervisor.joint_state(*messages.named(message), stamp, messages.publisher(info), arm)
-        self._lags.measured(arm, *messages.named(message))
+        stamp, named = messages.seconds(message.header.stamp), messages.named(message)
+        self.supervisor.joint_state(*named, stamp, messages.publisher(info), arm)
+        self._lags.measured(arm, *named)
 
     def _on_contact(self, arm: str, message: Any, info: MessageInfo) -> None:
         stamp = messages.seconds(message.header.stamp)
