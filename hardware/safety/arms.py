@@ -31,10 +31,10 @@ class _Arm:
         self.opening = Opening(limits, period)
 
     def goal(self, target: JointTarget | PoseTarget, start: list[float]) -> tuple[list[float], float | None]:
-        """Joint positions [rad] and opening [m] of a target, near `start`. Raises `Refused`."""
+        """Joint positions [rad] and opening [m] of a target, near `start` of all arms. Raises `Refused`."""
         gripper = None if target.gripper is None else checks.finite("gripper", target.gripper)[0]
         if isinstance(target, PoseTarget):
-            return self.reach.joints(target, start), gripper
+            return self.reach.joints(target, start[self.at]), gripper
         goal = checks.finite("target", target.positions)
         checks.named(target.names, target.positions, self.joints)
         return goal, gripper
@@ -50,6 +50,8 @@ class Arms:
         for part, own in zip(robot.parts, limits.each, strict=True):
             at = slice(end, end := end + len(part.robot.joints))
             self._arms.append(_Arm(part, joints[at], at, own, period))
+        self._least_jump = 0.999 * min(arm.limits.max_jump for arm in self._arms)
+        self._positions: list[float] | None = None  # of all, once they have been asked for
 
     @property
     def reaches(self) -> list[Reach]:
@@ -64,18 +66,21 @@ class Arms:
         meant = [arm for arm in self._arms if len(self._arms) == 1 or any(name in names for name in arm.joints)]
         if not meant:
             raise Refused("joint state", f"joint state: no joint of any arm; got {', '.join(names)}")
+        self._positions = None
         for arm in meant:
             arm.measured.take(names, positions, now, armed=armed)
 
     @property
     def positions(self) -> list[float] | None:
         """(n,) newest positions [rad]; None before those of every arm have come."""
-        found: list[float] = []
-        for arm in self._arms:
-            if arm.measured.positions is None:
-                return None
-            found += arm.measured.positions
-        return found
+        if self._positions is None:
+            found: list[float] = []
+            for arm in self._arms:
+                if arm.measured.positions is None:
+                    return None
+                found += arm.measured.positions
+            self._positions = found
+        return self._positions
 
     @property
     def at(self) -> float:
@@ -84,7 +89,10 @@ class Arms:
 
     def fresh(self, now: float) -> list[float]:
         """(n,) newest positions [rad]. Raises `Refused`: those of an arm are stale."""
-        return [q for arm in self._arms for q in arm.measured.fresh(now)]
+        for arm in self._arms:
+            arm.measured.fresh(now)
+        assert self.positions is not None
+        return self.positions
 
     def at_rest(self, now: float) -> list[float]:
         """(n,) positions [rad] where the arms rest, see `MeasuredArm.at_rest`."""
@@ -92,6 +100,8 @@ class Arms:
 
     def near(self, stage: str, what: str, positions: list[float], measured: list[float]) -> None:
         """Refuse positions (n,) farther from where the arms are `measured` (n,) than each arm's limits allow [rad]."""
+        if math.dist(positions, measured) <= self._least_jump:  # the quick way: no joint is farther away than all
+            return
         for arm in self._arms:
             checks.near(stage, what, arm.joints, positions[arm.at], measured[arm.at], arm.limits.max_jump)
 
@@ -102,8 +112,13 @@ class Arms:
         each = target.arms if isinstance(target, PairTarget) else (target,)
         if len(each) != len(self._arms):
             raise Refused("names", f"target: of {len(each)} arms, expected {len(self._arms)}")
-        found = [arm.goal(one, start[arm.at]) for arm, one in zip(self._arms, each, strict=True)]
-        return [q for positions, _ in found for q in positions], [opening for _, opening in found]
+        goal: list[float] = []
+        openings: list[float | None] = []
+        for arm, one in zip(self._arms, each, strict=True):
+            positions, opening = arm.goal(one, start)
+            goal += positions
+            openings.append(opening)
+        return goal, openings
 
     # --- grippers --------------------------------------------------------------------------------------------
 
@@ -132,8 +147,8 @@ class Arms:
         """The set-point of all arms, with that of each where there are two."""
         if len(self._arms) == 1:
             return ArmCommand(positions, velocities, pose, self._arms[0].opening.width)
-        each = tuple(
-            ArmCommand(positions[arm.at], velocities[arm.at], (pose[0][k], pose[1][k]), arm.opening.width)
-            for k, arm in enumerate(self._arms)
-        )
-        return ArmCommand(positions, velocities, pose, arms=each)
+        each = [
+            ArmCommand(positions[arm.at], velocities[arm.at], (at, turned), arm.opening.width)
+            for arm, at, turned in zip(self._arms, *pose, strict=True)
+        ]
+        return ArmCommand(positions, velocities, pose, arms=tuple(each))

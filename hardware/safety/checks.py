@@ -46,6 +46,8 @@ def unexpected(error: Exception) -> Refused:
 
 def finite(what: str, values: Any, stage: str = "finite") -> list[float]:
     """Numbers as floats; refuses what is no number, NaN and infinity."""
+    if type(values) is float and math.isfinite(values):  # the quick way
+        return [values]
     try:
         numbers = np.asarray(values, dtype=np.float64).ravel().tolist()
     except (TypeError, ValueError):
@@ -71,8 +73,9 @@ def named(names: Sequence[str], positions: Any, joints: tuple[str, ...]) -> None
             + (f"; unknown: {', '.join(wrong)}" if wrong else "")
             + (f"; missing: {', '.join(missing)}" if missing else ""),
         )
-    if np.shape(positions) != (len(joints),):
-        raise Refused("names", f"target: positions of shape {np.shape(positions)}, expected ({len(joints)},)")
+    shape = positions.shape if isinstance(positions, np.ndarray) else np.shape(positions)
+    if shape != (len(joints),):
+        raise Refused("names", f"target: positions of shape {shape}, expected ({len(joints)},)")
 
 
 def fresh(stage: str, what: str, age: float, timeout: float) -> None:

@@ -15,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.safety.arm_geometry import OBSTACLE, PLANE, SELF, ArmGeometry, Findings
+from hardware.safety.blocks import ArrayBlock
 from hardware.safety.checks import Array
-from hardware.safety.nearing import OBSTACLE, PLANE, SELF, ArmGeometry, gaps_at, look
+from hardware.safety.nearing import gaps_at, look
 from hardware.safety.odometers import Odometers
 from robolearn.core.errors import BadInput
 from robots.chain import Chain
@@ -74,9 +76,10 @@ class Collision:
                 far[k] = steps[k + 1 : piece.link].sum() + np.linalg.norm(centre) + row[3]
         pairs, between, allowed = _all_pairs(pieces, len(planes), limits, starts.tolist(), below.tolist())
         arm_of = np.array([piece.arm for piece in pieces])
+        first = starts[arm_of]  # joint of the arm of each piece
         across = pairs[:, 2] == SELF
         across[across] = arm_of[pairs[across, 0]] != arm_of[pairs[across, 1]]
-        self.arm = ArmGeometry(
+        arm = ArmGeometry(
             offset_pos,
             offset_rot,
             np.concatenate([one.axis for one in chains]),
@@ -93,16 +96,26 @@ class Collision:
             np.zeros((len(pairs), n)),
             np.array([[*plane.normal, plane.offset] for plane in planes]).reshape(-1, 4),
         )
-        self.odometers = Odometers(
+        odometers = Odometers(
             reach,
-            np.column_stack([n * pairs[:, 1] + between[:, 1], np.where(across, n * pairs[:, 0], n * len(pieces))]),
+            np.array([(begin, max(begin, piece.link)) for begin, piece in zip(first, pieces, strict=True)]),
+            np.column_stack(
+                [
+                    n * pairs[:, 1] + np.maximum(between[:, 1], first[pairs[:, 1]]),
+                    np.where(across, n * pairs[:, 0], n * len(pieces)),
+                ]
+            ),
             np.zeros((2, n * len(pieces) + 1)),
             np.zeros(n),
+            np.zeros((2, n)),
             np.full(len(pairs), -np.inf),
         )
-        self._acceleration = limits.acceleration
-        self._suspects = np.zeros(len(pairs), np.bool_)
-        self._found = np.empty((2, 4))
+        findings = Findings(np.zeros(len(pairs), np.int64), np.empty((2, 4)), limits.acceleration)
+        self.block = ArrayBlock(*arm, *odometers, *findings)
+        shared, of_arm, of_odometers = self.block.arrays, len(arm), len(arm) + len(odometers)
+        self.arm = ArmGeometry(*shared[:of_arm])
+        self.odometers = Odometers(*shared[of_arm:of_odometers])
+        self._found = Findings(*shared[of_odometers:]).found
         # Pairs of the arm that are nearer at home than allowed may be as near as there, less `BY_DESIGN`.
         gaps = self.gaps(np.asarray(home, dtype=np.float64))
         close = gaps < allowed[:, 0]
@@ -111,12 +124,12 @@ class Collision:
             got, least = f"{second} {gaps[meet][0]:.3f} m from {first} at home", allowed[meet][0, 0]
             raise BadInput("bases of two arms", got=got, expected=f"at least {least:g} m")
         near = (pairs[:, 2] == SELF) & close
-        allowed[near, 0] = gaps[near] - BY_DESIGN
+        self.arm.allowed[near, 0] = gaps[near] - BY_DESIGN
 
     def gaps(self, q: Array) -> Array:
         """(p,) distance of each pair at `q` (n,) [m]."""
         gaps = np.empty(len(self.arm.pairs))
-        gaps_at(self.arm, q[None], gaps)
+        gaps_at(self.block.floats, self.block.whole, q[None], gaps)
         return gaps
 
     def look(
@@ -129,19 +142,20 @@ class Collision:
         leave open, too, counts as near as it may be. Returns the worst pair of the arm itself, and of the arm and an
         obstacle.
         """
-        if self._judge(way, seconds, final=False):
-            return self._nearest(SELF), self._nearest(OBSTACLE)
-        before = self._found.copy()
-        self._judge(way if set_points is None else set_points(), seconds, final=True)
-        worse = before[:, 0] > self._found[:, 0]
-        self._found[worse] = before[worse]
-        return self._nearest(SELF), self._nearest(OBSTACLE)
+        certain = look(self.block.floats, self.block.whole, way, float(seconds), 0)
+        return self.judged(certain, way, seconds, set_points)
 
-    def _judge(self, way: Array, seconds: float, final: bool) -> bool:
-        step = seconds / max(len(way) - (3 if final else 2), 1)  # set-points go on to the period after rest
-        return look(
-            self.arm, self.odometers, way, 0.125 * step * step * self._acceleration, self._suspects, final, self._found
-        )
+    def judged(
+        self, certain: bool, way: Array, seconds: float, set_points: Callable[[], Array] | None
+    ) -> tuple[Nearest, Nearest]:
+        """The same after the compiled `look` was at `way`, and was `certain` or not."""
+        if not certain:
+            before = self._found.copy()
+            again = way if set_points is None else set_points()
+            look(self.block.floats, self.block.whole, again, float(seconds), 1)
+            worse = before[:, 0] > self._found[:, 0]
+            self._found[worse] = before[worse]
+        return self._nearest(SELF), self._nearest(OBSTACLE)
 
     def _nearest(self, of: int) -> Nearest:
         excess, gap, allowed, pair = self._found[of].tolist()

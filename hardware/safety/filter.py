@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike
 from hardware.execution.horizon import Knots
 from hardware.safety import checks
 from hardware.safety.arms import Arms
-from hardware.safety.checks import Refused
+from hardware.safety.checks import Array, Refused
 from hardware.safety.configuration import check_parts, inner_box, warm_up
 from hardware.safety.geometry import Geometry
 from hardware.safety.measured import first_set_point
@@ -81,7 +81,7 @@ class SafetyFilter:
         chains, names = [part.chain for part in robot.parts], [part.name for part in robot.parts]
         self.geometry = Geometry(chains, robot.pieces, limits, np.array(robot.home), names)
         self._output = Output(limits, period)
-        self._box = inner_box(limits)
+        self._box, self._ends = inner_box(limits), (limits.lower.copy(), limits.upper.copy())
         self._refusals: Counter[str] = Counter()
         self._clamped = 0
         self._deadman_at = self._target_at = -math.inf
@@ -312,14 +312,13 @@ class SafetyFilter:
         motion = self.motion
         if self._waits(now) or self._goal is None or (self._border and self._at_boundary()):
             state = motion.braked()
-            self._output.check(np.array(state[0]))
         else:
             if self._border:
                 self._border = ""
                 self.geometry.leave()
             state = motion.toward(self._goal)
             way = motion.way_to_rest(state)
-            checks.stops_inside(self.joints, way.least, way.greatest, self.limits.lower, self.limits.upper)
+            checks.stops_inside(self.joints, way.least, way.greatest, *self._ends)
             try:
                 excess = self.geometry.check(
                     way.postures, way.seconds, lambda: motion.set_points_to_rest(state, way.seconds)
@@ -331,9 +330,9 @@ class SafetyFilter:
                 self._refusals[refused.stage] += 1
                 self._border = f"{refused.reason}; waiting at the border for a target inside"
                 state = motion.braked()
-            self._output.check(np.array(state[0]))
+        self._output.check(positions := np.array(state[0]))
         self._arms.step()
-        return self._take(state)
+        return self._take(state, positions)
 
     def _waits(self, now: float) -> bool:
         """True for the first command of a motion, and as long as the arm comes to rest by itself."""
@@ -351,22 +350,23 @@ class SafetyFilter:
         try:
             waits = self._waits(self._clock())
             state = self.motion.braked() if waits or self._back is None else self.motion.toward(self._back)
-            self._output.check(np.array(state[0]))
+            self._output.check(positions := np.array(state[0]))
         except Exception as error:
             self._refuse(error)
             state = self.motion.braked_by_formula()
+            positions = np.array(state[0])
             if not all(math.isfinite(q) for q in state[0]):
                 self._machine.latch(f"no way to brake: {error}")
                 return None
-        command = self._take(state)
+        command = self._take(state, positions)
         if self.motion.at_rest and not waits:
             self._machine.stopped()
         return command
 
-    def _take(self, state: State) -> ArmCommand:
+    def _take(self, state: State, positions: Array) -> ArmCommand:
         self._stands = self.motion.q
         self.motion.take(state)
-        self._output.keep(positions := np.array(state[0]))
+        self._output.keep(positions)
         self.geometry.at(positions)
         try:
             self._pose = self.geometry.pose(positions)

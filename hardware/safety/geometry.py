@@ -12,10 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hardware.safety.arm_geometry import nothing_found
 from hardware.safety.checks import Array, Refused
 from hardware.safety.collision import NONE, Collision, Nearest, each_of
-from hardware.safety.tcp import Tcp, Tcps
+from hardware.safety.nearing import look
+from hardware.safety.tcp import Tcp, Tcps, inspect
 from robots.chain import Chain
+from robots.compiled import compiled
 from robots.limits import Limits
 from robots.shapes import Piece
 
@@ -145,12 +148,30 @@ class Geometry:
         self, way: Array, rows: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None
     ) -> Excess:
         """Excess over the limits on `way`; `rows` are the posture before, and the way."""
-        outside, singular = self._together.measure(way, seconds, set_points)
+        tcps, pieces = self._together.block, self._collision.block
+        seen = measure(tcps.floats, tcps.whole, pieces.floats, pieces.whole, way, rows, seconds)
+        if seen == CLEAR and not (self._together.boxed and set_points):
+            self._own = self._around = NONE
+            return self._inside
+        outside, singular = self._together.judged(way, seconds, set_points)
         more = None if set_points is None else lambda: np.concatenate([rows[:1], set_points()])
-        self._own, self._around = self._collision.look(rows, seconds, more)
+        self._own, self._around = self._collision.judged(seen != UNCERTAIN, rows, seconds, more)
         if not any(outside) and not any(singular) and self._own is NONE and self._around is NONE:
             return self._inside
         return Excess(outside, self._around.excess, self._own.excess, singular)
+
+
+CLEAR, NOT_CLEAR, UNCERTAIN = 0, 1, 2
+
+
+@compiled()
+def measure(tcp_floats, tcp_whole, floats, whole, way, rows, seconds):
+    """Look at a way with the tcps and the pieces of all arms, by their blocks: `CLEAR` where nothing is outside, near
+    or uncertain."""
+    fine = inspect(tcp_floats, tcp_whole, way)
+    if not look(floats, whole, rows, seconds, 0):
+        return UNCERTAIN
+    return CLEAR if fine and nothing_found(floats, whole) else NOT_CLEAR
 
 
 def _between(pair: Nearest) -> str:

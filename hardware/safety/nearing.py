@@ -24,8 +24,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hardware.safety.arm_geometry import OBSTACLE, PLANE, SELF, arm_of, findings_of, odometers_of
 from hardware.safety.checks import Array
 from hardware.safety.gjk import borrowing, distance
 from hardware.safety.odometers import ROUNDING, advance, reading
@@ -33,27 +33,6 @@ from robots.chain import axis_rotation
 from robots.compiled import compiled
 
 AHEAD = 0.02  # [m] how much farther than needed a pair is measured, so that it need not be again at once
-SELF, OBSTACLE, PLANE = 0, 1, 2  # kinds of pairs; a plane is an obstacle, too
-
-
-class ArmGeometry(NamedTuple):
-    """The arm and what stands around it, as the compiled functions take it."""
-
-    offset_pos: Array
-    offset_rot: Array
-    axis: Array
-    points: Array  # of all pieces
-    which: NDArray[np.int64]  # (count, 3) per piece: link, first point, end
-    sizes: Array  # (count, 5) centre and radius of the sphere around it, its own radius
-    below: NDArray[np.int64]  # (n,) the link that each joint stands on; 0 where an arm begins
-    pairs: NDArray[np.int64]  # (p, 3) first piece (or plane), second piece, kind
-    between: NDArray[np.int64]  # (p, 3) the link in whose frame `axes` are, first joint between the two, end
-    reach: Array  # (p, n) R, of two arms those of both
-    allowed: Array  # (p, 2) distance, and how much less between two postures
-    axes: Array  # (p, 3) where the last search for a distance ended
-    apart: Array  # (p,) at least that far apart were they
-    where: Array  # (p, n) at this posture
-    planes: Array  # (planes, 4) normal and offset
 
 
 class Path(NamedTuple):
@@ -70,11 +49,15 @@ class Path(NamedTuple):
 
 
 @compiled()
-def look(arm, odometers, way, bend, suspects, final, found):
-    """Worst pairs of a way into `found`; pairs that its postures leave uncertain are marked in `suspects`. With
-    `final`, only suspects are looked at, and where it is not certain how near they come they count as that near.
-    Returns whether all is certain, or `final`."""
-    path = _path(arm, way, bend)
+def look(floats, whole, way, seconds, final):
+    """Worst pairs of a way (m, n) into `Findings`, for a block of `ArmGeometry`, `Odometers` and `Findings`; pairs that
+    its postures leave uncertain become suspects. All but the first are evenly spaced, `seconds` from the second on; at
+    the end of a `final` one (1, else 0), set-points go on to the period after rest. It looks at suspects only, and
+    where it is not certain how near they come they count as that near. Returns whether all is certain, or `final`."""
+    arm, odometers, findings = arm_of(floats, whole), odometers_of(floats, whole), findings_of(floats, whole)
+    suspects, found = findings.suspects, findings.found
+    step = seconds / max(way.shape[0] - (3 if final else 2), 1)
+    path = _path(arm, way, 0.125 * step * step * findings.acceleration)
     low, high = _extremes(way)
     for kind in range(2):
         found[kind, 0], found[kind, 1] = 0.0, np.inf
@@ -84,9 +67,9 @@ def look(arm, odometers, way, bend, suspects, final, found):
     for pair in range(arm.pairs.shape[0]):
         if final:
             if suspects[pair]:
-                _walk(arm, path, pair, _gap(arm, path, 0, pair, arm.allowed[pair, 0]), final, found)
+                _walk(arm, path, pair, _gap(arm, path, 0, pair, arm.allowed[pair, 0]), True, found)
             continue
-        suspects[pair] = False
+        suspects[pair] = 0
         if reading(odometers, 1, pair) <= odometers.until[pair]:
             continue
         odometers.until[pair] = -np.inf
@@ -97,9 +80,10 @@ def look(arm, odometers, way, bend, suspects, final, found):
         else:
             reach = arm.allowed[pair, 0] + _moved(arm, path, 0, way.shape[0] - 1, pair)
             gap = _measured(arm, path, pair, reach)
-            suspects[pair] = gap < reach and not _walk(arm, path, pair, gap, final, found)
-        certain = certain and not suspects[pair]
-    return certain or final
+            if gap < reach and not _walk(arm, path, pair, gap, False, found):
+                suspects[pair] = 1
+                certain = False
+    return certain or final == 1
 
 
 @compiled()
@@ -307,8 +291,9 @@ def _turn_axis(arm, path, row, pair, inward):
 
 
 @compiled()
-def gaps_at(arm, q, gaps):
-    """Of all pairs at one posture (1, n)."""
+def gaps_at(floats, whole, q, gaps):
+    """Of all pairs of a block at one posture (1, n)."""
+    arm = arm_of(floats, whole)
     path = _path(arm, q, q[0])
     for pair in range(arm.pairs.shape[0]):
         gaps[pair] = _gap(arm, path, 0, pair, np.inf)

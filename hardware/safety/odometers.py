@@ -27,27 +27,31 @@ class Odometers(NamedTuple):
     """The odometers of an arm's pieces, as the compiled functions take them."""
 
     far: Array  # (count, n) R of each piece, 0 for joints that do not move it
+    joints: NDArray[np.int64]  # (count, 2) the first that moves it, and the end
     slots: NDArray[np.int64]  # (p, 2) of the pieces of each pair among `readings`
     readings: Array  # (2, count n + 1) at the last posture, and at most on the way from there [m]; the last one stays 0
     last: Array  # (n,) that posture [rad]
+    steps: Array  # (2, n) |Δq| from the one before to there, and at most on the way from there [rad]
     until: Array  # (p,) a pair is clear as long as its odometers are no farther [m]
 
 
 @borrowing()
 def advance(odometers, start, low, high):
     """Go on to a way that begins at `start` (n,) and whose joints stay between `low` and `high` (n,)."""
-    far, readings, last = odometers.far, odometers.readings, odometers.last
+    far, joints, readings, steps = odometers.far, odometers.joints, odometers.readings, odometers.steps
     most, n = 0.0, far.shape[1]
+    for k in range(n):
+        steps[0, k] = abs(start[k] - odometers.last[k])
+        steps[1, k] = max(high[k] - start[k], start[k] - low[k])
+        odometers.last[k] = start[k]
     for piece in range(far.shape[0]):
         moved = ahead = 0.0
-        for k in range(n - 1, -1, -1):
-            moved += abs(start[k] - last[k]) * far[piece, k]
-            ahead += max(high[k] - start[k], start[k] - low[k]) * far[piece, k]
+        for k in range(joints[piece, 1] - 1, joints[piece, 0] - 1, -1):
+            moved += steps[0, k] * far[piece, k]
+            ahead += steps[1, k] * far[piece, k]
             readings[0, n * piece + k] += moved
             readings[1, n * piece + k] = readings[0, n * piece + k] + ahead
-        most = max(most, readings[0, n * piece])
-    for k in range(n):
-        last[k] = start[k]
+        most = max(most, readings[0, n * piece + joints[piece, 0]])
     if not most <= _MOST:
         readings[:] = 0.0
         odometers.until[:] = -np.inf

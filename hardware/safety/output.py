@@ -12,7 +12,6 @@ and the first one after; where those two are far apart, the earlier one counts.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable
 
@@ -32,6 +31,7 @@ class Output:
 
     def __init__(self, limits: Limits, period: float) -> None:
         self._limits, self._period = limits, period
+        self._lower, self._upper = limits.lower.copy(), limits.upper.copy()  # a call takes longer with read-only ones
         rates = np.stack([limits.velocity, limits.acceleration, limits.jerk])
         self._most = rates * np.array([[period], [period**2], [period**3]]) * (1.0 + _ROUNDING)
         self._last = np.zeros(limits.n)
@@ -44,7 +44,7 @@ class Output:
 
     def check(self, q: Array) -> None:
         """Refuse a set-point (n,) [rad]."""
-        fault = _judge(q, self._last, self._differences, self._most, self._limits.lower, self._limits.upper, self._next)
+        fault = _judge(q, self._last, self._differences, self._most, self._lower, self._upper, self._next)
         if fault >= 0:
             raise self._reason(q, fault // len(q), fault % len(q))
 
@@ -108,15 +108,19 @@ class Sending:
 
     def leaves(self) -> None:
         """A command is about to be published. Without a clock, which `gap` reports, nothing changes."""
-        with contextlib.suppress(Exception):
+        try:  # `contextlib.suppress` takes ten times as long
             self._leaves = self._clock()
+        except Exception:
+            return
 
     def left(self) -> None:
         """A command has left, or the first one is about to. Without a clock, which `gap` reports, nothing changes."""
-        with contextlib.suppress(Exception):
+        try:
             now, leaves = self._clock(), self._leaves
             at = leaves if leaves is not None and now - leaves > self._publishing else now
             self._before, self._at, self._leaves = self._at, at, None
+        except Exception:
+            return
 
     def gap(self) -> float:
         """Since the last one left [s]; negative where the clock went back. Raises what the clock raises."""

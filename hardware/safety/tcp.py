@@ -16,9 +16,12 @@ Where the border is that near, every set-point on the way is looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from hardware.safety.blocks import ArrayBlock, floats_1, floats_2, floats_3, whole_1
 from hardware.safety.checks import Array
 from robots.chain import Chain, axis_rotation, forward_one, matmul3
 from robots.compiled import compiled
@@ -49,9 +52,7 @@ class Tcp:
 
     def condition(self, q: Array) -> float:
         """Condition number of the Jacobian, lengths in half arm lengths."""
-        way = self._own(q)[None]
-        _inspect(way, *self._geometry, self._unit, self._box, 0.0, self._points, self._pos, self._seen)
-        return float(self._seen[0])
+        return float(_condition(self._own(q), *self._geometry, self._unit, 0.0))
 
     def look_closer(self, way: Array, seconds: float, set_points: Callable[[], Array]) -> None:
         """Look at every set-point of a way, if a border is so near that between two postures it may be crossed."""
@@ -76,77 +77,116 @@ class Tcp:
         return q if q.shape[-1] == self._n else np.ascontiguousarray(q[..., self._at])
 
 
+class TcpGeometry(NamedTuple):
+    """The tcps of several arms, as the compiled functions take them: arrays of all joints, and a row for each arm."""
+
+    ends: NDArray[np.int64]  # where the joints of each arm begin, and the end
+    offset_pos: Array
+    offset_rot: Array
+    axis: Array
+    tcp_pos: Array
+    tcp_rot: Array
+    unit: Array  # half arm length [m]
+    box: Array  # workspace
+    boxed: NDArray[np.int64]  # 1 where there is one
+    most: Array  # condition number allowed
+    points: Array  # scratch
+    pos: Array  # the tcp where it is farthest outside
+    seen: Array  # condition number where the way ends, and how far the tcp was outside on it, at most [m]
+
+
 class Tcps:
     """The tcps of `each` arm, looked at in one call."""
 
     def __init__(self, each: Sequence[Tcp]) -> None:
         self.each = each
-        chains = [tcp._geometry for tcp in each]
-        joined = [np.concatenate([chain[k] for chain in chains]) for k in range(3)]
-        stacked = [np.stack([chain[k] for chain in chains]) for k in (3, 4)]
-        self._geometry = (np.cumsum([0, *(tcp._n for tcp in each)]), *joined, *stacked)
+        chains, count = [tcp._geometry for tcp in each], len(each)
+        offset_pos, offset_rot, axis = (np.concatenate([chain[k] for chain in chains]) for k in range(3))
+        tcp_pos, tcp_rot = (np.stack([chain[k] for chain in chains]) for k in (3, 4))
         self._limits = [tcp._limits.singularity for tcp in each]
-        self._boxed = [tcp for tcp in each if tcp._limits.workspace is not None]
-        self._settings = (
+        self.boxed = [tcp for tcp in each if tcp._limits.workspace is not None]
+        geometry = TcpGeometry(
+            np.cumsum([0, *(tcp._n for tcp in each)], dtype=np.int64),
+            offset_pos,
+            offset_rot,
+            axis,
+            tcp_pos,
+            tcp_rot,
             np.array([tcp._unit for tcp in each]),
             np.stack([tcp._box for tcp in each]),
-            np.array([tcp in self._boxed for tcp in each]),
+            np.array([tcp in self.boxed for tcp in each]).astype(np.int64),
             np.array(self._limits),
+            np.zeros((count, max(tcp._n for tcp in each) + 2, 3)),
+            np.zeros((count, 3)),
+            np.zeros((count, 2)),
         )
-        self._points = np.zeros((len(each), max(tcp._n for tcp in each) + 2, 3))
-        self._pos, self._seen = np.empty((len(each), 3)), np.empty((len(each), 2))
+        self.block = ArrayBlock(*geometry)
+        self._shared = TcpGeometry(*self.block.arrays)
         for k, tcp in enumerate(each):
-            tcp._pos, tcp._seen = self._pos[k], self._seen[k]
+            tcp._pos, tcp._seen = self._shared.pos[k], self._shared.seen[k]
 
     def pose(self, q: Array) -> tuple[Array, Array]:
         """Position [m] and wxyz quaternion at `q` (n,) [rad], each in its own base frame: (3,), (4,), of several arms a
         row for each."""
         pos, quat = np.empty((len(self.each), 3)), np.empty((len(self.each), 4))
-        _poses(q, *self._geometry, pos, quat)
+        _poses(self.block.floats, self.block.whole, q, pos, quat)
         return (pos, quat) if len(self.each) > 1 else (pos[0], quat[0])
 
-    def measure(
+    def judged(
         self, way: Array, seconds: float, set_points: Callable[[], Array] | None
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Distance by which each comes outside its workspace on a way [m], and excess over the condition number that is
-        allowed, where it ends; all 0 inside."""
-        _inspect_each(way, *self._geometry, *self._settings, self._points, self._pos, self._seen)
+        allowed, where it ends; all 0 inside. The compiled `inspect` was at `way`."""
         if set_points is not None:
-            for tcp in self._boxed:
+            for tcp in self.boxed:
                 tcp.look_closer(way, seconds, set_points)
-        seen = self._seen.tolist()
+        seen = self._shared.seen.tolist()
         outside = tuple([max(out, 0.0) for _, out in seen])
         singular = tuple([max(one - most, 0.0) for (one, _), most in zip(seen, self._limits, strict=True)])
         return outside, singular
 
 
 @compiled()
-def _inspect_each(
-    way, ends, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, box, boxed, enough, points, pos, seen
-):  # fmt: skip
-    for arm in range(unit.shape[0]):
-        a, b = ends[arm], ends[arm + 1]
-        own = way[(0 if boxed[arm] else way.shape[0] - 1) :, a:b]
-        _inspect(
-            own, offset_pos[a:b], offset_rot[a:b], axis[a:b], tcp_pos[arm], tcp_rot[arm], unit[arm], box[arm],
-            enough[arm], points[arm, : b - a + 2], pos[arm], seen[arm],
-        )  # fmt: skip
+def tcps_of(floats, whole):
+    """The `TcpGeometry` of a block."""
+    return TcpGeometry(
+        whole_1(whole, 0), floats_2(floats, whole, 1), floats_3(floats, whole, 2), floats_2(floats, whole, 3),
+        floats_2(floats, whole, 4), floats_3(floats, whole, 5), floats_1(floats, whole, 6), floats_3(floats, whole, 7),
+        whole_1(whole, 8), floats_1(floats, whole, 9), floats_3(floats, whole, 10), floats_2(floats, whole, 11),
+        floats_2(floats, whole, 12),
+    )  # fmt: skip
 
 
 @compiled()
-def _poses(q, ends, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, pos, quat):
+def inspect(floats, whole, way):
+    """What `TcpGeometry` has of a way (m, n), for its block; true if every tcp is inside and no arm near a singularity.
+    Of an arm without a workspace only the end is looked at."""
+    tcps, fine = tcps_of(floats, whole), True
+    for arm in range(tcps.unit.shape[0]):
+        a, b, seen = tcps.ends[arm], tcps.ends[arm + 1], tcps.seen[arm]
+        offset_pos, offset_rot = tcps.offset_pos[a:b], tcps.offset_rot[a:b]
+        axis, tcp_pos = tcps.axis[a:b], tcps.tcp_pos[arm]
+        seen[1] = -np.inf
+        if tcps.boxed[arm]:
+            points = tcps.points[arm, : b - a + 2]
+            _outermost(way[:, a:b], offset_pos, offset_rot, axis, tcp_pos, tcps.box[arm], points, tcps.pos[arm], seen)
+        end = way[way.shape[0] - 1, a:b]
+        seen[0] = _condition(
+            end, offset_pos, offset_rot, axis, tcp_pos, tcps.tcp_rot[arm], tcps.unit[arm], tcps.most[arm]
+        )
+        fine = fine and seen[0] <= tcps.most[arm] and seen[1] <= 0.0
+    return fine
+
+
+@compiled()
+def _poses(floats, whole, q, pos, quat):
+    tcps = tcps_of(floats, whole)
     for arm in range(pos.shape[0]):
-        a, b = ends[arm], ends[arm + 1]
-        _pose(q[a:b], offset_pos[a:b], offset_rot[a:b], axis[a:b], tcp_pos[arm], tcp_rot[arm], pos[arm], quat[arm])
-
-
-@compiled()
-def _inspect(way, offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, box, enough, points, pos, seen):
-    """Condition number at the end of the way, and how far the tcp is outside the box on it; the tcp there."""
-    seen[1] = -np.inf
-    pos[:] = 0.0
-    _outermost(way, offset_pos, offset_rot, axis, tcp_pos, box, points, pos, seen)
-    seen[0] = _condition(way[way.shape[0] - 1], offset_pos, offset_rot, axis, tcp_pos, tcp_rot, unit, enough)
+        a, b = tcps.ends[arm], tcps.ends[arm + 1]
+        _pose(
+            q[a:b], tcps.offset_pos[a:b], tcps.offset_rot[a:b], tcps.axis[a:b], tcps.tcp_pos[arm], tcps.tcp_rot[arm],
+            pos[arm], quat[arm],
+        )  # fmt: skip
 
 
 @compiled()

@@ -109,13 +109,12 @@ def _fingers_at_rest() -> None:
 def _looks_at_postures_only() -> None:
     from hardware.safety.collision import Collision
 
-    judge = Collision._judge
+    judged = Collision.judged
 
-    def certain(self: Any, way: Any, seconds: float, final: bool) -> bool:
-        judge(self, way, seconds, final)
-        return True
+    def all_of_it(self: Any, certain: bool, way: Any, seconds: float, set_points: Any) -> Any:
+        return judged(self, True, way, seconds, set_points)
 
-    Collision._judge = certain
+    Collision.judged = all_of_it
 
 
 def _holds_nothing() -> None:

@@ -64,18 +64,23 @@ MUTANTS: dict[str, Mutant] = {
         "np.where(across, n * len(pieces), n * len(pieces))",
         SELDOM,
     ),
-    "odometers-stand": Mutant(ODOMETERS, "moved += abs(start[k] - last[k])", "moved += 0.0", SELDOM),
+    "odometers-stand": Mutant(ODOMETERS, "moved += steps[0, k]", "moved += 0.0", SELDOM),
     "odometers-know-no-way-ahead": Mutant(
         ODOMETERS, "readings[0, n * piece + k] + ahead", "readings[0, n * piece + k]", SELDOM
     ),
-    "odometers-of-the-last-joint-alone": Mutant(ODOMETERS, "range(n - 1, -1, -1)", "range(n - 1, n - 2, -1)", SELDOM),
+    "odometers-of-the-last-joint-alone": Mutant(
+        ODOMETERS, "joints[piece, 0] - 1, -1)", "joints[piece, 1] - 2, -1)", SELDOM
+    ),
     "odometers-begin-anew-and-pairs-do-not": Mutant(ODOMETERS, "        odometers.until[:] = -np.inf\n", "", SELDOM),
     "what-a-pair-moved-since-it-was-measured-does-not-count": Mutant(
         NEARING, "clear = here - arm.allowed", "clear = arm.apart[pair] - arm.allowed", SELDOM
     ),
     "half-a-target-counts": Mutant(ARMS, "if len(each) != len(self._arms):", "if False:", SAFE),
     "one-arm-may-be-silent": Mutant(
-        ARMS, "[q for arm in self._arms for q in arm.measured.fresh(now)]", "self._arms[0].measured.fresh(now)", SAFE
+        ARMS,
+        "for arm in self._arms:\n            arm.measured.fresh(now)",
+        "for arm in self._arms[:1]:\n            arm.measured.fresh(now)",
+        SAFE,
     ),
     "the-worst-arm-excuses-the-other": Mutant(
         GEOMETRY,

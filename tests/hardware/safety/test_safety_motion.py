@@ -86,7 +86,7 @@ def test_nothing_is_compiled_in_mid_motion() -> None:
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     count, *missing = done.stdout.split()
     # What only the others call has machine code of its own where it was compiled, none where that was loaded.
-    assert count == "9" and set(missing) <= {"_phases", "_move", "_brake"}, done.stdout
+    assert count == "10" and set(missing) <= {"_phases", "_move", "_brake", "_braked"}, done.stdout
 
 
 def test_braking_by_hand() -> None:
