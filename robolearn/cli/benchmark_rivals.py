@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from robolearn.bench.rivals.checkouts import Checkout, CodeFailed
+from robolearn.bench.rivals.checkouts import Checkout, CodeFailed, configs_of
 from robolearn.cli.choices import Device
 from robolearn.cli.rival_cells import Cells, Rival, TheirCode, few_enough
 from robolearn.core import BadInput
@@ -61,15 +61,18 @@ class BenchmarkRivals(Command):
     repairs that robolearn/bench/README.md lists, made while it runs."""
     checkout_python: Path | None = None
     """The interpreter that has its packages; by default this one."""
+    checkout_configs: tuple[str, ...] = ()
+    """Configs of a checkout's imitation and fine-tuning, as NAME=IMITATION,TUNING, in the place of those of Kitchen."""
     device: Device = "auto"
     out: Path = Path("runs/rivals")
     """Folder for the cells, rivals.json and report.html."""
 
     def run(self) -> dict[str, Any]:
         """``{"tasks": [{"task", "demonstrations", "tried", "within"}], "rows": [{"rival", "task", "cells",
-        "imitation", "success", "wall_s"}], "means": [{"rival", "imitation", "success", "wall_s"}], "failed": [{"rival",
-        "task", "seed", "why"}], "report", "wall_s"}``; successes and wall times are as `over_seeds` gives them. Rows
-        and means are of rivals that failed nowhere there; what failed is tried again by the next run."""
+        "imitation", "success", "env_steps", "tuning_s"}], "means": [{"rival", "imitation", "success", "env_steps",
+        "tuning_s"}], "failed": [{"rival", "task", "seed", "why"}], "report", "wall_s"}``; successes, control steps and
+        seconds of fine-tuning are as `over_seeds` gives them. Rows and means are of rivals that failed nowhere there;
+        what failed is tried again by the next run."""
         from robolearn.eval.rivals_page import write_rivals_page
         from robolearn.io.json_files import write_json
 
@@ -117,10 +120,11 @@ class BenchmarkRivals(Command):
             console.print(f"{one['task']}: {one['demonstrations']} demonstrations, imitation {rate:.1%}{where}")
         rows = [
             (row.get("task", "mean over tasks"), row["rival"], str(row["success"]["count"]), percent(row["imitation"]),
-             percent(row["success"]), f"{row['wall_s']['mean']:,.0f}")
+             percent(row["success"]), f"{100 * row['success']['median']:.1f}", f"{row['env_steps']['mean']:,.0f}",
+             f"{row['tuning_s']['mean'] / 60:,.1f}")
             for row in (*result["rows"], *result["means"])
         ]  # fmt: skip
-        heads = ("task", "rival", "seeds", "imitation, %", "after RL, %", "s a cell")
+        heads = ("task", "rival", "seeds", "imitation, %", "after RL, %", "median", "control steps", "minutes of RL")
         print_table(console, heads, rows, title="mean over the seeds, with Student's 95% interval over them")
         for one in result["failed"]:
             console.print(f"failed: {one['rival']}, {one['task']}, seed {one['seed']}: {one['why']}", markup=False)
@@ -140,8 +144,11 @@ class BenchmarkRivals(Command):
             if name in found or not name or "/" in name:
                 raise BadInput("--rivals", got=word, expected="different names")
             found[name] = _of_flags(name, tuple(shlex.split(flags))) if own else RIVALS[name]
+        configs = configs_of(self.checkout_configs)
+        if more := configs.keys() - {word.partition("=")[0] for word in self.checkout}:
+            raise BadInput("--checkout-configs", got=min(more), expected="configs of a codebase that --checkout names")
         for word in self.checkout:
-            checkout = Checkout.of(word, self.checkout_python)
+            checkout = Checkout.of(word, self.checkout_python, configs)
             for repaired in (False, True):
                 code = TheirCode(checkout, repaired)
                 if code.name in found:
@@ -201,9 +208,13 @@ def _shown(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _over(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Success and wall time of a rival in a task, over the seeds."""
-    rates = [(run["imitation"]["rate"], run["success"]["rate"], run["wall_s"]["total"]) for run in runs]
-    return _estimates(rates)
+    """Success and cost of a rival in a task, over the seeds."""
+    return _estimates([_values(run) for run in runs])
+
+
+def _values(cell: Mapping[str, Any]) -> tuple[float, float, float, float]:
+    """Imitation, success, control steps and seconds of fine-tuning of a cell."""
+    return cell["imitation"]["rate"], cell["success"]["rate"], cell["env_steps"], cell["seconds"]["tuned"]
 
 
 def _means(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -213,16 +224,19 @@ def _means(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> Iterator[
     for name in dict.fromkeys(row["rival"] for row in rows):
         own = [row["cells"] for row in rows if row["rival"] == name]
         if len(own) == len(tasks):
-            values = [
-                [(c["imitation"]["rate"], c["success"]["rate"], c["wall_s"]["total"]) for c in one] for one in own
-            ]
+            values = [[_values(cell) for cell in one] for one in own]
             yield {"rival": name, **_estimates(np.mean(values, axis=0).tolist())}
 
 
 def _estimates(values: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Estimates over the seeds of imitation, success and seconds, of which `values` has three of each seed."""
+    """Estimates over the seeds, of each of which `values` has what `_values` gives."""
     from robolearn.eval import over_seeds
 
-    imitation, success, wall = zip(*values, strict=True)
-    rates = {"imitation": over_seeds(imitation, rates=True), "success": over_seeds(success, rates=True)}
-    return {key: value.to_json() for key, value in (*rates.items(), ("wall_s", over_seeds(wall)))}
+    imitation, success, steps, seconds = zip(*values, strict=True)
+    found = {
+        "imitation": over_seeds(imitation, rates=True),
+        "success": over_seeds(success, rates=True),
+        "env_steps": over_seeds(steps),
+        "tuning_s": over_seeds(seconds),
+    }
+    return {key: value.to_json() for key, value in found.items()}

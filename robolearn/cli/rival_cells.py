@@ -70,17 +70,21 @@ class TheirCode:
         """Its cell. Raises `CodeFailed`: the code failed."""
         from robolearn.bench.rivals.process import Job, run_job
 
-        out = cells.place(task, seed) / self.name
-        settings = {"demonstrations": episodes, "env_steps": cells.env_steps, "repaired": self.repaired}
+        checkout, place = self.checkout, cells.place(task, seed)
+        out = place / self.name
+        settings = {"demonstrations": episodes, "env_steps": cells.env_steps, "repaired": self.repaired,
+                    "configs": [checkout.imitation, checkout.tuning]}  # fmt: skip
+        base = f"{checkout.name}-{episodes}-{Path(checkout.imitation).with_suffix('')}".replace("/", "-")
 
         def work() -> dict[str, Any]:
             return run_job(
                 Job(
-                    checkout=self.checkout,
+                    checkout=checkout,
                     repaired=self.repaired,
                     world=WorldConfig(task),
                     demonstrations=cells.demonstrations(task, seed, episodes),
                     out=out / "run",
+                    base=place / base,
                     seed=seed,
                     train_steps=cells.train_steps,
                     env_steps=cells.env_steps,
@@ -185,15 +189,17 @@ class Cells:
     def _cell(
         self, out: Path, task: str, seed: int, settings: Mapping[str, Any], learn: Callable[[], dict[str, Any]]
     ) -> dict[str, Any]:
-        """The result of `learn`, with the success of the policy in ``run`` and the seconds that both took."""
+        """The result of `learn`, with its seconds, the success of the policy in ``run``, and the seconds of both."""
         from policies.storage.loading import open_policy
         from robolearn.bench.baselines import judged
 
         def work() -> dict[str, Any]:
+            begun = time.perf_counter()
             done = learn()
+            seconds = {"tuned": time.perf_counter() - begun}
             policy = open_policy(out / "run")
             found = judged(WorldConfig(task), policy, self.eval_episodes, AT_THE_END + seed, WORLDS)
-            return done | {"success": found["success"]}
+            return done | {"success": found["success"], "seconds": seconds}
 
         return kept(out, {**settings, **self.judging()}, work)
 

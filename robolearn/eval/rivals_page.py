@@ -40,8 +40,9 @@ def write_rivals_page(path: Path, result: Mapping[str, Any], settings: Mapping[s
     by_task: dict[tuple[str, str], Mapping[str, Any]] = {(row["rival"], row["task"]): row for row in result["rows"]}
     tasks = [one["task"] for one in result["tasks"]]
     rows = [
-        (mean["rival"], percent(mean["imitation"]), percent(mean["success"]),
-         *(percent(by_task[mean["rival"], task]["success"]) for task in tasks), f"{mean['wall_s']['mean']:,.0f}")
+        (mean["rival"], percent(mean["imitation"]), percent(mean["success"]), f"{100 * mean['success']['median']:.1f}",
+         *(percent(by_task[mean["rival"], task]["success"]) for task in tasks),
+         f"{mean['env_steps']['mean']:,.0f}", f"{mean['tuning_s']['mean'] / 60:,.1f}")
         for mean in result["means"]
     ]  # fmt: skip
     numbers = [
@@ -54,7 +55,7 @@ def write_rivals_page(path: Path, result: Mapping[str, Any], settings: Mapping[s
         "rivals.html",
         title="Rivals on equal ground",
         picture=picture(draw_means(result["means"]), "means"),
-        heads=("rival", "imitation", "after RL", *tasks, "seconds a cell"),
+        heads=("rival", "imitation", "after RL", "median seed", *tasks, "control steps", "minutes of RL"),
         rows=rows,
         numbers=numbers,
         failed=[(one["rival"], one["task"], one["seed"], one["why"]) for one in result["failed"]],

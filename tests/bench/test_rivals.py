@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from robolearn.bench.rivals.checkouts import Checkout, CodeFailed
+from robolearn.bench.rivals.checkouts import Checkout, CodeFailed, configs_of
 from robolearn.bench.rivals.far import repairs
+from robolearn.bench.rivals.far.run import begin_with_a_reset, fine_tuning, resolvers
 from robolearn.bench.rivals.far.worlds import TheirWorlds
 from robolearn.bench.rivals.process import DemoScale, Job, run_job
 from robolearn.cli.main import main
@@ -127,7 +129,7 @@ def test_states_and_actions_are_scaled_by_the_demonstrations() -> None:
         ("reinflo=x", None, "--checkout: got reinflo=x, expected NAME=PATH"),
         ("reinflow", None, "expected NAME=PATH"),
         ("reinflow=/nowhere", None, "no such folder, expected a checkout of github.com/ReinFlow/ReinFlow"),
-        (f"dppo={TINY}", None, "no cfg/robomimic/pretrain/lift/pre_diffusion_mlp.yaml there"),
+        (f"dppo={TINY}", None, "no cfg/gym/pretrain/kitchen-complete-v0/pre_diffusion_mlp.yaml there"),
         (f"reinflow={TINY}", Path("/nowhere/python"), "--checkout-python /nowhere/python: got a file that cannot be"),
         (f"reinflow={TINY}", Path("/bin/false"), "--checkout-python /bin/false: got no answer"),
     ],
@@ -153,8 +155,8 @@ def demonstrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(demonstrations: Path, out: Path, repaired: bool, env_steps: int = 2000) -> Job:
-    checkout = Checkout("reinflow", TINY, sys.executable)
-    return Job(checkout, repaired, WorldConfig("lift"), demonstrations, out, 0, 30, env_steps, 4, 1000, 4, "cpu")
+    checkout, base = Checkout.of(f"reinflow={TINY}", None), out.parent / "base"
+    return Job(checkout, repaired, WorldConfig("lift"), demonstrations, out, base, 0, 30, env_steps, 4, 1000, 4, "cpu")
 
 
 @pytest.mark.long
@@ -170,6 +172,52 @@ def test_their_code_learns_in_our_world_and_is_judged_by_it(
     # Every episode ends in its rollout, of which some succeed and leave the rest of their time to the next.
     assert 1000 < found["env_steps"] <= 1920 and 30 <= found["episodes"] <= 40 and found["stopped"] == ""
     assert found["repairs"] == (["time grid", "W2", "truncation", "scheduler"] if repaired else [])
+    (seconds,) = (tmp_path / "base").glob("seconds_*.json")
+    assert found["seconds"]["imitation"] == json.loads(seconds.read_text())
+    if not repaired:  # a second run has the first one's imitation, and says what it cost
+        seconds.write_text("123.0")
+        again = run_job(job(demonstrations, tmp_path / "again", True))
+        assert again["seconds"]["imitation"] == 123.0 and again["imitation"] == found["imitation"]
+
+
+def test_worlds_are_reset_once_where_their_code_leaves_it_to_an_evaluation() -> None:
+    """Kitchen's configs do not reset where a rollout begins; no evaluation of theirs comes before the first one."""
+    calls: list[dict[str, Any]] = []
+    kept = SimpleNamespace(reset_at_iteration=False, reset_env_all=lambda **named: calls.append(named))
+    begin_with_a_reset(kept)
+    for _ in range(3):  # as both agents do
+        if kept.reset_at_iteration:
+            kept.reset_env_all(options_venv=[1])
+    assert calls == [{"options_venv": [1]}] and kept.reset_at_iteration is False
+    for agent in (SimpleNamespace(), SimpleNamespace(reset_at_iteration=True)):
+        before = dict(vars(agent))
+        begin_with_a_reset(agent)
+        assert vars(agent) == before
+
+
+def test_rollouts_are_whole_episodes_only_where_they_begin_with_a_reset(theirs: None, tmp_path: Path) -> None:
+    """20 iterations of 3 worlds with chunks of 4 steps in 2,400 control steps: 10 chunks; an episode has 16."""
+    text = (TINY / "cfg/gym/finetune/kitchen-complete-v0/ft_ppo_reflow_mlp.yaml").read_text()
+    work = {"env_steps": 2400, "episode": 64, "least_iterations": 20}
+    resolvers()
+    for flag, chunks, iterations in (("true", 16, 12), ("false", 10, 20)):
+        config = tmp_path / f"{flag}.yaml"
+        config.write_text(text.replace("n_envs: 3,", f"n_envs: 3, reset_at_iteration: {flag},"))
+        _, length = fine_tuning(work | {"tuning": {"config": str(config), "set": {"logdir": "x"}}}, "base")
+        assert length == {"iterations": iterations, "worlds": 3, "chunks": chunks, "execute": 4}
+
+
+def test_a_user_names_the_configs_of_a_checkout() -> None:
+    default = Checkout.of(f"reinflow={TINY}", None)
+    assert default.tuning == "cfg/gym/finetune/kitchen-complete-v0/ft_ppo_reflow_mlp.yaml"
+    configs = configs_of([f"reinflow={default.imitation},cfg/own.yaml"])
+    with pytest.raises(BadInput, match=r"no cfg/own\.yaml there"):
+        Checkout.of(f"reinflow={TINY}", None, configs)
+    own = Checkout.of(f"reinflow={TINY}", None, configs_of([f"reinflow={default.tuning},{default.imitation}"]))
+    assert (own.imitation, own.tuning) == (default.tuning, default.imitation)
+    for words in (["reinflow=a"], ["reinflo=a,b"], ["reinflow=a,b,c"], ["reinflow=,b"], ["dppo=a,b", "dppo=a,b"]):
+        with pytest.raises(BadInput, match=r"--checkout-configs: got .* expected NAME=IMITATION,TUNING"):
+            configs_of(words)
 
 
 @pytest.mark.long

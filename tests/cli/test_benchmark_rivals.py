@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from robolearn.bench.rivals import process
+from robolearn.bench.rivals import checkouts, process
 from robolearn.bench.rivals.checkouts import CodeFailed
 from robolearn.cli.main import main
 from robolearn.cli.rival_cells import few_enough
@@ -42,7 +42,9 @@ def finished(place: Path, settings: dict, successes: int, wall: float) -> None:
     place.mkdir(parents=True)
     cell = {"settings": settings | {"train_steps": 30, "eval_episodes": 100}, "env_steps": 2000, "resumed": False}
     success = Success.of(successes, 100).to_json()
-    (place / "cell.json").write_text(json.dumps(cell | {"success": success, "wall_s": {"total": wall}}))
+    (place / "cell.json").write_text(
+        json.dumps(cell | {"success": success, "wall_s": {"total": wall + 1}, "seconds": {"tuned": wall}})
+    )
 
 
 @pytest.mark.long
@@ -64,7 +66,8 @@ def test_means_over_tasks_have_intervals_over_seeds(tmp_path: Path, capsys: pyte
     half = 4.302653 * 0.1 / math.sqrt(3)
     assert mean["success"]["mean"] == pytest.approx(0.6) and mean["success"]["count"] == 3
     assert mean["success"]["low"] == pytest.approx(0.6 - half, abs=1e-6)
-    assert mean["imitation"]["mean"] == pytest.approx(0.4) and mean["wall_s"]["mean"] == pytest.approx(20)
+    assert mean["imitation"]["mean"] == pytest.approx(0.4) and mean["tuning_s"]["mean"] == pytest.approx(20)
+    assert mean["success"]["median"] == pytest.approx(0.6) and mean["env_steps"]["mean"] == 2000
     assert [one["demonstrations"] for one in result["tasks"]] == [8, 8] and result["tasks"][0]["within"]
     assert json.loads((tmp_path / "rivals.json").read_text())["means"] == [mean]
     page = (tmp_path / "report.html").read_text()
@@ -125,7 +128,8 @@ def test_checkouts_stand_in_the_table_beside_ours_and_failures_are_tried_again(
         if job.repaired and len(jobs) < 3:
             raise CodeFailed("the code of reinflow ended with exit code 3: out of memory")
         rates = {name: Success.of(count, 100).to_json() for name, count in (("imitation", 30), ("success", 70))}
-        return {**rates, "env_steps": 1900, "repairs": ["W2"] * job.repaired, "stopped": ""}
+        return {**rates, "env_steps": 1900, "repairs": ["W2"] * job.repaired, "stopped": "",
+                "seconds": {"imitation": 5.0, "tuned": 6.0}}  # fmt: skip
 
     monkeypatch.setattr(process, "run_job", run_job)
     words = ["benchmark", "rivals", "--out", str(tmp_path), "--tasks", "lift", "--rivals", "proposals", "--seeds", "0",
@@ -144,5 +148,13 @@ def test_checkouts_stand_in_the_table_beside_ours_and_failures_are_tried_again(
     assert (jobs[0].seed, jobs[0].judge_seed, jobs[0].env_steps, jobs[0].eval_episodes) == (0, 1000, 2000, 100)
     assert jobs[0].out == place / "reinflow-published" / "run"
     assert "reinflow-repaired" in (tmp_path / "report.html").read_text()
+    assert jobs[0].base == jobs[1].base, "what they imitate does not depend on the repairs"
+    own = f"{checkouts.CODEBASES['reinflow'].tuning},{checkouts.CODEBASES['reinflow'].tuning}"
+    assert main([*words, "--checkout-configs", f"reinflow={own}"]) == 2
+    assert "configuration 'configs'" in capsys.readouterr().err
+    assert main([*words, "--checkout-configs", "dppo=a,b"]) == 2
+    assert (
+        "--checkout-configs: got dppo, expected configs of a codebase that --checkout names" in capsys.readouterr().err
+    )
     assert main([*words, "--checkout", "reinflow=/nowhere"]) == 2
     assert "no such folder" in capsys.readouterr().err

@@ -33,6 +33,9 @@ TOKENS = ("tests/sim/test_workers.py::test_a_token_is_one_that_ray_sends",)
 REFUSED = ("tests/sim/test_workers.py::test_what_names_no_workers_is_refused_in_one_line",)
 ALONE = ("tests/sim/test_workers.py::test_worlds_whose_episodes_need_more_than_seed_and_actions_are_refused",)
 SLOTS = ("tests/sim/test_workers.py::test_each_node_has_a_worker_before_any_has_two",)
+FAR_RUN = "robolearn/bench/rivals/far/run.py"
+BEGUN = ("tests/bench/test_rivals.py::test_worlds_are_reset_once_where_their_code_leaves_it_to_an_evaluation",)
+WHOLE = ("tests/bench/test_rivals.py::test_rollouts_are_whole_episodes_only_where_they_begin_with_a_reset",)
 RIVALS, REPAIRS = "tests/bench/test_rivals.py", "robolearn/bench/rivals/far/repairs.py"
 GRID = (f"{RIVALS}::test_the_sampler_has_the_grid_of_the_likelihood",)
 APART = (f"{RIVALS}::test_equal_policies_are_at_no_distance",)
@@ -125,6 +128,9 @@ MUTANTS: dict[str, Mutant] = {
     "rivals-values-after-the-reset": Mutant("robolearn/bench/rivals/far/worlds.py", 'found["final"][world])', 'found["state"][world])', CLOCK),
     "rivals-advantages-reach-into-the-next-episode": Mutant("robolearn/bench/rivals/far/worlds.py", "terminated = terminated | truncated", "pass", CLOCK),
     "rivals-actions-of-another-size": Mutant("robolearn/bench/rivals/process.py", "(scaled + 1) / 2 * (self.most", "(scaled + 1) * (self.most", SCALED),
+    "rivals-worlds-begin-nowhere": Mutant(FAR_RUN, "agent.reset_at_iteration, agent.reset_env_all = True, once", "agent.reset_env_all = once", BEGUN),
+    "rivals-worlds-begin-in-every-rollout": Mutant(FAR_RUN, "agent.reset_at_iteration, agent.reset_env_all = False, reset", "agent.reset_env_all = reset", BEGUN),
+    "rivals-rollouts-are-always-whole-episodes": Mutant(FAR_RUN, "if resets else 1", "if True else 1", WHOLE),
     "rivals-too-few-taken-for-too-many": Mutant("robolearn/cli/rival_cells.py", "(number, many) if rate < low", "(number, many) if rate > low", FEW),
 }  # fmt: skip
 

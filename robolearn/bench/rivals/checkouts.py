@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ class Codebase:
 
     Attributes:
       source: where it is public.
-      imitation, tuning: its published configs, of manipulation from states.
+      imitation, tuning: those of its published configs that are taken where the user names none.
       files: further ones that it has to have.
       repairs: those of `far.repairs` that apply to it.
       repaired: settings of the repaired tuning.
@@ -43,8 +44,8 @@ class Codebase:
 CODEBASES: dict[str, Codebase] = {
     "reinflow": Codebase(
         "github.com/ReinFlow/ReinFlow",
-        "cfg/robomimic/pretrain/transport/pre_reflow_mlp.yaml",
-        "cfg/robomimic/finetune/transport/ft_ppo_reflow_mlp.yaml",
+        "cfg/gym/pretrain/kitchen-complete-v0/pre_reflow_mlp.yaml",
+        "cfg/gym/finetune/kitchen-complete-v0/ft_ppo_reflow_mlp.yaml",
         ("agent/finetune/reinflow/train_ppo_agent.py", "model/flow/ft_ppo/ppoflow.py", "model/flow/mlp_flow.py"),
         ("time grid", "W2", "truncation", "scheduler"),
         {"train.repeat_samples": False},
@@ -53,8 +54,8 @@ CODEBASES: dict[str, Codebase] = {
     ),
     "dppo": Codebase(
         "github.com/irom-princeton/dppo",
-        "cfg/robomimic/pretrain/lift/pre_diffusion_mlp.yaml",
-        "cfg/robomimic/finetune/lift/ft_ppo_diffusion_mlp.yaml",
+        "cfg/gym/pretrain/kitchen-complete-v0/pre_diffusion_mlp.yaml",
+        "cfg/gym/finetune/kitchen-complete-v0/ft_ppo_diffusion_mlp.yaml",
         ("agent/finetune/train_ppo_diffusion_agent.py",),
         ("truncation",),
         {},
@@ -69,11 +70,13 @@ FIND = "import importlib.util, sys; print([n for n in sys.argv[1:] if importlib.
 
 @dataclass(frozen=True)
 class Checkout:
-    """A codebase in a folder of the user, and the interpreter that has its packages."""
+    """A codebase in a folder of the user, the interpreter that has its packages, and the configs that are taken."""
 
     name: str
     path: Path
     python: str
+    imitation: str
+    tuning: str
 
     @property
     def codebase(self) -> Codebase:
@@ -81,8 +84,8 @@ class Checkout:
         return CODEBASES[self.name]
 
     @staticmethod
-    def of(word: str, python: Path | None) -> Checkout:
-        """The checkout of ``NAME=PATH``.
+    def of(word: str, python: Path | None, configs: Mapping[str, tuple[str, str]] | None = None) -> Checkout:
+        """The checkout of ``NAME=PATH``, with its own `configs` or those of its codebase.
 
         Raises:
           BadInput: no such codebase, a folder that lacks a file, or an interpreter that lacks a package.
@@ -90,13 +93,15 @@ class Checkout:
         name, _, path = word.partition("=")
         if name not in CODEBASES or not path:
             raise BadInput("--checkout", got=word, expected="NAME=PATH", available=CODEBASES)
-        found = Checkout(name, Path(path).expanduser().resolve(), str(python or sys.executable))
+        code, folder = CODEBASES[name], Path(path).expanduser().resolve()
+        taken = (configs or {}).get(name, (code.imitation, code.tuning))
+        found = Checkout(name, folder, str(python or sys.executable), *taken)
         found._check()
         return found
 
     def _check(self) -> None:
         code, what = self.codebase, f"--checkout {self.name}={self.path}"
-        for file in (code.imitation, code.tuning, *BOTH, *code.files):
+        for file in (self.imitation, self.tuning, *BOTH, *code.files):
             if not (self.path / file).is_file():
                 got = f"no {file} there" if self.path.is_dir() else "no such folder"
                 raise BadInput(what, got=got, expected=f"a checkout of {code.source}")
@@ -120,3 +125,20 @@ class Checkout:
         kept = {key: value for key, value in os.environ.items() if key not in ours}
         roots = dict.fromkeys(self.codebase.roots, str(out)) | {self.codebase.home: str(self.path)}
         return {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg", **kept, **{k: v for k, v in roots.items() if k}}
+
+
+def configs_of(words: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Codebase → its configs of imitation and of tuning, of ``NAME=IMITATION,TUNING``.
+
+    Raises:
+      BadInput: no such codebase, one that is named twice, or other than two files.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for word in words:
+        name, _, files = word.partition("=")
+        imitation, _, tuning = files.partition(",")
+        if name not in CODEBASES or name in found or not imitation or not tuning or "," in tuning:
+            expected = "NAME=IMITATION,TUNING: two files of its checkout, each codebase once"
+            raise BadInput("--checkout-configs", got=word, expected=expected, available=CODEBASES)
+        found[name] = imitation, tuning
+    return found

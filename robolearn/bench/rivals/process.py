@@ -53,6 +53,7 @@ class Job:
       repaired: with the repairs of the codebase, or as published.
       demonstrations: data set that its imitation learns from.
       out: folder for what it writes.
+      base: folder of the imitation, which runs that differ in their repairs share.
       train_steps: gradient steps of imitation.
       env_steps: budget in control steps.
       eval_episodes: of each evaluation, from the starts of `judge_seed`.
@@ -63,6 +64,7 @@ class Job:
     world: WorldConfig
     demonstrations: Path
     out: Path
+    base: Path
     seed: int
     train_steps: int
     env_steps: int
@@ -176,7 +178,8 @@ def run_job(job: Job) -> dict[str, Any]:
     """
     dataset = Dataset.open(job.demonstrations)
     scale = DemoScale(dataset)
-    job.out.mkdir(parents=True, exist_ok=True)
+    for folder in (job.out, job.base):
+        folder.mkdir(parents=True, exist_ok=True)
     np.savez(job.out / DATA, **scale.data)
     with closing(job.world.build(1)) as env:
         limit = env.max_episode_steps
@@ -237,7 +240,7 @@ def _expected(channel: Channel, wanted: str) -> dict[str, Any]:
 
 def _told(job: Job, dataset: Dataset, scale: DemoScale, limit: int) -> dict[str, Any]:
     """The job as its process reads it."""
-    code, checkout = job.checkout.codebase, job.checkout.path
+    code, path = job.checkout.codebase, job.checkout.path
     same = {
         "obs_dim": int(scale.low.shape[0]),
         "action_dim": int(dataset.action.shape[1]),
@@ -248,7 +251,7 @@ def _told(job: Job, dataset: Dataset, scale: DemoScale, limit: int) -> dict[str,
     }
     imitation = same | {
         "env": "robolearn",
-        "logdir": str(job.out / "imitation"),
+        "logdir": str(job.base),
         "train_dataset_path": str(job.out / DATA),
         "test_in_mujoco": False,
         "train.save_model_freq": 10**9,  # its last is saved anyway
@@ -266,14 +269,17 @@ def _told(job: Job, dataset: Dataset, scale: DemoScale, limit: int) -> dict[str,
         "train.save_model_freq": 10**9,
     }
     return {
-        "checkout": str(checkout),
-        "out": str(job.out),
+        "checkout": str(path),
+        "base": str(job.base),
         "data": str(job.out / DATA),
         "train_steps": job.train_steps,
         "env_steps": job.env_steps,
         "episode": limit,
         "least_iterations": LEAST_ITERATIONS,
         "repairs": list(code.repairs) if job.repaired else [],
-        "imitation": {"config": str(checkout / code.imitation), "set": imitation},
-        "tuning": {"config": str(checkout / code.tuning), "set": tuning | (code.repaired if job.repaired else {})},
+        "imitation": {"config": str(path / job.checkout.imitation), "set": imitation},
+        "tuning": {
+            "config": str(path / job.checkout.tuning),
+            "set": tuning | (code.repaired if job.repaired else {}),
+        },
     }

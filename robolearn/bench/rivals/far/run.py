@@ -56,14 +56,13 @@ def run(channel: Channel, job: dict[str, Any]) -> None:
     makers: Any = import_module("env.gym_utils")
     makers.make_async = make_async  # before the agents take it from there
     resolvers()
-    begun = time.perf_counter()
-    base = imitate(job)
-    imitation_s = time.perf_counter() - begun
+    base, imitation_s = imitate(job)
     config, length = fine_tuning(job, base)
     on_agent = repair(job["repairs"], worlds)
     agent = import_module("hydra.utils").get_class(config._target_)(config)
     for made in on_agent:
         made(agent)
+    begin_with_a_reset(agent)
     if hasattr(agent, RATIO):  # which its published tolerance, below what float32 carries, ends at the first update
         setattr(agent, RATIO, RATIO_ERROR if job["repairs"] else math.inf)
     answer(channel, agent, phase="imitation", seconds=imitation_s, **length)
@@ -98,9 +97,10 @@ def loaded(job: dict[str, Any], part: str, **changed: Any) -> Any:
     return config
 
 
-def imitate(job: dict[str, Any]) -> str:
-    """The checkpoint of imitation by their code: at least as many gradient steps as asked for, and a whole cycle of the
-    published learning rate. Its average of the weights begins late and moves slowly: with less it is no policy yet.
+def imitate(job: dict[str, Any]) -> tuple[str, float]:
+    """The checkpoint of imitation by their code, and its seconds: at least as many gradient steps as asked for, and a
+    whole cycle of the published learning rate. Its average of the weights begins late and moves slowly: with less it
+    is no policy yet.
     """
     config = loaded(job, "imitation")
     lengths = np.load(job["data"])["traj_lengths"]
@@ -110,23 +110,27 @@ def imitate(job: dict[str, Any]) -> str:
     batch = min(config.train.batch_size, windows)
     cycle = config.train.lr_scheduler.first_cycle_steps  # epochs
     epochs = max(math.ceil(job["train_steps"] / (windows // batch)), cycle)
-    found = Path(job["out"]) / "imitation" / "checkpoint" / f"state_{epochs}.pt"
-    if not found.exists():
+    found, taken = (Path(job["base"]) / name for name in (f"checkpoint/state_{epochs}.pt", f"seconds_{epochs}.json"))
+    if not taken.exists():
+        begun = time.perf_counter()
         config = loaded(job, "imitation", train__batch_size=batch, train__n_epochs=epochs)
         import_module("hydra.utils").get_class(config._target_)(config).run()
-    return str(found)
+        taken.write_text(json.dumps(time.perf_counter() - begun))
+    return str(found), json.loads(taken.read_text())
 
 
 def fine_tuning(job: dict[str, Any], base: str) -> tuple[Any, dict[str, int]]:
     """The config of fine-tuning, and its length: as many iterations as the budget pays for.
 
-    Where it pays for fewer than `least_iterations`, rollouts are shorter than their config has them, down to one whole
-    episode: worlds may be reset where a rollout begins. A warm-up of the learning rates ends before the training.
+    Where it pays for fewer than `least_iterations`, rollouts are shorter than their config has them; down to one whole
+    episode where the config resets worlds as a rollout begins. A warm-up of the learning rates ends before the
+    training.
     """
     config = loaded(job, "tuning")
     worlds, execute, budget = config.env.n_envs, config.act_steps, job["env_steps"]
-    episode = max(1, math.ceil(job["episode"] / execute))  # a world may have no limit
-    steps = min(config.train.n_steps, max(episode, budget // (worlds * execute * job["least_iterations"])))
+    resets = config.env.get("reset_at_iteration", True)
+    least = max(1, math.ceil(job["episode"] / execute)) if resets else 1  # a world may have no limit
+    steps = min(config.train.n_steps, max(least, budget // (worlds * execute * job["least_iterations"])))
     iterations = budget // (worlds * execute * steps)
     if iterations < 2:
         cost = 2 * worlds * execute * steps
@@ -138,6 +142,20 @@ def fine_tuning(job: dict[str, Any], base: str) -> tuple[Any, dict[str, int]]:
         changed[f"train__{scheduler}__warmup_steps"] = min(config.train[scheduler].warmup_steps, iterations - 1)
     config = loaded(job, "tuning", **changed)
     return config, {"iterations": iterations, "worlds": worlds, "chunks": steps, "execute": execute}
+
+
+def begin_with_a_reset(agent: Any) -> None:
+    """Reset the worlds of an agent once that does not where a rollout begins: it leaves this to its first evaluation,
+    which is switched off."""
+    if getattr(agent, "reset_at_iteration", True):
+        return
+    reset = agent.reset_env_all
+
+    def once(*words: Any, **named: Any) -> Any:
+        agent.reset_at_iteration, agent.reset_env_all = False, reset
+        return reset(*words, **named)
+
+    agent.reset_at_iteration, agent.reset_env_all = True, once
 
 
 def answer(channel: Channel, agent: Any, **facts: Any) -> None:
