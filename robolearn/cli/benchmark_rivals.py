@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from robolearn.bench.rivals.checkouts import Checkout, CodeFailed, configs_of
 from robolearn.cli.choices import Device
@@ -61,6 +61,8 @@ class BenchmarkRivals(Command):
     repairs that robolearn/bench/README.md lists, made while it runs."""
     checkout_python: Path | None = None
     """The interpreter that has its packages; by default this one."""
+    checkout_as: tuple[Literal["published", "repaired"], ...] = ("published", "repaired")
+    """The versions of a checkout that run."""
     checkout_configs: tuple[str, ...] = ()
     """Configs of a checkout's imitation and fine-tuning, as NAME=IMITATION,TUNING, in the place of those of Kitchen."""
     device: Device = "auto"
@@ -149,8 +151,8 @@ class BenchmarkRivals(Command):
             raise BadInput("--checkout-configs", got=min(more), expected="configs of a codebase that --checkout names")
         for word in self.checkout:
             checkout = Checkout.of(word, self.checkout_python, configs)
-            for repaired in (False, True):
-                code = TheirCode(checkout, repaired)
+            for version in dict.fromkeys(self.checkout_as):
+                code = TheirCode(checkout, repaired=version == "repaired")
                 if code.name in found:
                     raise BadInput("--checkout", got=word, expected="each codebase once, and no rival of its name")
                 found[code.name] = code
@@ -162,9 +164,9 @@ class BenchmarkRivals(Command):
         from sim.experts import demonstrator
 
         check_seeds(self.seeds)
-        for flag in ("tasks", "rivals"):
+        for flag in ("tasks", "rivals", *(("checkout_as",) if self.checkout else ())):
             if not getattr(self, flag):
-                raise BadInput(f"--{flag}", got="nothing", expected="at least one")
+                raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
         if not 0 <= self.band[0] < self.band[1] <= 1:
             raise BadInput("--band", got=" ".join(map(str, self.band)), expected="two rising shares, as in 0.35 0.45")
         at_least(1, env_steps=self.env_steps, episodes=self.episodes, train_steps=self.train_steps,

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from policies.settings import DenoisingConfig
-from robolearn.bench.rivals.checkouts import Checkout
+from robolearn.bench.rivals.checkouts import Checkout, CodeFailed
 from robolearn.cli.registry import find
+from robolearn.core import BadInput
 from robolearn.presets import PRESETS, WORLDS
 from sim.registry import WorldConfig
 
@@ -151,14 +152,18 @@ class Cells:
         return self._cell(out, task, seed, {"words": list(words), "demonstrations": episodes}, learn)
 
     def tuned(self, task: str, seed: int, rival: Rival, episodes: int) -> dict[str, Any]:
-        """The cell of `rival`, which begins with the imitation of so many demonstrations."""
+        """The cell of `rival`, which begins with the imitation of so many demonstrations. Raises `CodeFailed`: it
+        refused what it was given only when it ran."""
         out = self.place(task, seed) / rival.name
 
         def learn() -> dict[str, Any]:
             command = self.finetune(task, seed, rival, episodes)
             if command.settings.takes_demonstrations:
                 command = replace(command, data=(self.demonstrations(task, seed, episodes),))
-            return {"env_steps": self._go_on(command, out)["env_steps"]}
+            try:
+                return {"env_steps": self._go_on(command, out)["env_steps"]}
+            except BadInput as error:  # as where choosing the noise leaves too few steps: the other rivals go on
+                raise CodeFailed(str(error)) from error
 
         settings = {"words": list(rival.words), "demonstrations": episodes, "env_steps": self.env_steps}
         return self._cell(out, task, seed, settings, learn)

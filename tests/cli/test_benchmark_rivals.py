@@ -149,6 +149,14 @@ def test_checkouts_stand_in_the_table_beside_ours_and_failures_are_tried_again(
     assert jobs[0].out == place / "reinflow-published" / "run"
     assert "reinflow-repaired" in (tmp_path / "report.html").read_text()
     assert jobs[0].base == jobs[1].base, "what they imitate does not depend on the repairs"
+    assert main([*words, "--checkout-as", "repaired"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["rival"] for row in result["rows"]] == ["proposals", "reinflow-repaired"]
+    late = [*words[: words.index("--checkout")], "--rivals", "proposals", f"late=--algo reinflow {FEW}", "--json"]
+    assert main(late) == 0, "a rival of ours that refuses only when it runs does not end the others"
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [row["rival"] for row in result["rows"]] == ["proposals"]
+    assert [(one["rival"], "flow-8" in one["why"]) for one in result["failed"]] == [("late", True)]
     own = f"{checkouts.CODEBASES['reinflow'].tuning},{checkouts.CODEBASES['reinflow'].tuning}"
     assert main([*words, "--checkout-configs", f"reinflow={own}"]) == 2
     assert "configuration 'configs'" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from robolearn.core import BadInput, RobolearnError
 
 
 class CodeFailed(RobolearnError):
-    """A rival's code failed, or its process ended, before its policy could be judged."""
+    """A rival failed, or its process ended, before its policy could be judged."""
 
 
 @dataclass(frozen=True)
