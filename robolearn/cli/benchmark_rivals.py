@@ -124,7 +124,7 @@ class BenchmarkRivals(Command):
             (row.get("task", "mean over tasks"), row["rival"], str(row["success"]["count"]), percent(row["imitation"]),
              percent(row["success"]), f"{100 * row['success']['median']:.1f}", f"{row['env_steps']['mean']:,.0f}",
              f"{row['tuning_s']['mean'] / 60:,.1f}")
-            for row in (*result["rows"], *result["means"])
+            for row in (*result["rows"], *(result["means"] if len(result["tasks"]) > 1 else ()))
         ]  # fmt: skip
         heads = ("task", "rival", "seeds", "imitation, %", "after RL, %", "median", "control steps", "minutes of RL")
         print_table(console, heads, rows, title="mean over the seeds, with Student's 95% interval over them")

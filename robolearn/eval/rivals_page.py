@@ -38,7 +38,7 @@ def percent(value: Mapping[str, Any]) -> str:
 def write_rivals_page(path: Path, result: Mapping[str, Any], settings: Mapping[str, str], command: str) -> Path:
     """Write the page of `result`, as `robolearn benchmark rivals` returns it, at `path`; `settings` in words."""
     by_task: dict[tuple[str, str], Mapping[str, Any]] = {(row["rival"], row["task"]): row for row in result["rows"]}
-    tasks = [one["task"] for one in result["tasks"]]
+    tasks = [one["task"] for one in result["tasks"]] if len(result["tasks"]) > 1 else []  # one is its own mean
     rows = [
         (mean["rival"], percent(mean["imitation"]), percent(mean["success"]), f"{100 * mean['success']['median']:.1f}",
          *(percent(by_task[mean["rival"], task]["success"]) for task in tasks),
