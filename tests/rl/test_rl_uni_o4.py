@@ -134,7 +134,7 @@ def test_the_surrogate_is_that_of_gaussians_around_what_the_flow_makes_of_its_no
 def test_an_advantage_is_the_least_critic_s_value_less_that_of_the_state() -> None:
     algorithm = uni_o4()
     algorithm.critic.pessimistic = lambda features, actions, order: actions.sum(-1)  # type: ignore[method-assign]
-    algorithm._value = lambda features: torch.tensor([0.5, -1.0])  # type: ignore[method-assign]
+    algorithm.value = lambda features: torch.tensor([0.5, -1.0])  # type: ignore[assignment]
     found = algorithm.advantage(torch.zeros(2, 2), torch.tensor([[0.5, 0.25], [-0.5, 0.0]]))
     torch.testing.assert_close(found, torch.tensor([0.25, 0.5]))
 
@@ -162,7 +162,7 @@ def test_the_policy_goes_where_the_critics_say_if_the_judge_agrees(sign: float) 
     """Q = Σ a, by the judge ± Σ a. Where they differ what acts stays as it was."""
     algorithm, batch = uni_o4(sigma=0.2), windows(16)
     algorithm.critic.pessimistic = lambda features, actions, order: actions.sum(-1)  # type: ignore[method-assign]
-    algorithm._value = lambda features: torch.zeros(len(features))  # type: ignore[method-assign]
+    algorithm.value = lambda features: torch.zeros(len(features))  # type: ignore[assignment]
     noise = torch.randn(16, *algorithm.policy.noise.shape, generator=torch.Generator().manual_seed(5))
 
     @torch.no_grad()
