@@ -39,7 +39,7 @@ class ArmGeometry(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """What looking at a way leaves behind, and what is known about any."""
+    """Findings of a look at a way, and the accelerations that bound any."""
 
     suspects: NDArray[np.int64]  # (p,) 1: a pair that the postures leave uncertain
     found: Array  # (2, 4) the worst pair of the arm itself, and of arm and obstacle: excess, gap, allowed [m], number

@@ -159,8 +159,8 @@ def tcps_of(floats, whole):
 
 @compiled()
 def inspect(floats, whole, way):
-    """What `TcpGeometry` has of a way (m, n), for its block; true if every tcp is inside and no arm near a singularity.
-    Of an arm without a workspace only the end is looked at."""
+    """Fill in the findings of a `TcpGeometry` block on a way (m, n); true if every tcp is inside and no arm near a
+    singularity. Of an arm without a workspace only the end is looked at."""
     tcps, fine = tcps_of(floats, whole), True
     for arm in range(tcps.unit.shape[0]):
         a, b, seen = tcps.ends[arm], tcps.ends[arm + 1], tcps.seen[arm]

@@ -69,6 +69,9 @@ class BenchmarkRivals(Command):
     out: Path = Path("runs/rivals")
     """Folder for the cells, rivals.json and report.html."""
 
+    def goes_on(self) -> bool:
+        return True
+
     def run(self) -> dict[str, Any]:
         """``{"tasks": [{"task", "demonstrations", "tried", "within"}], "rows": [{"rival", "task", "cells",
         "imitation", "success", "env_steps", "tuning_s"}], "means": [{"rival", "imitation", "success", "env_steps",
