@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import mujoco
 import numpy as np
@@ -19,9 +19,6 @@ from robolearn.core.se3 import matrix_to_quat, quat_to_matrix, rot6d
 from robots.chain import Array, Chain
 from robots.ik import IKConfig
 from robots.shapes import Piece, box_piece, read_pieces
-
-if TYPE_CHECKING:
-    from robots.pair import AnyRobot
 
 Triple = tuple[float, float, float]
 UNIT = 1e-3  # how far from 1 the length of a typed quaternion may be
@@ -354,7 +351,14 @@ class ArmPart:
         return replace(self.robot.chain, base_pos=np.array(self.base.position), base_rot=self.base.rotation)
 
 
-def proprio_spec(robot: AnyRobot) -> ArraySpec:
+class Parted(Protocol):
+    """A robot of one arm or of several."""
+
+    @property
+    def parts(self) -> tuple[ArmPart, ...]: ...
+
+
+def proprio_spec(robot: Parted) -> ArraySpec:
     """Proprioception, the same from the simulator and from a real arm: the joints, the opening of the gripper, position
     of the tcp in the arm's base frame, and the first two columns of its rotation; of several arms one after the
     other."""

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.rl.algorithms import ALGORITHMS, OnPolicyConfig
 from robolearn.runs.command import rate_text
+from sim.registry import WorldConfig
 
-if TYPE_CHECKING:
-    from robolearn.cli.finetune import Finetune
+
+class FineTuning(Protocol):
+    """The settings of a fine-tuning of which its result tells."""
+
+    @property
+    def policy(self) -> Path: ...
+    @property
+    def data(self) -> Sequence[Any]: ...
+    @property
+    def world(self) -> WorldConfig: ...
+    @property
+    def settings(self) -> Any: ...
+
 
 KINDS = ("episodes", "along_episodes", "pushed_episodes")
 LAST = 5  # iterations whose rollouts are counted together at the end
@@ -85,8 +97,8 @@ def wall_profile(run: Path, calibration: Any) -> dict[str, float]:
     return wall_s
 
 
-def show_finetuned(command: Finetune, r: Mapping[str, Any], console: Any) -> None:
-    """The result of a `Finetune` in words."""
+def show_finetuned(command: FineTuning, r: Mapping[str, Any], console: Any) -> None:
+    """The result of a fine-tuning in words."""
     console.print(f"policy       {r['policy']}")
     if r.get("updates_offline"):
         console.print(f"offline      {r['updates_offline']:,} updates from {', '.join(map(str, command.data))} alone")
@@ -121,7 +133,7 @@ def show_finetuned(command: Finetune, r: Mapping[str, Any], console: Any) -> Non
         console.print(f"next         {again} : a verdict on what it gained")
 
 
-def _show_rewarded(command: Finetune, r: Mapping[str, Any], console: Any) -> None:
+def _show_rewarded(command: FineTuning, r: Mapping[str, Any], console: Any) -> None:
     """A line where no reward was found, or nothing was learned from those that were."""
     weights = "every weight of the policy is as it was"
     if r["rewarded_episodes"] == 0:

@@ -18,8 +18,7 @@ from robots.spec import GripperKind
 if TYPE_CHECKING:
     from sim.embedded.cousins import CousinRange
     from sim.experts.operator import Patience
-    from sim.experts.pair import PairScript
-    from sim.experts.waypoints import Script
+    from sim.experts.waypoints import PairScript, Script
 
 Array = NDArray[np.float64]
 
@@ -140,7 +139,7 @@ class Task:
         return found
 
     def script(self) -> Script | PairScript:
-        """The scripted demonstrator; of a task of two arms a `sim.experts.pair.PairScript`."""
+        """The scripted demonstrator; of a task of two arms a `sim.experts.waypoints.PairScript`."""
         raise NotImplementedError
 
     def build(self, spec: mujoco.MjSpec) -> None:

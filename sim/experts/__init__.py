@@ -12,8 +12,7 @@ from robolearn.core import BadInput, Env, Interface, Observation
 from sim.embedded.task import Task
 from sim.experts.failures import FailingScript, FailingScriptFacts
 from sim.experts.operator import Patience, ScriptedOperator
-from sim.experts.pair import PairExpert, PairScript
-from sim.experts.waypoints import EACH, QUALITIES, Quality, ScriptedExpert
+from sim.experts.waypoints import EACH, QUALITIES, PairExpert, PairScript, Quality, ScriptedExpert
 
 EXPERT = "expert"  # the quality without faults
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,6 @@ from robolearn.core.specs import COUSIN
 from robots import PAIRS, ROBOTS, AnyRobot, make_control, robot_named
 from robots.control import CONTROLS, DELTA_POS, DELTA_ROT
 from robots.spec import ArmPart, Base
-
-if TYPE_CHECKING:
-    from sim.experts.pair import PairScript
 
 Array = NDArray[np.float64]
 
@@ -126,6 +123,24 @@ class Script(Protocol):
 
 
 OPEN = 0.08  # a demonstrator opens no gripper wider than this: a jaw that is wide open is long on its way back [m]
+
+
+Waypoints = tuple[Waypoint, Waypoint]
+"""Of the left arm and of the right one."""
+
+
+@runtime_checkable
+class PairScript(Protocol):
+    """One task's knowledge for two arms, see `Script`; positions are in the frame of the station."""
+
+    phases: int
+    strategies: int
+
+    def plan_both(
+        self, phase: int, views: tuple[View, ...], strategy: NDArray[np.int64], bias: Array, memory: Array
+    ) -> Waypoints:
+        """The waypoints of `phase`; `memory` (N, 2, 3) are the tcps when it began."""
+        ...
 
 
 class JointMotion:
@@ -299,6 +314,14 @@ class ScriptedExpert:
         """(N, n) joint positions [rad]."""
         columns = [self._proprio[name] for name in self._robot.joints]
         return np.asarray(observation["proprio"], dtype=np.float64)[:, columns]
+
+
+class PairExpert(ScriptedExpert):
+    """A `ScriptedExpert` of two arms, which go on together: a phase ends when both tcps are where it wants them, and
+    neither lifts before the other has grasped. `interface`: of a world with a pair of ours."""
+
+    def _plan(self, phase: int, views: tuple[View, ...]) -> tuple[Waypoint, ...]:
+        return self._script.plan_both(phase, views, self._strategy, self._bias, self._memory)
 
 
 # 1/g, 1/g², 1/g³ with g⁴ = g + 1: multiples of them, modulo 1, fill the unit cube evenly (a Kronecker sequence, R₃ of

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.embedded.task import Array, State
-from sim.experts.pair import Waypoints
-from sim.experts.waypoints import View, Waypoint, downward, yaw_of
+from sim.experts.waypoints import View, Waypoint, Waypoints, downward, yaw_of
 from sim.tasks.lift_two import HALF, HOVER, YAW, BarTask, add_bar, along, grasp, take
 
 LENGTH = 0.30  # of the stick [m]

@@ -13,8 +13,7 @@ from robolearn.core.se3 import rotate_inverse, yaw_quat
 from sim.embedded.scene import GRASPED
 from sim.embedded.task import Array, Start, State, Task, draw
 from sim.experts.operator import PATIENT, Patience
-from sim.experts.pair import Waypoints
-from sim.experts.waypoints import View, Waypoint, downward, yaw_of
+from sim.experts.waypoints import View, Waypoint, Waypoints, downward, yaw_of
 
 HALF = 0.015  # half its width and height [m]
 LENGTH = 0.50  # [m]

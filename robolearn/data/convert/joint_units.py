@@ -26,7 +26,6 @@ from robots import ROBOTS
 from robots.spec import RobotSpec
 
 UNITS = ("degrees", "radians", "normalised")
-GRIPPER_UNITS = ("percent", "share", "metres", "jaw")
 TOLERANCE = 1e-6  # as in the checks of a writer
 BEYOND = 0.1  # of a range: a leader arm reaches a little further than its follower, another unit or zero much further
 

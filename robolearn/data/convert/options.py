@@ -21,7 +21,8 @@ class ReadOptions:
       hz: frames per second.
       embodiment: name of the arm.
       action_kind: what an action means, e.g. ``"tcp_delta"``.
-      unit, gripper_unit: of joint positions, of `joint_units.UNITS` and `joint_units.GRIPPER_UNITS`.
+      unit: of joint positions, of `joint_units.UNITS`.
+      gripper_unit: percent, share, metres or jaw.
       named: (name in the file, feature here), in order: the vectors of one feature become one, in place of the usual
         ones; ``action`` is a feature, too.
       filter: the key of a list of episodes in the file.
