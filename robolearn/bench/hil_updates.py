@@ -7,7 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 FEATURES, COMPONENTS, CHUNK = 24, 7, 4  # of an observation, of an action; actions in a chunk
 TRANSITIONS, EPISODE = 5000, 50  # in each of the two buffers
+LONG_EPISODE = 500  # of a buffer whose size is asked for: it fills in seconds
 WARM = 5
 
 
@@ -39,7 +40,8 @@ class BenchmarkHilUpdates(Command):
 
     24 features and chunks of 28 numbers; networks, batch and critics as the settings of RLPD say. LeRobot's SAC learner
     does the same in the environment of --lerobot-python, compiled as it comes and not compiled; all take turns, and
-    medians count. Ratios are over its better one.
+    medians count. Ratios are over its better one. --replay 10000 100000 1000000 measures ours with so many steps of its
+    own in the replay, too, and their memory.
     """
 
     rounds: int = 5
@@ -48,12 +50,16 @@ class BenchmarkHilUpdates(Command):
     """Of a turn."""
     lerobot_python: Path | None = None
     """The interpreter of an environment with LeRobot; by default this one, where it has LeRobot."""
+    replay: tuple[int, ...] = ()
+    """Steps in the replay; one measure of ours for each."""
     settings: RlpdConfig = field(default_factory=RlpdConfig)
 
     def run(self) -> dict[str, Any]:
         from robolearn.core.machine import torch_threads
 
         at_least(1, rounds=self.rounds)
+        for steps in self.replay:
+            at_least(LONG_EPISODE, replay=steps)
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="a positive number")
         if self.settings.batch % 2:
@@ -71,9 +77,16 @@ class BenchmarkHilUpdates(Command):
                     rival = stack.enter_context(_rival(python, work, self.settings, compiled=compiled))
                     ready, sides[name] = rival.answer(), partial(rival.measure, self.seconds)
                     parameters[name], version = ready["parameters"], ready["ready"]
-            update, parameters["ours"] = _ours(self.settings)
+            update, parameters["ours"], _ = _ours(self.settings)
             sides["ours"] = lambda: rate(update, self.seconds)
+            filled = {steps: _ours(self.settings, steps) for steps in self.replay}
+            at = {steps: partial(rate, ours[0], self.seconds) for steps, ours in filled.items()}
             rates = in_turn(sides, self.rounds, warm=0)
+            by_steps = in_turn(at, self.rounds, warm=0)
+        sizes = [
+            {"steps": steps, "updates_per_s": median(by_steps[steps]), "mb": ours[2] / 1e6}
+            for steps, ours in filled.items()
+        ]
         found = {name: median(values) for name, values in rates.items()}
         best = max((rate for name, rate in found.items() if name != "ours"), default=None)
         return {
@@ -81,17 +94,20 @@ class BenchmarkHilUpdates(Command):
             "ratio": None if best is None else found["ours"] / best,
             "rounds": rates,
             "critic_parameters": parameters,
+            **({"replay": sizes} if sizes else {}),
             "lerobot_version": version,
             "wall_s": {"total": time.perf_counter() - begun},
         }
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        super().show({key: value for key, value in result.items() if key != "rounds"}, console)
+        super().show({key: value for key, value in result.items() if key not in ("rounds", "replay")}, console)
+        for row in result.get("replay", ()):
+            console.print(f"{row['steps']:,} steps: {row['updates_per_s']:.1f} updates/s, {row['mb']:.0f} MB")
 
 
-def _ours(settings: RlpdConfig) -> tuple[Callable[[], float], int]:
+def _ours(settings: RlpdConfig, steps: int = 0) -> tuple[Callable[[], float], int, int]:
     """One update of the learner: a batch from both buffers, the update, the sums of its metrics. And the
-    number of the critics' parameters."""
+    number of the critics' parameters, and the bytes of both buffers, of which the learner's own has `steps`."""
     import numpy as np
     import torch
 
@@ -105,24 +121,26 @@ def _ours(settings: RlpdConfig) -> tuple[Callable[[], float], int]:
 
     interface = Interface({"proprio": ArraySpec((FEATURES,))}, ArraySpec((COMPONENTS,)), 20.0)
     config = FlowConfig(horizon=CHUNK, execute=CHUNK)
+    settings = replace(settings, capacity=max(settings.capacity, 2 * steps))
     algorithm = Rlpd(ChunkPolicy(config.build(interface), Normalizer(interface), interface), settings, seed=0)
     rng = np.random.default_rng(0)
 
-    def episode() -> PlayedEpisode:
-        reward = np.zeros(EPISODE, np.float32)
+    def episode(length: int = EPISODE) -> PlayedEpisode:
+        reward = np.zeros(length, np.float32)
         reward[-1] = 1.0
         return PlayedEpisode(
-            {"proprio": rng.standard_normal((EPISODE + 1, FEATURES)).astype(np.float32)},
-            rng.uniform(-1, 1, (EPISODE, COMPONENTS)).astype(np.float32),
+            {"proprio": rng.standard_normal((length + 1, FEATURES)).astype(np.float32)},
+            rng.uniform(-1, 1, (length, COMPONENTS)).astype(np.float32),
             reward,
-            np.zeros(EPISODE, np.bool_),
+            np.zeros(length, np.bool_),
             terminated=True,
             success=True,
         )
 
     experience = Experience(algorithm, [episode() for _ in range(TRANSITIONS // EPISODE)])
-    for _ in range(TRANSITIONS // EPISODE):
-        experience.online.add(episode())
+    length = LONG_EPISODE if steps else EPISODE
+    for _ in range((steps or TRANSITIONS) // length):
+        experience.online.add(episode(length))
     draws, sums = torch.Generator().manual_seed(0), {}
 
     def update() -> float:
@@ -132,7 +150,9 @@ def _ours(settings: RlpdConfig) -> tuple[Callable[[], float], int]:
 
     for _ in range(WARM):
         update()
-    return update, sum(p.numel() for p in algorithm.critic.net.parameters())
+    buffers = (experience.online, experience.demonstrations)
+    windows = sum(column.nbytes for buffer in buffers for column in buffer.windows.values())
+    return update, sum(p.numel() for p in algorithm.critic.net.parameters()), experience.bytes + windows
 
 
 def _rival(python: str, work: Path, settings: RlpdConfig, *, compiled: bool) -> MeasuringProcess:

@@ -37,9 +37,21 @@ def test_our_updates_alone_and_beside_a_rival(
     assert result["critic_parameters"]["ours"] == 3 * (52 * 16 + 16 * 16 + 6 * 16 + 16 + 1)
 
 
+@pytest.mark.long
+def test_our_updates_by_the_size_of_the_replay(capsys: pytest.CaptureFixture[str]) -> None:
+    """A step takes 32 numbers of four bytes (24 features, 7 of the action, the reward) and 47 bytes of its window; rows
+    grow by doubling, and the demonstrations have 5,000 besides."""
+    assert main(["benchmark", "hil-updates", *SMALL, "--replay", "1000", "15000", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["replay"]
+    assert [row["steps"] for row in found] == [1000, 15000] and all(row["updates_per_s"] > 1.0 for row in found)
+    for row in found:
+        least = (row["steps"] + 5000) * (32 * 4 + 47)
+        assert 0.95 * least < 1e6 * row["mb"] < 2 * least
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [("--rounds 0", "--rounds"), ("--seconds 0", "--seconds"), ("--batch 7", "--batch"),
+    [("--rounds 0", "--rounds"), ("--replay 9", "--replay"), ("--seconds 0", "--seconds"), ("--batch 7", "--batch"),
      ("--lerobot-python nowhere", "--lerobot-python")],
 )  # fmt: skip
 def test_bad_input_is_refused(wrong: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
