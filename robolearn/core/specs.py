@@ -183,7 +183,8 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str, subjec
     """
     if needed.embodiment != offered.embodiment:
         arms = f"{subject} was made for {needed.embodiment}, this is {offered.embodiment}"
-        raise BadInput(f"{what}: {arms}: one arm, one policy")
+        hint = f"`robolearn train` on data of {offered.embodiment} makes one for it"
+        raise BadInput(f"{what}: {arms}: one arm, one policy", hint=hint)
     if needed.action_kind != offered.action_kind:
         unsaid = "native" in (needed.action_kind, offered.action_kind)
         hint = "`robolearn dataset import` writes a set that says what its actions mean (--action-kind, --robot)"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.long
 
 A_POLICY = "A policy is a run folder (robolearn runs lists them) or its policy/"
 A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and robolearn record write it"
-ONE_ARM = "it was made for panda, this is {}: one arm, one policy"
+ONE_ARM = "it was made for panda, this is {0}: one arm, one policy. `robolearn train` on data of {0} makes one for it"
 OTHERS = (
     "robosuite:<Name>, gym:<module>:<Id-v0>, metaworld:<task>, envpool:<task of metaworld>, ogbench:<task>, "
     "pusht:state, aloha:<task>, "

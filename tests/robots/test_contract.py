@@ -102,9 +102,9 @@ def test_cameras_are_offered_as_the_simulator_offers_them(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("fr3", "policy: it was made for panda, this is fr3: one arm, one policy$"),
-        ("ur5e", "policy: it was made for panda, this is ur5e: one arm, one policy$"),
-        ("so101", "policy: it was made for panda, this is so101: one arm, one policy$"),
+        ("fr3", "policy: it was made for panda, this is fr3: one arm, one policy. .* data of fr3 makes"),
+        ("ur5e", "policy: it was made for panda, this is ur5e: one arm, one policy. .* data of ur5e makes"),
+        ("so101", "policy: it was made for panda, this is so101: one arm, one policy. .* data of so101 makes"),
         ("sim", "policy: observation: got no 'objects', expected objects"),
     ],
 )

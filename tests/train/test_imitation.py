@@ -65,7 +65,8 @@ def test_the_policy_of_another_arm_is_no_beginning():
     with pytest.raises(BadInput) as said:
         trainer(config()).begin_from(policy)
     arms = f"the policy was made for ur5e, this is {INTERFACE.embodiment}"
-    assert str(said.value) == f"--from, the data: {arms}: one arm, one policy"
+    mends = f"`robolearn train` on data of {INTERFACE.embodiment} makes one for it"
+    assert str(said.value) == f"--from, the data: {arms}: one arm, one policy. {mends}"
 
 
 @pytest.mark.long

@@ -93,7 +93,10 @@ def recorded(sets: Sequence[Dataset], *, scored: bool = False) -> Iterator[Playe
         raise BadInput("--data", got=f"{episodes} episodes without reward or success", expected="at least one with it")
     log.info("%d episodes as they were recorded, %d of them successes", episodes, solved)
     if cut and not scored:
-        log.info("the last step of %d episodes is left out: no end of the task, and what it led to is not stored", cut)
+        log.info(
+            "the last step of %d episodes is left out: got no final observation, expected that or the end of the task; "
+            "`robolearn collect` and `robolearn record` store it", cut,
+        )  # fmt: skip
     return (_played(found, i) for found in sets for i in range(found.episodes))
 
 
