@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
 from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm
 from robolearn.cli.console import make_console
-from robolearn.cli.quickstart_report import compile_ahead, deploy, deployed
+from robolearn.cli.quickstart_report import Bars, compile_ahead, deploy, deployed
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
@@ -191,7 +192,7 @@ class Quickstart(Command):
             check_same({"robot": "panda", **stored}, begun, f"quickstart {self.out}")  # none is named: the default
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.quickstart_report import Bars, write
+        from robolearn.cli.quickstart_report import videos, write
         from robolearn.io.json_files import write_json
 
         collect, train, finetune, distill, begun = self.plan()
@@ -203,21 +204,16 @@ class Quickstart(Command):
         results: dict[str, Any] = {
             "collect": clock("demonstrations", collect.run),
             "train": clock("imitation", train.run),
+            "finetune": clock("fine-tuning", finetune.run),
         }
-        bc = clock("evaluation of imitation", lambda: self._evaluate("bc"))
-        results["finetune"] = clock("fine-tuning", finetune.run)
-        # What the initial noise that fine-tuning chose does without any learning, from the same starts.
-        initial = self._initial_noise()
-        bars = Bars(bc, bc, initial, bc)
-        if initial != self.policy_settings.initial_noise_std:
-            chosen = clock("imitation at the chosen initial noise", lambda: self._evaluate("bc", initial))
-            bars = bars._replace(chosen=chosen)
-        bars = bars._replace(rl=clock("evaluation after RL", lambda: self._evaluate("rl")))
         if distill is not None:
             results["distill"] = clock("distillation to cameras", distill.run)
-            bars = bars._replace(seeing=clock("evaluation of the visuomotor policy", lambda: self._evaluate(SEEING)))
-        results["deploy"] = clock("deployment", self.deploy_policy) if self.deploy_episodes else None
-        report = clock("report", lambda: reported(lambda: write(self, bars, results, clock.seconds)))
+        with ThreadPoolExecutor(1) as beside:  # the deployment has its own processes, and mostly waits for its clock
+            running = beside.submit(self.deploy_policy) if self.deploy_episodes else None
+            bars = self.evaluations(clock, seeing=distill is not None)
+            shown = clock("videos", lambda: videos(self, bars)) if self.videos else []
+            results["deploy"] = clock("rest of the deployment", running.result) if running is not None else None
+        report = clock("report", lambda: reported(lambda: write(self, bars, results, clock.seconds, shown)))
         return {
             "task": self.world.task,
             "robot": self.world.arm,
@@ -246,6 +242,18 @@ class Quickstart(Command):
             console.print(f"deployed             {deployed(deploy)}")
         report = result["report"] or result["report_error"]
         console.print(f"report               {report}  ({result['wall_s']['total']:.0f} s in total)")
+
+    def evaluations(self, clock: Clock, seeing: bool) -> Bars:
+        """The evaluations of all policies, from the same starts."""
+        bc = clock("evaluation of imitation", lambda: self._evaluate("bc"))
+        # What the initial noise that fine-tuning chose does without any learning.
+        initial, chosen = self._initial_noise(), bc
+        if initial != self.policy_settings.initial_noise_std:
+            chosen = clock("imitation at the chosen initial noise", lambda: self._evaluate("bc", initial))
+        bars = Bars(bc, chosen, initial, clock("evaluation after RL", lambda: self._evaluate("rl")))
+        if seeing:
+            bars = bars._replace(seeing=clock("evaluation of the visuomotor policy", lambda: self._evaluate(SEEING)))
+        return bars
 
     def _initial_noise(self) -> float:
         from policies.storage.config_file import CONFIG, policy_folder, read_config

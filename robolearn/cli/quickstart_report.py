@@ -105,13 +105,14 @@ class Bars(NamedTuple):
     seeing: Evaluation | None = None  # of the visuomotor policy, distilled from the one after RL
 
 
-def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[str, float]) -> Path:
+def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[str, float], films: list[Any]) -> Path:
     """Write ``report.html``; returns its path.
 
     Args:
       quickstart: the `robolearn.cli.quickstart.Quickstart`.
       results: of the steps, by their commands' names.
       seconds: what each part of the quickstart took.
+      films: its `videos`.
     """
     from robolearn import __version__
     from robolearn.eval.comparison import compare, split_gain
@@ -155,7 +156,7 @@ def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[st
             curves=learning_curves(q.out),
             wall_s={**seconds, "total": sum(seconds.values())},
             wall_detail={"Fine-tuning": tuned["wall_s"]},
-            videos=_videos(q, bars) if q.videos else [],
+            videos=films,
             commands=_commands(q),
             settings={
                 "demonstrations": shown,
@@ -196,24 +197,25 @@ def _commands(q: Any) -> list[str]:
     return lines
 
 
-def _videos(q: Any, bars: Bars) -> list[Any]:
+def videos(q: Any, bars: Bars) -> list[Any]:
+    """Films of the worst and the best episode of each policy of the quickstart `q`; none where nothing can be drawn."""
     from policies.storage.loading import open_policy
     from robolearn.eval.video import record_episodes
 
     made = [("bc", "imitation", bars.bc), ("rl", "after RL", bars.rl)]
     if bars.seeing is not None:
         made.append(("seeing", "by cameras, with what it looked at", bars.seeing))
-    videos: list[Any] = []
+    films: list[Any] = []
     for name, title, evaluation in made:
         policy = open_policy(q.out / name)
         with closing(q.world.matching(policy.interface).build(q.eval_worlds)) as env:
             try:
-                videos += record_episodes(env, policy, evaluation, q.out / "videos" / name, title=title)
-            except RobolearnError as error:
-                # A machine that cannot draw still gets its report.
+                films += record_episodes(env, policy, evaluation, q.out / "videos" / name, title=title)
+            except (RobolearnError, OSError) as error:
+                # A machine that cannot draw, or whose disk is full, still gets its report.
                 log.warning("no videos: %s", error)
                 return []
-    return videos
+    return films
 
 
 def learning_curves(out: Path) -> list[Any]:

@@ -8,14 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from robolearn.cli.main import main, parse
-from robolearn.cli.quickstart import Quickstart
+from robolearn.cli.quickstart import Clock, Quickstart, Steps
+from robolearn.cli.quickstart_report import Bars
 from robolearn.cli.registry import ENTRIES
 from robolearn.data.reading.reader import Dataset
 from robolearn.runs.run import read_metrics
@@ -196,6 +199,34 @@ def test_quickstart_from_demonstrations_to_the_report(tmp_path: Path):
     assert all((out / folder).is_dir() for folder in ("data", "bc/policy", "rl/policy"))
     # What is there is not begun anew.
     assert run("quickstart", "--out", out, "--json") == 2
+
+
+def test_a_quickstart_evaluates_while_it_deploys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each of the two waits for the other to have begun, or ended."""
+    deploying, judged = threading.Event(), threading.Event()
+    found = SimpleNamespace(to_json=lambda: {"success": None})
+    step: Any = SimpleNamespace(run=lambda: {"env_steps": 7, "wall_s": {}})
+
+    def deploy_policy(_: Quickstart) -> dict[str, Any]:
+        deploying.set()
+        return {"success": judged.wait(30)}
+
+    def evaluations(_: Quickstart, clock: Clock, seeing: bool) -> Bars:
+        assert not seeing and clock("evaluation after RL", lambda: deploying.wait(30))
+        judged.set()
+        return Bars(found, found, 0.0, found)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Quickstart, "plan", lambda _: Steps(step, step, step, None, {}))
+    monkeypatch.setattr(Quickstart, "deploy_policy", deploy_policy)
+    monkeypatch.setattr(Quickstart, "evaluations", evaluations)
+    monkeypatch.setattr("robolearn.cli.quickstart.compile_ahead", lambda _: None)
+    monkeypatch.setattr("robolearn.cli.quickstart_report.videos", lambda *_: ["a film"])
+    monkeypatch.setattr("robolearn.cli.quickstart_report.write", lambda q, *_: q.out / "report.html")
+    result = Quickstart(out=tmp_path / "quick", json=True).run()
+    assert result["deploy"] == {"success": True} and result["report"] == str(tmp_path / "quick" / "report.html")
+    wall_s = result["wall_s"]
+    assert {"videos", "evaluation after RL", "rest of the deployment"} <= set(wall_s)
+    assert sum(seconds for name, seconds in wall_s.items() if name != "total") <= wall_s["total"]
 
 
 def test_quickstart_deploys_what_it_fine_tuned(
