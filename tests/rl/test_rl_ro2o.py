@@ -13,7 +13,7 @@ import torch
 
 from robolearn.core import BadInput
 from robolearn.data.replay import ReplayBuffer
-from robolearn.rl.algorithms.ro2o import Ro2o, mean_of_pair_minima, uneven_square
+from robolearn.rl.algorithms.ro2o import Ro2o, least_return, mean_of_pair_minima, uneven_square
 from robolearn.rl.experience import Experience
 from robolearn.rl.student_settings import Ro2oConfig
 
@@ -49,6 +49,22 @@ def test_a_target_is_the_least_value_offline_and_that_of_pairs_online() -> None:
     assert algorithm.next_value(observation).tolist() == [-0.5] * 3
     algorithm.online = True
     assert algorithm.next_value(observation).tolist() == pytest.approx([4 / 6 - 0.5] * 3)
+
+
+def test_doubt_ends_at_the_least_return_that_there_is() -> None:
+    """Rewards of 0 and 1 have returns of 0 at least; −½ for each step, with γ = ¾, −2 at least."""
+    assert least_return(torch.tensor([0.0, 1.0]), 0.75) == 0.0
+    assert least_return(torch.tensor([-0.5, 1.0]), 0.75) == -2.0
+    assert least_return(torch.tensor([-0.5]), 1.0) == -np.inf
+    algorithm = made(critics=2, smooth_critic=0.0, unseen=1.0, uncertainty=3.0)
+    low = torch.tensor([-1.0, 0.25])[:, None, None]
+    algorithm.critic.targets = lambda features, actions: low.expand(2, 3, 1)  # type: ignore[method-assign, assignment]
+    algorithm.next_chunk = lambda seen: (torch.zeros(3, 2), torch.zeros(3, 2), torch.full((3,), -0.5))  # type: ignore
+    algorithm.least = 0.0
+    assert algorithm.next_value({"proprio": torch.zeros(3, 2)}).tolist() == [-0.5] * 3
+    # The deviation is ⅝: −1 and ¼ less 15/8 are below 0, and are drawn to 0.
+    algorithm.critic.values = lambda rows, actions: low.expand(2, len(rows), 2)  # type: ignore
+    assert algorithm.penalty(torch.ones(8, 2), windows(8))(low[:, :, 0].expand(2, 8)).item() == (1 + 1 / 16) / 2
 
 
 def test_own_episodes_make_it_online_and_a_resumed_one_stays_so() -> None:

@@ -1,20 +1,24 @@
 """RO2O: an ensemble that is smooth around what was seen and doubts what was not, offline and from there online.
 
     ŝ   = s + ε u,  u ~ U(−1, 1)                             of normalised features, `perturbed` times for each s
-    L   = L_Q + η_Q E max_ŝ l(Q_e(ŝ, a) − Q_e(s, a)) + η_ood E (Q_e(ŝ, â) − stop(Q_e(ŝ, â) − λ std_e Q_e(ŝ, â)))²
+    L   = L_Q + η_Q E max_ŝ l(Q_e(ŝ, a) − Q_e(s, a)) + η_ood E (Q_e(ŝ, â) − stop(Q̃_e))²
+          Q̃_e = max(Q_e(ŝ, â) − λ std_e Q_e(ŝ, â), R_min)
           l(δ) = (1 − α) δ² where δ > 0, else α δ²,   â of the averaged policy in ŝ
     L_π = L_π of `robolearn.rl.algorithms.rebrac` + η_π E max_ŝ ‖a(ŝ) − a(s)‖² / |A|,   both from one noise
-    y   = R + d · (P({Q'_e(s', a')}_e) − β₂ ‖a' − â'‖² / |A|)
+    y   = R + d · (max(P({Q'_e(s', a')}_e), R_min) − β₂ ‖a' − â'‖² / |A|)
           P = min_e offline;   P = mean over the pairs i < j of min(Q'_i, Q'_j) once there are own episodes
 
 Wen et al. 2024, after RORL (Yang et al. 2022), whose smoothness and whose penalty of what is uncertain it has. That
 pessimism is loosened online is E2O's (Zhao et al. 2023): the least of many critics forbids what exploring would find.
 Departures: the actor and its two penalties are ReBRAC's, where the paper's is a Gaussian of SAC; the distance of two
-policies is that of their chunks; λ is constant; features are perturbed, so of a picture its encoding.
+policies is that of their chunks; λ is constant; features are perturbed, so of a picture its encoding; and doubt ends
+at R_min, the least return that rewards of the batch allow, 0 where none is negative. Without that, each update lowers
+what the critics differ about, they differ the more, and all values of `lift` went to −25 and its success to 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -38,15 +42,28 @@ def mean_of_pair_minima(values: Tensor) -> Tensor:
     return (values.sort(0).values * pairs[:, None]).sum(0) / pairs.sum()
 
 
+def least_return(rewards: Tensor, gamma: float) -> float:
+    """The least of `rewards` forever: 0 where none is negative, −∞ where one is and γ = 1."""
+    least = float(rewards.min())
+    if least >= 0.0:
+        return 0.0
+    return least / (1.0 - gamma) if gamma < 1.0 else -math.inf
+
+
 class Ro2o(ReBrac):
     """See the module."""
 
     settings: Ro2oConfig
+    least = -math.inf  # R_min of the batch that is learned from
+
+    def update(self, batch: ReplayBatch) -> dict[str, Tensor]:
+        self.least = least_return(batch.reward, self.settings.gamma)
+        return super().update(batch)
 
     def next_value(self, observation: dict[str, Tensor]) -> Tensor:
         features, chunk, bonus = self.next_chunk(observation)
         values = self.critic.targets(features, chunk[:, None])[:, :, 0]
-        return (mean_of_pair_minima(values) if self.online else values.amin(0)) + bonus
+        return (mean_of_pair_minima(values) if self.online else values.amin(0)).clamp_min(self.least) + bonus
 
     def around(self, features: Tensor) -> Tensor:
         """(B, F) → (B, N, F) the perturbed ones."""
@@ -68,8 +85,8 @@ class Ro2o(ReBrac):
             moved, unseen = values[:, :, 0].unflatten(1, near.shape[:2]), values[:, :, 1]
             # max_ŝ l(Q_e(ŝ, a) − Q_e(s, a))
             rough = uneven_square(moved - now[:, :, None], config.asymmetry).amax(2)
-            # (Q_e − stop(Q_e − λ std_e Q_e))²
-            doubted = (unseen - config.uncertainty * unseen.std(0, correction=0)).detach()
+            # (Q_e − stop(max(Q_e − λ std_e Q_e, R_min)))²
+            doubted = (unseen - config.uncertainty * unseen.std(0, correction=0)).clamp_min(self.least).detach()
             return config.smooth_critic * rough.mean() + config.unseen * (unseen - doubted).square().mean()
 
         return added
