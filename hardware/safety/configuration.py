@@ -60,7 +60,9 @@ def warm_up(
         begin, end = end, end + reach.n
         one = pose if len(arms.reaches) == 1 else (pose[0][k], pose[1][k])
         reach.joints(PoseTarget(*one), home[begin:end])
-    checks.stops_inside(tuple(map(str, home)), rest, rest, limits.lower, limits.upper)
+    geometry.warm_up(rest)
+    ends = limits.lower.copy(), limits.upper.copy()  # as steps have them: one that is read-only is another type
+    checks.stops_inside(tuple(map(str, home)), rest, rest, *ends)
     output.begin(rest)
     output.check(rest)
     output.keep(rest)

@@ -84,6 +84,10 @@ class Geometry:
         self.at(q)
         self._excess = self._measure(q[None], q[None])
 
+    def warm_up(self, q: Array) -> None:
+        """Compile the look that only ways ask for whose postures leave something open; `q` (n,) is where the arm is."""
+        self._collision.judged(False, q[None], 0.0, None)
+
     def check(self, way: Array, seconds: float = np.inf, set_points: Callable[[], Array] | None = None) -> Excess:
         """Judge a way to rest: (m, n) joint positions [rad], evenly spaced over `seconds`, the last ones at rest.
 

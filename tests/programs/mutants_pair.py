@@ -12,6 +12,9 @@ ROBOT = ("tests/robots/test_pair.py",)
 COLLISION, NEARING, ARMS = "hardware/safety/collision.py", "hardware/safety/nearing.py", "hardware/safety/arms.py"
 GEOMETRY, SAFE = "hardware/safety/geometry.py", ("tests/hardware/safety/test_safety_pair.py",)
 ODOMETERS, SELDOM = "hardware/safety/odometers.py", ("tests/hardware/safety/test_safety_odometers.py",)
+PREPARED, COMPILED = "hardware/safety/configuration.py", (
+    "tests/hardware/safety/test_safety_motion.py::test_nothing_is_compiled_in_mid_motion",
+)  # fmt: skip
 SCENE, PHYSICS, WORLD = "sim/embedded/scene.py", "sim/embedded/physics.py", ("tests/sim/test_pair_worlds.py",)
 SUPERVISOR, STATES, SUPERVISED = (
     "hardware/safety/supervisor.py", "hardware/safety/states.py", ("tests/hardware/safety/test_pair_supervisor.py",)
@@ -28,6 +31,10 @@ LIFT, HAND, EXPERT = "sim/tasks/lift_two.py", "sim/tasks/handover.py", "sim/expe
 MUTANTS: dict[str, Mutant] = {
     "a-base-turned-the-other-way": Mutant(SPEC, "[[c, -s, 0.0], [s, c, 0.0]", "[[c, s, 0.0], [-s, c, 0.0]", ROBOT),
     "a-base-turned-twice-as-far": Mutant(PAIR, "half = 0.5 * part.base.yaw", "half = part.base.yaw", ROBOT),
+    "a-look-is-compiled-in-mid-motion": Mutant(PREPARED, "    geometry.warm_up(rest)\n", "", COMPILED),
+    "a-box-is-compiled-in-mid-motion": Mutant(
+        PREPARED, "limits.lower.copy(), limits.upper.copy()", "limits.lower, limits.upper", COMPILED
+    ),
     "a-base-at-the-origin": Mutant(CHAIN, "self.base_pos + self.base_rot @ pos[0]", "self.base_rot @ pos[0]", ROBOT),
     "an-action-of-the-right-arm-first": Mutant(
         CONTROL,
