@@ -235,6 +235,18 @@ class FilmParameters(NodeParameters):
     out: str = param("", "the film, .mp4")
 
 
+@dataclass(frozen=True, kw_only=True)
+class RolloutsParameters(NodeParameters):
+    """Of the node `rollouts`."""
+
+    out: str = param("", "a data set into which the episodes of the policy go, with their outcomes; empty: none")
+    policy: str = param("", "the policy: a run or its checkpoint folder, FILE.onnx, lerobot:FOLDER, or episode:DATA#N")
+    words: str = param("", "what to do, in a sentence, for a policy trained with words")
+    record_task: str = param("", "the task in words, in that data set; by default words, in simulation the task's")
+    sim_task: str = param("lift", "task of the simulated arm")
+    every_arming: bool = param(True, "every arming is an episode; false: robolearn deploy says what is")
+
+
 NODES: dict[str, type[NodeParameters]] = {
     "policy": PolicyParameters,
     "streamer": StreamerParameters,
@@ -247,6 +259,7 @@ NODES: dict[str, type[NodeParameters]] = {
     "record": RecordParameters,
     "hil": HilParameters,
     "film": FilmParameters,
+    "rollouts": RolloutsParameters,
 }
 
 

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from hardware.execution.homing import Homecoming
 from hardware.observing.observer import Observer
 from hardware.recording.episodes import EpisodeCommand, EpisodeLifecycle, OperatorVerdict, Phase
-from hardware.recording.session import Outcome, Session, Storage
+from hardware.recording.rollouts import reached
+from hardware.recording.session import BEHIND_S, Outcome, Session, Storage
 from hardware.teleop.arm_link import ArmLink, Call, Steps
 from hardware.teleop.device import EpisodeEvent, Sample
 from hardware.teleop.reset_policy import NOT_BACK
@@ -38,7 +39,6 @@ from robolearn.core.types import RATE_NOTED, RATE_REFUSED, rate_fault
 
 log = logging.getLogger(__name__)
 
-BEHIND_S = 5.0  # of the writer, after which an episode is not worth going on with
 UNANSWERED_S = 0.5  # after which a target that the safety filter has not answered is a fault
 SETTLE_S = 0.25  # after which every joint state on its way is one of the new episode
 GIVE_UP = 3  # episodes in a row, without an operator
@@ -265,9 +265,7 @@ class Recording(Teleoperation):
             self._count += 1
 
     def _executed(self, row: _Row, accepted: NDArray) -> NDArray:
-        # Openings that were not requested yet, or no target at all.
-        missing = np.concatenate([row.q, row.target[len(row.q) :]])
-        accepted = np.where(np.isnan(accepted), missing, accepted)
+        accepted = reached(row.q, row.target, accepted)
         if (
             row.action is not None
             and np.array_equal(accepted, row.target)

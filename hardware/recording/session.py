@@ -20,6 +20,8 @@ from robots.stations import AnyContract
 
 log = logging.getLogger(__name__)
 
+BEHIND_S = 5.0  # of the writer, after which an episode is not worth going on with
+
 
 class Writer(Protocol):
     """Writer of rows; `robolearn.data.writing.writer.EpisodeWriter` is one."""
@@ -77,9 +79,10 @@ class Session:
     watch: Callable[[EpisodeLifecycle], None] = lambda episodes: None
 
 
-def stamp_names(interface: Interface) -> tuple[str, ...]:
-    """Time stamps in a recording of `interface`: of its sources, of the device's sample, and of the action."""
-    return (*interface.observation, "device", "action")
+def stamp_names(interface: Interface, *, device: bool = True) -> tuple[str, ...]:
+    """Time stamps in a recording of `interface`: of its sources, of the sample of a device, where there is one, and of
+    the action."""
+    return (*interface.observation, *(("device",) if device else ()), "action")
 
 
 Job = Callable[[], None]

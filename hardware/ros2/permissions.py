@@ -74,7 +74,7 @@ def permissions(contract: AnyContract, *, poses: bool = False) -> dict[str, dict
             reply=verdicts,
         ),
         "operator": _node(
-            publish=(topics.DEADMAN,),
+            publish=(topics.DEADMAN, topics.ROLLOUT),
             subscribe=(topics.SAFETY_STATE, *statuses, *states, *simulated),
             request=(*switch, topics.ESTOP, topics.GO_HOME, *verdicts, *begin),
             lifecycle=False,
@@ -86,6 +86,16 @@ def permissions(contract: AnyContract, *, poses: bool = False) -> dict[str, dict
             publish=(topics.TARGET, topics.DEADMAN),
             subscribe=(*measured, topics.SAFETY_STATE, topics.ACCEPTED, *simulated, *scene),
             request=(*switch, *begin),
+        ),
+        "rollouts": _node(
+            subscribe=(
+                *measured,
+                topics.SAFETY_STATE,
+                topics.TARGET,
+                topics.ACCEPTED,
+                topics.ROLLOUT,
+                topics.POLICY_STATUS,
+            ),
         ),
         "motion": _node(
             publish=(topics.TARGET, topics.MOTION_STATUS), subscribe=(*states, topics.SAFETY_STATE, topics.SET_POINT)

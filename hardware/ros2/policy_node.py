@@ -145,6 +145,7 @@ class PolicyNode(Node):
         elif self._disarm is not None and (outcome := self._end.outcome(now)):
             self._outcome, self._ended_at = outcome, now
             log.info("the episode has ended: %s", outcome)
+            self._report()  # at once: a recorder learns it before the arm is at rest
             self._disarm.call_async(Trigger.Request())
 
     def judge(self, success: bool, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:

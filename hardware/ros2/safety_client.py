@@ -11,6 +11,7 @@ from typing import Any
 from diagnostic_msgs.msg import DiagnosticArray
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
+from rclpy.duration import Duration
 from rclpy.node import Node
 from std_msgs.msg import Bool, String
 from std_srvs.srv import Trigger
@@ -24,6 +25,7 @@ from robolearn.core import RobolearnError
 
 DEADMAN_HZ = 20.0
 POLL_S = 0.02
+ACKED_S = 1.0  # for a message to arrive
 
 
 class SafetyClient:
@@ -159,6 +161,16 @@ class SafetyClient:
             return ""
 
         return answer
+
+    def publish_json(self, topic: str) -> Callable[[dict[str, Any]], None]:
+        """A function that publishes a value, as JSON, for late subscribers too; it waits until those there have it."""
+        publisher = self.node.create_publisher(String, topic, qos.latched(10))
+
+        def publish(value: dict[str, Any]) -> None:
+            publisher.publish(messages.text(json.dumps(value)))
+            publisher.wait_for_all_acked(Duration(seconds=ACKED_S))
+
+        return publish
 
     def call(self, service: str, timeout_s: float = 5.0, *, at_once: bool = False) -> tuple[bool, str]:
         """Call any Trigger service; True where it was done, and the message. Raises `SafetySilent`: the safety node

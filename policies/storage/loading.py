@@ -139,17 +139,26 @@ def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: s
     return words or usual
 
 
-def check_goals_given(name: str | os.PathLike[str], given: bool, *, what: str) -> None:
-    """Raise `BadInput` where the policy that `name` says needs goals and none are `given`, or the other way round."""
-    is_foreign = os.fspath(name).startswith(FOREIGN)
-    check_goals_match(needed_by(name) if is_foreign else stated_by(name), given, what=what)
+def open_foreign(name: str | os.PathLike[str]) -> Policy | None:
+    """The policy that `name` says where only opening it tells what it needs, for several checks of it; else None."""
+    return open_policy(name) if os.fspath(name).startswith(FOREIGN) else None
 
 
-def check_policy(name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True) -> None:
+def check_goals_given(name: str | os.PathLike[str], given: bool, *, what: str, opened: Policy | None = None) -> None:
+    """Raise `BadInput` where the policy that `name` says needs goals and none are `given`, or the other way round.
+    `opened`: the result of `open_foreign`."""
+    policy = opened or open_foreign(name)
+    check_goals_match(stated_by(name) if policy is None else policy.interface, given, what=what)
+
+
+def check_policy(
+    name: str | os.PathLike[str], offered: Interface, *, what: str, simulated: bool = True,
+    opened: Policy | None = None,
+) -> None:  # fmt: skip
     """Raise `BadInput` unless the policy that `name` says is for a world that offers `offered`. `simulated`: that world
-    offers a simulator's truth; a policy that observes it is refused elsewhere."""
-    if os.fspath(name).startswith(FOREIGN):
-        policy = open_policy(name)
+    offers a simulator's truth; a policy that observes it is refused elsewhere. `opened`: the result of
+    `open_foreign`."""
+    if (policy := opened or open_foreign(name)) is not None:
         bind_policy(policy, offered, what=what)
         needed = policy.interface
     else:

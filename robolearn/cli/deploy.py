@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,6 +57,13 @@ class Deploy(PolicyCommand, MovingCommand):
     """Film the run into this file (.mp4), at the control rate: the simulated arm and its task, or what the cameras of a
     real station see. A program of its own draws it; nothing that drives the arm waits for that."""
 
+    record: Path | None = None
+    """Store the episodes in this folder as a data set, with the executed actions and the outcomes; it is added to where
+    it exists. Recorded are the cameras of a real station, on the simulated arm those that the policy sees. A program of
+    its own writes it; one that cannot keep up leaves an episode out, and says so."""
+    record_task: str = ""
+    """With --record: the task in words; by default --words, on the simulated arm the task's."""
+
     def run(self) -> dict[str, Any]:
         from robolearn.cli.terminal_operator import TerminalOperator
 
@@ -80,6 +89,8 @@ class Deploy(PolicyCommand, MovingCommand):
             raise BadInput(
                 "--dry-run", got="it with --reset motion", expected="--reset person: nothing moves the arm home"
             )
+        if self.record is not None and self.dry_run:
+            raise BadInput("--dry-run", got="it with --record", expected="no --record: nothing is executed")
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         if self.rehearse:
@@ -191,7 +202,12 @@ class Deploy(PolicyCommand, MovingCommand):
     ) -> dict[str, Any]:
         from robolearn.deploy import deploy
 
-        result = deploy(deployment, operator, domain=self.domain, logs=self.logs, quiet=self.json, watched=watched)
+        given: dict[str, Any] = {"domain": self.domain, "logs": self.logs, "quiet": self.json, "watched": watched}
+        if self.record is not None:
+            from robolearn.cli.rollouts import recorded
+
+            given["recorder"] = partial(recorded, self.record, self.record_task, self.task)
+        result = deploy(deployment, operator, **given)
         if result["ended"]:
             kind = "" if self.exit_code(result) == 130 else "error: "
             print(f"robolearn: {kind}{result['ended']} (logs: {result['logs']})", file=sys.stderr)
@@ -200,7 +216,8 @@ class Deploy(PolicyCommand, MovingCommand):
     def exit_code(self, result: Mapping[str, Any]) -> int:
         from robolearn.deploy.deployment import INTERRUPTED
 
-        return {None: int("video_error" in result), INTERRUPTED: 130}.get(result["ended"], 1)
+        failed = int("video_error" in result or "record_error" in result)
+        return {None: failed, INTERRUPTED: 130}.get(result["ended"], 1)
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from robolearn.runs.command import rate_text
@@ -220,6 +237,11 @@ class Deploy(PolicyCommand, MovingCommand):
             console.print(f"monitor     {result['violations']} violations in {count:,} commands; at most {used}")
         filtered = result["filter"]
         console.print(f"filter      {filtered['clamped']} targets clamped, refusals: {_listed(filtered['refusals'])}")
+        if "recorded" in result:
+            count, error = result["recorded_episodes"], result.get("record_error")
+            console.print(f"recorded    {count} episodes in {result['recorded']}{f': {error}' if error else ''}")
+            for why, many in Counter(result["not_recorded"]).items():
+                console.print(f"            {many} left out: {why}")
         if "video" in result:
             console.print(f"video       {result['video'] or 'none'}{': ' * ('video_error' in result)}"
                           f"{result.get('video_error', '')}")  # fmt: skip

@@ -128,8 +128,8 @@ def supervised(device: Device, policy: Policy, contract: AnyContract, seed: int,
         raise
 
 
-def make_writer(out: str | Path, interface: Interface, task: str, *, resume: bool) -> Any:
-    """The data set, with room for the stamps of a recording.
+def make_writer(out: str | Path, interface: Interface, task: str, *, resume: bool, device: bool = True) -> Any:
+    """The data set, with room for the stamps of a recording, by a `device` or without one.
 
     An empty set is what a start that failed has left: it is gone on with, `resume` or not.
 
@@ -142,7 +142,7 @@ def make_writer(out: str | Path, interface: Interface, task: str, *, resume: boo
     from robolearn.data.lerobot import layout
     from robolearn.data.writing.writer import EpisodeWriter
 
-    names = stamp_names(interface)
+    names = stamp_names(interface, device=device)
     if (Path(out) / layout.INFO_PATH).exists() and layout.read_info(Path(out)).get("total_episodes") == 0:
         resume = True
     # The recording judges its rate while it goes on.

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,7 @@ SENSORS_S = 10.0  # for what the policy observes, when they are up: the driver o
 SIM_SENSORS_S = 60.0  # the simulated arm is one of those that are coming up
 WATCHED_S = 20.0  # for who only looks on: their first sight may be late, and the arm does not depend on them
 POLL_S = 0.25
+Recorder = Callable[["Deployment"], AbstractContextManager[dict[str, Any]]]
 INTERRUPTED = "stopped by Ctrl-C"
 RESULT = "result.json"  # beside the logs that are kept
 
@@ -101,6 +103,7 @@ def deploy(
     logs: Path | None,
     quiet: bool,
     watched: Callable[[], bool] = lambda: True,
+    recorder: Recorder | None = None,
 ) -> dict[str, Any]:
     """Run a deployment; the nodes have ended when this returns, however it does.
 
@@ -110,6 +113,7 @@ def deploy(
       logs: folder for the nodes' logs; by default a temporary one, kept when something fails.
       quiet: show no progress.
       watched: whether those who look on see the arm; the first episode waits for that, `WATCHED_S` at most.
+      recorder: records the checked deployment inside its context, and adds to the result what became of that.
 
     Returns:
       The result of ``robolearn deploy``; its keys are an interface for scripts. What ends a deployment when an episode
@@ -130,8 +134,10 @@ def deploy(
     stack = programs(deployment)
     with log_folder("deploy", logs) as folder:
         nodes = StackProcesses(stack, folder.path, {"OMP_NUM_THREADS": "1"})
-        result = _run(deployment, operator, nodes, quiet, watched)
+        with nullcontext({}) if recorder is None else recorder(deployment) as recorded:
+            result = _run(deployment, operator, nodes, quiet, watched, recorder is not None)
         folder.kept = folder.kept or result["ended"] is not None
+    result |= recorded
     result |= {"logs": str(folder.path) if folder.kept else None, "wall_s": {"total": time.perf_counter() - begun}}
     if folder.kept:
         try:
@@ -144,18 +150,20 @@ def deploy(
 def checked(deployment: Deployment) -> Deployment:
     """`deployment` with the words that its policy is told; nothing is started or asked for. Raises `BadInput`: there is
     no such device, or the policy does not fit the arm, its words or its goals, or its guide the arm."""
-    from policies.storage.loading import check_goals_given, check_policy, check_words, needed_by
+    from policies.storage.loading import check_goals_given, check_policy, check_words, needed_by, open_foreign
 
     policy = deployment.policy
     if policy.device != "auto":  # torch takes a second to import; the policy node needs it anyway
         resolve_device(policy.device)
     what = f"policy {policy.policy} on {deployment.contract.name}"
     # Nodes do the same by themselves: a station's pictures are resized to what the policy has learned from.
-    contract = deployment.contract.with_picture_sizes(needed_by(policy.policy).observation)
-    check_policy(policy.policy, contract.interface, what=what, simulated=contract.simulated)
+    opened = open_foreign(policy.policy)  # once: its weights are read for that
+    needed = needed_by(policy.policy) if opened is None else opened.interface
+    contract = deployment.contract.with_picture_sizes(needed.observation)
+    check_policy(policy.policy, contract.interface, what=what, simulated=contract.simulated, opened=opened)
     usual = "" if deployment.simulation is None else deployment.simulation.prompt
     words = check_words(policy.policy, policy.words, usual, what=what)
-    check_goals_given(policy.policy, bool(policy.goals), what=what)
+    check_goals_given(policy.policy, bool(policy.goals), what=what, opened=opened)
     if policy.guide:
         from policies.wrappers.value_guided import load_guide
 
@@ -201,7 +209,9 @@ def _run(
     nodes: StackProcesses,
     quiet: bool,
     watched: Callable[[], bool],
+    records: bool,
 ) -> dict[str, Any]:
+    from hardware.ros2 import topics
     from hardware.ros2.runtime import realtime
     from hardware.ros2.safety_client import SafetyClient
     from robolearn.runs import Progress
@@ -224,12 +234,17 @@ def _run(
             home = partial(go_home, client, nodes.check) if deployment.homes else no_homing
             arm = RealArm(contract.name, operator, home) if simulation is None else SimulatedArm(client, home)
             limit_s = deployment.limit_s if simulation is None else simulation.limit_s
+            say = client.publish_json(topics.ROLLOUT) if records else lambda _: None
+            begins = partial(say, {"outcome": ""})
             try:
                 with Progress(
                     f"deploying on {contract.name}", deployment.episodes, unit="episodes", quiet=quiet
                 ) as bar:
-                    for result in run_session(client, arm, deployment.episodes, limit_s=limit_s, alive=nodes.check):
+                    for result in run_session(
+                        client, arm, deployment.episodes, limit_s=limit_s, alive=nodes.check, begins=begins
+                    ):
                         results.append(result)
+                        say({"outcome": result.outcome})
                         bar(len(results), {"successes": sum(r.success for r in results)})
             finally:
                 report = dict(client.report.values) if client.report else {}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from hardware.observing.timing import SafetySilent
+from hardware.recording.rollouts import FAILURE, STOPPED, SUCCESS, TIMEOUT
 from hardware.safety.states import SafetyState
 from robolearn.core import RobolearnError
 
@@ -136,12 +137,19 @@ class EpisodeResult:
       success: whether the task was solved; not where the safety filter stopped the arm.
       seconds: from arming to the end.
       timed_out: a clock ended it, the session's or the simulation's.
+      stopped: the safety filter ended it.
     """
 
     index: int
     success: bool
     seconds: float
     timed_out: bool = False
+    stopped: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """One of `hardware.recording.rollouts.OUTCOMES`."""
+        return SUCCESS if self.success else STOPPED if self.stopped else TIMEOUT if self.timed_out else FAILURE
 
 
 class SafetyStopped(RobolearnError):
@@ -220,7 +228,13 @@ class Arm(Protocol):
 
 
 def run_session(
-    switch: SafetySwitch, arm: Arm, episodes: int, *, limit_s: float, alive: Callable[[], None]
+    switch: SafetySwitch,
+    arm: Arm,
+    episodes: int,
+    *,
+    limit_s: float,
+    alive: Callable[[], None],
+    begins: Callable[[], object] = lambda: None,
 ) -> Iterator[EpisodeResult]:
     """Run exactly `episodes` episodes, and yield each when it is judged: whatever ends them all, those before count.
 
@@ -228,6 +242,7 @@ def run_session(
       switch, arm: the safety node's client, and what begins and judges episodes.
       limit_s: longest time from arming to the end [s]; the episode is then judged as it is.
       alive: raises when a node has died.
+      begins: called before the arm is armed for an episode.
 
     Raises:
       SafetyStopped: the filter refused to arm, or stopped the arm in an episode, which was yielded as a failure.
@@ -235,7 +250,7 @@ def run_session(
     """
     for index in range(episodes):
         try:
-            result = _episode(index, switch, arm, limit_s, alive)
+            result = _episode(index, switch, arm, limit_s, alive, begins)
         except SafetySilent as error:
             raise_death(alive, SILENT_DYING_S)
             log.error("%s", error)  # at once: to end a node that hangs takes seconds
@@ -257,9 +272,12 @@ def raise_death(alive: Callable[[], None], limit_s: float) -> None:
     alive()
 
 
-def _episode(index: int, switch: SafetySwitch, arm: Arm, limit_s: float, alive: Callable[[], None]) -> EpisodeResult:
+def _episode(
+    index: int, switch: SafetySwitch, arm: Arm, limit_s: float, alive: Callable[[], None], begins: Callable[[], object]
+) -> EpisodeResult:
     alive()
     arm.begin()
+    begins()
     try:
         switch.arm()
     except SafetySilent:
@@ -274,7 +292,7 @@ def _episode(index: int, switch: SafetySwitch, arm: Arm, limit_s: float, alive: 
         switch.check_heard()
         over = arm.over()
         if not over and switch.state in (SafetyState.BRAKING, SafetyState.LATCHED):
-            failure = EpisodeResult(index, False, time.monotonic() - begun)
+            failure = EpisodeResult(index, False, time.monotonic() - begun, stopped=True)
             raise SafetyStopped(f"episode {index + 1}: the safety filter stopped the arm: {switch.reason}", failure)
     seconds = time.monotonic() - begun
     switch.disarm()

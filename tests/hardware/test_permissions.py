@@ -29,6 +29,7 @@ from hardware.ros2.permissions import permissions, policy_xml
 from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.process import Background, wait_until
 from hardware.ros2.record_node import RecordNode
+from hardware.ros2.rollouts_node import Rollouts, RolloutsNode
 from hardware.ros2.runtime import Node
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.safety_node import SafetyNode
@@ -134,7 +135,8 @@ LATER = {  # what they open when it is their turn
     },
 }
 PROGRAMS = (
-    "safety", "streamer", "policy", "sim_arm", "motion", "teleop", "record", "film", "operator", "doctor", "calibrate",
+    "safety", "streamer", "policy", "sim_arm", "motion", "teleop", "record", "film", "rollouts", "operator", "doctor",
+    "calibrate",
 )  # fmt: skip
 
 
@@ -172,7 +174,10 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
         start(RecordNode(lambda value: session, **placed), 1)
         film: dict[str, Any] = {"overrides": {"out": str(tmp_path_factory.mktemp("film") / "run.mp4")}}
         start(FilmNode(lambda *_: Undrawn(), lambda path, pictures, fps: list(pictures), **film, **placed), 1)
+        rollouts = Rollouts(seen, Paper(), "nothing")
+        start(RolloutsNode(lambda *_: rollouts, overrides={"out": "data", "policy": "blank"}, **placed), 1)
         operator = SafetyClient(ros[2])
+        operator.publish_json(topics.ROLLOUT)
         operator.subscribe_json(topics.SIM_EPISODE, print, depth=10)
         operator.subscribe_json(topics.SIM_MONITOR, print)
         operator.subscribe_json(topics.MOTION_STATUS, print)

@@ -23,6 +23,7 @@ from hardware.node_parameters import (
     DeviceOptions,
     GripperParameters,
     NodeParameters,
+    RolloutsParameters,
     SimArmParameters,
     TeleopParameters,
     descriptions,
@@ -35,6 +36,7 @@ from robots.stations import contract_names, load_any_contract, load_contract, pa
 ROOT = Path(__file__).parents[2]
 FILES = sorted(path.name.removesuffix(".launch.py") for path in (ROOT / "launch").glob("*.launch.py"))
 REQUIRED = {"deploy": {"policy": "runs/rl"}, "record": {"out": "data/x"}, "hil": {"policy": "runs/bc", "out": "runs/x"}}
+EVERYTHING = {**REQUIRED, "deploy": {**REQUIRED["deploy"], "record": "data/x"}}  # what starts every program
 PROGRAMS = {"deploy": "policy_node", "teleop": "teleop_node", "record": "record_node", "hil": "hil_node"}
 ROBOTS = ("sim", "fr3")
 Launch = Callable[..., Any]
@@ -52,7 +54,7 @@ def test_every_program_that_a_file_starts_is_installed_and_has_its_entry(
     started = {
         process.executable
         for robot in ROBOTS
-        for process in launch(name, robot=robot, **REQUIRED.get(name, {})).started
+        for process in launch(name, robot=robot, **EVERYTHING.get(name, {})).started
     }
     assert started
     for program in started:
@@ -82,15 +84,19 @@ ACCEPTED = {
 def test_the_arguments_are_the_parameters_of_the_nodes(launch: Launch, name: str) -> None:
     """Each parameter of a node that is started is an argument with its description, and nothing else is; former names
     are accepted."""
-    required = REQUIRED.get(name, {})
+    required = EVERYTHING.get(name, {})
     expected: dict[str, set[str]] = {"namespace": set()}
     for process in (p for robot in ROBOTS for p in launch(name, robot=robot, **required).started):
         kind = NODES[process.executable.removesuffix("_node")]
         assert set(process.parameters) == set(parameter_names(kind))
-        fixed = {GripperParameters: {"if_needed", "realtime_priority"}}
+        fixed = {
+            GripperParameters: {"if_needed", "realtime_priority"},
+            RolloutsParameters: {"every_arming", "realtime_priority"},
+        }
         called = {"contract": "robot"}
         called |= {"device": "teleop"} if issubclass(kind, TeleopParameters) else {}
         called |= {"task": "sim_task"} if kind is SimArmParameters else {}
+        called |= {"out": "record"} if kind is RolloutsParameters else {}
         for parameter, text in descriptions(kind).items():
             if parameter not in fixed.get(kind, ()):
                 expected.setdefault(called.get(parameter, parameter), set()).add(text)
@@ -136,7 +142,7 @@ def test_every_installed_program_is_started_by_some_file(launch: Launch, prefix:
         process.executable
         for name in FILES
         for robot in ROBOTS
-        for process in launch(name, robot=robot, **REQUIRED.get(name, {})).started
+        for process in launch(name, robot=robot, **EVERYTHING.get(name, {})).started
     }
     assert {path.name for path in (prefix / "lib" / "robolearn").iterdir()} == started
 
@@ -174,6 +180,14 @@ def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node
 def given(node: str, **values: Any) -> dict[str, Any]:
     """The parameters of a node: its defaults, and `values`."""
     return vars(NODES[node](**values))
+
+
+def test_a_deployment_is_recorded_where_that_is_asked_for(launch: Launch) -> None:
+    asked = {"policy": "runs/7", "task": "pick_place", "words": "put it there"}
+    assert "rollouts_node" not in {process.executable for process in launch("deploy", **asked).started}
+    (one,) = [p for p in launch("deploy", record="data/x", **asked).started if p.executable == "rollouts_node"]
+    expected = given("rollouts", policy="runs/7", words="put it there", out="data/x", sim_task="pick_place")
+    assert one.parameters == expected and expected["every_arming"] and not one.shutdown
 
 
 def test_a_deployment_in_simulation(launch: Launch) -> None:

@@ -25,6 +25,7 @@ LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 RATE = ("tests/data/test_rate_of_steps.py",)
 IN_TABLES = ("tests/data/tools/test_pictures_in_tables.py::test_a_reader_looks_at_the_row_groups_that_it_needs",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
+ROLLOUTS, ROLLOUT = "hardware/recording/rollouts.py", ("tests/hardware/test_rollouts.py",)
 
 MUTANTS: dict[str, Mutant] = {
     "a-picture-is-turned-by-a-note": Mutant(
@@ -144,6 +145,13 @@ MUTANTS: dict[str, Mutant] = {
     "a-time-limit-is-an-end": Mutant("robolearn/rl/returns.py", "gamma * (~terminated) * next_value", "gamma * (~ended) * next_value", LEARNING),
     "a-replayed-time-limit-is-an-end": Mutant(f"{DATA}/replay/buffer.py", "ends = episode.terminated & (start", "ends = (start", LEARNING),
     "a-reset-keeps-the-goal": Mutant("hardware/safety/filter.py", "        self._goal = None\n        self._arms.begin", "        self._arms.begin", MOVING),
+    "what-was-asked-for-is-stored": Mutant(ROLLOUTS, "accepted = self._goal = row.accepted", "accepted = row.target", ROLLOUT),
+    "an-unanswered-target-was-executed": Mutant(ROLLOUTS, "np.full(len(row.target), np.nan) if self._goal is None else self._goal", "row.target", ROLLOUT),
+    "the-way-home-is-an-episode": Mutant(ROLLOUTS, "self._armed = self._begun and arming", "self._armed = arming", ROLLOUT),
+    "a-stop-is-an-end-of-the-task": Mutant(ROLLOUTS, "ended = outcome in (SUCCESS, FAILURE)", "ended = outcome != TIMEOUT", ROLLOUT),
+    "an-arm-that-stands-has-no-steps": Mutant(ROLLOUTS, "if (now - self._last) * self._hz < REPEATED:", "if True:", ROLLOUT),
+    "late-rows-are-stored": Mutant(ROLLOUTS, "if age_s * self._hz > 1.0:", "if age_s > 1e9:", ROLLOUT),
+    "an-episode-without-an-outcome-stays": Mutant(ROLLOUTS, "self._storage.put(self._writer.discard)", "pass", ROLLOUT),
 }  # fmt: skip
 
 
