@@ -204,5 +204,7 @@ def resolve_device(text: str) -> str:
         return "cuda" if gpus else "cpu"
     available = ["auto", "cpu", *(["cuda"] if gpus else []), *(f"cuda:{i}" for i in range(gpus))]
     if not re.fullmatch(r"cuda(:\d+)?", text) or text not in available:
+        if text.startswith("cuda") and not gpus:  # a list of names would propose cpu as a spelling of it
+            raise BadInput("--device", got=text, expected="auto or cpu here", hint=_without_gpu())
         raise BadInput("--device", got=text, available=available, hint="" if gpus else _without_gpu())
     return text

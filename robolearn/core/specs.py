@@ -189,7 +189,8 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str, subjec
         unsaid = "native" in (needed.action_kind, offered.action_kind)
         hint = "`robolearn dataset import` writes a set that says what its actions mean (--action-kind, --robot)"
         hint = hint if unsaid else ""
-        raise BadInput(f"{what}: action kind", got=offered.action_kind, expected=needed.action_kind, hint=hint)
+        kinds = f"{subject} was made for actions of kind {needed.action_kind}, this has {offered.action_kind}"
+        raise BadInput(f"{what}: action kind: {kinds}", hint=hint)
     if needed.action.shape != offered.action.shape:
         raise BadInput(f"{what}: action shape", got=offered.action.shape, expected=needed.action.shape)
     if moved := [

@@ -100,7 +100,9 @@ class SeedEstimate(Estimate):
         return {"median": self.median, **super().to_json()}
 
 
-def over_seeds(values: Sequence[float], *, rates: bool = False, level: float = 0.95) -> SeedEstimate:
+def over_seeds(
+    values: Sequence[float], *, rates: bool = False, times: bool = False, level: float = 0.95
+) -> SeedEstimate:
     """The value (a success rate, a time) of k training seeds, with Student's t interval over the seeds:
 
         x̄ ± t_{(1 + level)/2, k − 1} · s / √k
@@ -108,6 +110,7 @@ def over_seeds(values: Sequence[float], *, rates: bool = False, level: float = 0
     Args:
       values: one of each seed, at least one.
       rates: shares in [0, 1], within which the interval is kept.
+      times: durations, whose interval does not go below 0.
     """
     (x,) = _finite(np.asarray(values))
     _check_level(level)
@@ -120,8 +123,8 @@ def over_seeds(values: Sequence[float], *, rates: bool = False, level: float = 0
 
         half = float(stdtrit(k - 1, (1 + level) / 2)) * float(x.std(ddof=1)) / math.sqrt(k)
         low, high = mean - half, mean + half
-        if rates:
-            low, high = max(low, 0.0), min(high, 1.0)
+        low = max(low, 0.0) if rates or times else low
+        high = min(high, 1.0) if rates else high
     return SeedEstimate(mean, low, high, k, median)
 
 

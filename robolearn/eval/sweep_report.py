@@ -56,7 +56,9 @@ def summary(ones: Sequence[SweepRun], results: Sequence[Mapping[str, Any]]) -> l
     for row in rows.values():
         names = dict.fromkeys(key for run in row["runs"] for key in run if key not in ("seed", "run"))
         row["metrics"] = {
-            key: over_seeds([run[key] for run in row["runs"] if key in run], rates=key in RATES).to_json()
+            key: over_seeds(
+                [run[key] for run in row["runs"] if key in run], rates=key in RATES, times=key == "wall_s"
+            ).to_json()
             for key in names
         }
     return list(rows.values())

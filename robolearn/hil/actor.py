@@ -209,13 +209,14 @@ class ActorLoop:
             interventions += helped
             terminated, over = by_task and bool(turn.terminated[0]), bool(turn.ended[0])
             self._quit |= label == "quit"
-            if labelled or over or label == "return":
+            dropped = label == "return" and not over  # its steps are learned from, its outcome counts nowhere
+            if labelled or over:
                 success = label == "success" if labelled else by_task and bool(turn.solved[0])
                 ended = labelled or terminated
                 end = End(number, self._index, self._recorded(turn.observation), ended, not ended, success)
                 self._write(first + self._index, end)
                 return self._index, interventions, True
-            if stop():  # who quits is told that it drops this episode: it has no end
+            if dropped or stop():  # who quits is told that it drops this episode, too: it has no end
                 return self._index, interventions, False
         raise AssertionError  # the quota is one episode
 

@@ -113,8 +113,10 @@ class OutboxWriter:
         return self._episode - 1
 
     def discard(self) -> None:
-        """Cut the episode: its steps are learned from, its outcome is unknown."""
-        self.end(success=False, truncated=True)
+        """Cut the episode: it has no end, so its steps are learned from once the next begins, its outcome is unknown,
+        and no data set has it."""
+        self._rows, self._episode = [], self._episode + bool(self._index)
+        self._index = 0
 
     def _step(self, reward: float) -> None:
         seen, action, intervention = self._rows.pop(0)

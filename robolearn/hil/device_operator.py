@@ -6,7 +6,7 @@ after the hand-back the policy begins a new chunk. The device is sampled once be
 observation of that step: its motion is in the frame of the tcp *before* the action is executed.
 
     SUCCESS, FAILURE   the episode ends with that label
-    DISCARD, REDO      it ends without one; after DISCARD the next waits for START
+    DISCARD, REDO      it is dropped: no outcome, and in no data set; after DISCARD the next waits for START
     QUIT               the actor ends; the running episode has no end, so it counts nowhere
 
 The first episode waits for START. A device that went silent while it steered, or was unplugged, ends the episode, as

@@ -36,9 +36,13 @@ def taught(
     return records(out, policy)
 
 
+DROPPED = (False, False, False)  # an episode without an end
+
+
 def goal_states(found: list[Any]) -> list[tuple[bool, bool, bool]]:
-    """(terminated, truncated, success) of each episode."""
-    return [(r.terminated, r.truncated, r.success) for r in found if isinstance(r, End)]
+    """(terminated, truncated, success) of each episode that has a step."""
+    ends = {r.episode: (r.terminated, r.truncated, r.success) for r in found if isinstance(r, End)}
+    return [ends.get(number, DROPPED) for number in sorted({r.episode for r in found})]
 
 
 def steps_of(found: list[Any], episode: int) -> list[ReplayStep]:

@@ -155,7 +155,10 @@ def test_numbers_and_names(refused: Refusal, demos: Path, bc: Path, tmp_path: Pa
     ("change", "says"),
     [
         ({"embodiment": "ur5"}, ("made for ur5, this is panda",)),
-        ({"action_kind": "joint_velocity"}, ("action kind", "expected joint_velocity")),
+        (
+            {"action_kind": "joint_velocity"},
+            ("action kind", "made for actions of kind joint_velocity, this has tcp_delta"),
+        ),
         ({"control_hz": 50.0}, ("got 20.0 Hz, expected 50.0 Hz",)),
     ],
 )

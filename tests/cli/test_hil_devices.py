@@ -16,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from device_lessons import goal_states, steps_of, taught
+from device_lessons import DROPPED, goal_states, steps_of, taught
 from emulated_devices import Hands
 from teaching import Terminal, rotation, runs_of
 from untrained import make_constant
@@ -89,7 +89,7 @@ def test_a_gamepad_teaches(tmp_path: Path, terminal: Terminal) -> None:
     out = tmp_path / "run"
     policy = policy_of(tmp_path / "policy", dy=0.1, gripper=0.9)
     found = taught("gamepad", policy, out, terminal, teach)
-    success, lost, failure = (True, False, True), (False, True, False), (True, False, False)
+    success, lost, failure = (True, False, True), DROPPED, (True, False, False)
     assert goal_states(found)[:3] == [success, lost, failure]
     (run,) = runs_of(steps_of(found, 0))
     check_moved(run, 0, 0.02)
@@ -138,7 +138,7 @@ def test_a_spacemouse_teaches(tmp_path: Path, terminal: Terminal) -> None:
     out = tmp_path / "run"
     policy = policy_of(tmp_path / "policy", dy=0.1, gripper=0.9)
     found = taught("spacemouse", policy, out, terminal, teach)
-    assert goal_states(found) == [(True, False, True), (False, True, False)], "who quits drops the running episode"
+    assert goal_states(found) == [(True, False, True), DROPPED, DROPPED], "lost, and quit: dropped"
     (run,) = runs_of(steps_of(found, 0))
     check_moved(run, 0, 0.02)
     assert not run[-1].action[:6].any(), "it hands back at rest"
@@ -196,7 +196,7 @@ def test_a_leader_arm_teaches(tmp_path: Path, terminal: Terminal) -> None:
     parts = dict(zip(offered.action.names, (*map(float, middle), 0.5), strict=True))
     policy = make_constant(tmp_path / "policy", offered, **parts)
     found = taught("leader", policy, out, terminal, teach)
-    assert goal_states(found) == [(True, False, True), (False, True, False)], "who quits drops the running episode"
+    assert goal_states(found) == [(True, False, True), DROPPED, DROPPED], "lost, and quit: dropped"
     (run,) = runs_of(steps_of(found, 0))
     pan = np.array([step.observation["proprio"][0] for step in run], np.float64)
     asked = np.array([step.action[0] for step in run], np.float64)

@@ -20,7 +20,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from arm_listener import Listener
-from device_lessons import goal_states, steps_of, taught
+from device_lessons import DROPPED, goal_states, steps_of, taught
 from emulated_devices import Hands
 from teaching import Terminal, rotation, runs_of, until
 from untrained import make_constant
@@ -164,13 +164,13 @@ def test_a_gamepad_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, list
     assert arm["violations"] == 0 and arm["monitor"]["commands"] > 100 and arm["stops"] >= 1
     ends = goal_states(found)
     whole = ends.index((True, False, True))
-    assert (False, True, False) in ends[whole + 1 :] and (True, False, False) in ends[whole + 1 :]
+    assert DROPPED in ends[whole + 1 :] and (True, False, False) in ends[whole + 1 :]
     (run,) = runs_of(steps_of(found, whole))
     assert np.abs(run[0].action[:6]).max() < 0.3, "taken over without a jerk"
     asked = np.array([rotation(step) @ step.action[:3] for step in run])
     tcp = np.array([step.observation["proprio"][8:11] for step in run], np.float64)
     assert asked[:, 2].max() > 0.5 and tcp[-1, 2] - tcp[0, 2] > 0.02, "up, as the stick"
-    lost = max(k for k, end in enumerate(ends) if end == (False, True, False) and runs_of(steps_of(found, k)))
+    lost = max(k for k, end in enumerate(ends) if end == DROPPED and runs_of(steps_of(found, k)))
     assert steps_of(found, lost)[-1].intervention, "nothing is handed to the policy"
 
 
@@ -268,7 +268,7 @@ def test_a_leader_arm_on_a_double_of_its_follower(tmp_path: Path, terminal: Term
     before = steps_of(found, whole)[run[0].index - 1].action[0]
     assert run[0].action[0] == pytest.approx(before, abs=0.02), "it begins at rest: where the policy sent the arm last"
     assert np.degrees(pan[-1]) == pytest.approx(20.0, abs=4.0) and np.degrees(led[-1]) == pytest.approx(20.0, abs=2.0)
-    lost = max(k for k, end in enumerate(ends) if end == (False, True, False) and runs_of(steps_of(found, k)))
+    lost = max(k for k, end in enumerate(ends) if end == DROPPED and runs_of(steps_of(found, k)))
     assert steps_of(found, lost)[-1].intervention, "nothing is handed to the policy"
     assert (True, False, False) in ends[lost:]
 
@@ -296,6 +296,7 @@ def test_a_spacemouse_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, l
         time.sleep(0.5)  # the newest steps are in no log yet: they wait for what was executed
         mouse("unplug")
         until(lambda: listener.state != "armed", "the arm stops", 3.0)
+        terminal.wait("dropped", 20.0)  # what is shown as recorded from here on is another one
         time.sleep(1.5)
         since = time.time()
         mouse("plug")
@@ -315,5 +316,5 @@ def test_a_spacemouse_on_the_simulated_arm(tmp_path: Path, terminal: Terminal, l
     (run,) = runs_of(steps_of(found, whole))
     tcp = np.array([step.observation["proprio"][8:11] for step in run], np.float64)
     assert np.abs(run[0].action[:6]).max() < 0.3 and tcp[-1, 2] - tcp[0, 2] > 0.02, "up, as the cap"
-    lost = max(k for k, end in enumerate(ends) if end == (False, True, False) and runs_of(steps_of(found, k)))
+    lost = max(k for k, end in enumerate(ends) if end == DROPPED and runs_of(steps_of(found, k)))
     assert steps_of(found, lost)[-1].intervention and (True, False, False) in ends[lost:]

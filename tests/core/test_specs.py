@@ -12,10 +12,10 @@ WORLD = Interface({"proprio": ArraySpec((2,))}, ArraySpec((2,)), 20.0, "panda", 
 
 
 def test_actions_of_which_nothing_is_said_are_refused_with_what_mends_it() -> None:
-    mends = r"got tcp_delta, expected native\. `robolearn dataset import` writes a set that says"
+    mends = r"actions of kind native, this has tcp_delta\. `robolearn dataset import` writes a set that says"
     with pytest.raises(BadInput, match=mends):
         check_compatible(replace(WORLD, action_kind="native"), WORLD, what="policy")
-    with pytest.raises(BadInput, match=r"got tcp_delta, expected joint_position$"):
+    with pytest.raises(BadInput, match=r"actions of kind joint_position, this has tcp_delta$"):
         check_compatible(replace(WORLD, action_kind="joint_position"), WORLD, what="policy")
 
 

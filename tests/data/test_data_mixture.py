@@ -132,7 +132,7 @@ def test_sets_that_do_not_fit_are_refused(sets):
     for change, says in (
         ({"control_hz": 50.0}, "control rate: got 50.0 Hz, expected 20.0 Hz"),
         ({"embodiment": "ur5e"}, "the other one was made for panda, this is ur5e"),
-        ({"action_kind": "joint_position"}, "action kind: got joint_position"),
+        ({"action_kind": "joint_position"}, "for actions of kind tcp_delta, this has joint_position"),
         ({"observation": {"proprio": ArraySpec((3,))}}, "no 'objects', expected objects; available: proprio"),
         ({"observation": {**more, "proprio": ArraySpec((4,))}}, "observation 'proprio'"),
     ):

@@ -13,6 +13,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from hardware.node_parameters import PolicyParameters
 from robolearn.core import BadInput, RobolearnError
@@ -109,6 +110,13 @@ def test_a_device_that_is_not_there_is_refused_before_anything_starts(tmp_path, 
         deployment.deploy(station(True, device="tpu"), Person(), domain=None, logs=tmp_path, quiet=True)
     with pytest.raises(BadInput, match="device: got tpu; available: auto, cpu"):
         load(PolicyParameters(policy="runs/bc", device="tpu"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+def test_a_gpu_that_is_not_there_is_refused_with_the_reason(tmp_path) -> None:
+    with pytest.raises(BadInput, match=r"got cuda, expected auto or cpu here\. torch .* (CPUs alone|no GPU)") as caught:
+        deployment.deploy(station(True, device="cuda"), Person(), domain=None, logs=tmp_path, quiet=True)
+    assert "did you mean" not in str(caught.value)
 
 
 def test_the_policy_node_opens_its_policy_where_it_was_asked_to(monkeypatch) -> None:

@@ -127,6 +127,7 @@ def test_an_interval_over_seeds_is_students() -> None:
 def test_an_interval_over_seeds_keeps_within_what_rates_can_be() -> None:
     assert over_seeds([0.99, 0.80], rates=True).high == 1.0 and over_seeds([0.01, 0.20], rates=True).low == 0.0
     assert over_seeds([1.75, 1.95]).low < 1.0
+    assert over_seeds([1.0, 60.0]).low < 0.0 == over_seeds([1.0, 60.0], times=True).low
     one = over_seeds([0.5], rates=True)
     assert math.isnan(one.low) and json.loads(json.dumps(one.to_json()))["low"] is None
     with pytest.raises(BadInput, match="at least one seed"):

@@ -12,6 +12,7 @@ import pytest
 from robolearn.core import ArraySpec, Interface, NonFinite
 from robolearn.data.replay import End, ReplayStep
 from robolearn.hil.agent import SteeredAgent
+from robolearn.hil.learner import summary
 from robots.chunk_execution import Delayed, ExecutionHistory
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -160,6 +161,22 @@ def test_a_person_s_labels_end_episodes(tmp_path: Path) -> None:
     assert last.episode == 3 and last.version >= 0 and last.linked and last.period.p50 > 49
     # The final observation of an episode that a person ended is that after its last step.
     assert ends[0].observation["proprio"][1] == 3
+
+
+@pytest.mark.long
+def test_a_take_that_a_person_discards_is_no_failure_and_in_no_set(tmp_path: Path) -> None:
+    person = Labels({(0, 3): "return", (1, 2): "success", (2, 4): "quit"})
+    room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
+    played = play(tmp_path / "outbox", room.port, env=LineWorld(limit=8), helper=None, console=person)
+    room.stop()
+    ends = {r.episode: r for r in played.records if isinstance(r, End)}
+    assert sorted(ends) == [1] and ends[1].success and played.played.episodes == 1
+    steps = [r for r in played.records if isinstance(r, ReplayStep)]
+    assert [r.index for r in steps if r.episode == 1] == [0, 1, 2], "the next one begins at once, from its start"
+    dropped, kept = room.learner.experience.outcomes
+    assert dropped.cut and not dropped.success and dropped.steps == 3 and kept.success and not kept.cut
+    free, _ = summary(room.learner.experience.outcomes, 10)
+    assert [one.success for one in free] == [True], "of the dropped one nobody says that it failed"
 
 
 @pytest.mark.long

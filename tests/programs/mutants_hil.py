@@ -271,9 +271,9 @@ MUTANTS: dict[str, Mutant] = {
         "self._step(float(success))", STATION,
     ),
     "arm-success-earns-nothing": Mutant(f"{HIL}/arm_recording.py", "self._step(float(success))", "self._step(0.0)", STATION),
-    "arm-a-stop-is-an-end-of-the-task": Mutant(
-        f"{HIL}/arm_recording.py", "self.end(success=False, truncated=True)",
-        "self.end(success=False, terminated=True)", STATION,
+    "arm-a-stop-is-a-failure": Mutant(
+        f"{HIL}/arm_recording.py", "        self._rows, self._episode = [], self._episode + bool(self._index)\n",
+        "        self.end(success=False, truncated=True)\n", STATION,
     ),
     "arm-goes-on-without-a-learner": Mutant(
         f"{HIL}/arm_recording.py", "elif self.episodes.phase is Phase.RECORDING and not self._link.alive:",

@@ -10,7 +10,8 @@ import torch
 
 from policies.normalize import Normalizer
 from robolearn.core import ArraySpec, Interface
-from robolearn.data.replay import PlayedEpisode, ReplayBuffer
+from robolearn.data.replay import End, PlayedEpisode, ReplayBuffer, ReplayStep
+from robolearn.data.replay.records import Assembler
 from robolearn.rl.actors.denoising import gaussian_stats
 from robolearn.rl.returns import clipped_surrogate, gae, standardise
 
@@ -39,6 +40,23 @@ def test_hil_serl_49_a_demonstration_is_masked_at_its_last_step_only_where_the_w
     torch.testing.assert_close(last, torch.full_like(last, 0.0 if terminated else 0.9**2))
     if not terminated:
         assert (batch.next_observation["proprio"][start == 2] == 4.0).all()
+
+
+@pytest.mark.parametrize("success", [True, False])
+def test_hil_serl_44_a_person_s_key_in_the_middle_of_a_take_rewards_that_step_and_ends_it(success: bool) -> None:
+    assembler, seen = Assembler(), {"proprio": np.arange(4, dtype=np.float32)[:, None]}
+    for t in range(3):  # the key is pressed in the third of twenty possible steps
+        row = {"proprio": seen["proprio"][t]}
+        reward = float(success and t == 2)
+        assert assembler.add(ReplayStep(0, t, row, np.zeros(1, np.float32), reward, False)) is None
+    episode = assembler.add(End(0, 3, {"proprio": seen["proprio"][3]}, True, False, success))
+    assert episode is not None and episode.terminated and episode.reward.tolist() == [0.0, 0.0, float(success)]
+    buffer = ReplayBuffer(STATE, chunk=1, capacity=100)
+    buffer.add(episode)
+    batch = buffer.sample(64, 0.9, torch.Generator().manual_seed(0))
+    last = batch.observation["proprio"][:, 0] == 2
+    assert last.any() and not batch.discount[last].any(), "nothing comes after the key"
+    assert (batch.reward[last] == float(success)).all() and not batch.reward[~last].any()
 
 
 def test_tianshou_312_the_likelihood_is_of_what_was_drawn_not_of_what_was_clipped_for_the_world() -> None:
