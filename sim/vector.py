@@ -58,7 +58,7 @@ def checked_chunks(
     if chunks.ndim != 3 or chunks.shape[0] != num_envs or chunks.shape[1] == 0 or chunks.shape[2] != size:
         raise BadInput("action chunks", got=f"shape {chunks.shape}", expected=f"({num_envs}, Ta, {size})")
     live = np.ones(num_envs, np.bool_) if active is None else np.asarray(active, np.bool_)
-    if (bad := live & ~np.isfinite(chunks).all((1, 2))).any():
+    if not np.isfinite(chunks).all() and (bad := live & ~np.isfinite(chunks).all((1, 2))).any():
         raise NonFinite(f"action of world {int(bad.argmax())} is not finite")
     return chunks, live
 

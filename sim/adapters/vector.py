@@ -100,22 +100,22 @@ class AdapterVectorEnv(gymnasium.vector.VectorEnv):
         """
         n = self.num_envs
         chunks, live = checked_chunks(chunks, n, self._action_shape[0], active)
-        chunks = np.clip(chunks, -1.0, 1.0)
-
         steps = chunks.shape[1]
         with self._whole():
             self._pool.room_for(steps)
             block = self._pool.block
             block.active[:] = live
-            block.actions[:, :steps] = chunks
+            np.clip(chunks, -1.0, 1.0, out=block.actions[:, :steps])
             self._pool.chunk(steps)
         executed = np.where(live, block.steps, 0)
         terminated, truncated = live & block.terminated, live & block.truncated
         ended = terminated | truncated
         rewards = np.where(np.arange(steps) < executed[:, None], block.rewards[:, :steps], 0.0).astype(np.float32)
-        observation, final = _copy(block.observation), _copy(block.observation)
-        for key, value in final.items():
-            value[ended] = block.final[key][ended]
+        observation = final = _copy(block.observation)
+        if ended.any():
+            final = _copy(block.observation)
+            for key, value in final.items():
+                value[ended] = block.final[key][ended]
         self.reports_success |= bool((block.success[live] >= 0).any())
         infos: dict[str, Any] = {"steps": executed, "step_rewards": rewards, "final_obs": final, "_final_obs": ended}
         if self.reports_success:

@@ -13,7 +13,7 @@ import pytest
 
 from robolearn.core import BadInput, NonFinite, RobolearnError
 from sim.adapters import make_gym
-from sim.bridge.far.facts import Facts
+from sim.bridge.far.facts import AdapterEnv, Facts, Spec
 from sim.bridge.far.features import FeatureMap
 from sim.bridge.far.gym_env import build, parse, square
 from sim.bridge.far.world import ChunkWrapper, World, reported_success, start_seed
@@ -108,6 +108,37 @@ def test_a_non_finite_observation_truncates_at_the_last_finite_one():
     assert outcome.final is not None and outcome.final["proprio"][1] == 2
     assert outcome.observation["proprio"][1] == 0
     assert "non-finite proprio" in outcome.warning
+
+
+class Showing(AdapterEnv):
+    """Shows `values` from its first step on."""
+
+    def __init__(self, values: list[float]) -> None:
+        super().__init__(Facts({"proprio": Spec((len(values),))}, 1, 10.0, "showing", "nothing", 0))
+        self.values = np.array(values, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        return {"proprio": np.zeros_like(self.values)}, {}
+
+    def step(self, action):
+        return {"proprio": self.values}, 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("values", "sound"),
+    [
+        ([3e38, -3e38, 1.0], True),  # finite numbers whose squares are not
+        ([np.inf, 0.0, 0.0], False),
+        ([0.0, np.inf, -np.inf], False),
+        ([1.0, 2.0, np.nan], False),
+    ],
+)
+def test_what_is_finite_is_no_matter_of_its_size(values: list[float], sound: bool):
+    world = World(Showing(values), index=0)
+    world.reset(seed=0, start_id=0)
+    outcome = world.chunk(np.zeros((1, 1), np.float32))
+    assert outcome.truncated is not sound
+    assert outcome.observation["proprio"].tolist() == (np.float32(values).tolist() if sound else [0.0, 0.0, 0.0])
 
 
 def test_a_start_that_is_not_finite_is_an_error():
