@@ -99,7 +99,7 @@ def backend_device(backend: str, device: str) -> str:
     if not BACKENDS[backend].on_cpu:
         return resolve_device(device)
     if device not in ("auto", "cpu"):
-        raise BadInput(f"--device with --backend {backend}", got=device, available=("auto", "cpu"))
+        raise BadInput(f"--device with --backend {backend}", got=device, expected="auto or cpu: it computes there")
     return "cpu"
 
 

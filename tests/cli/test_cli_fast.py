@@ -73,7 +73,10 @@ def test_bad_input_is_one_line(bc: Path, tmp_path: Path, capsys: pytest.CaptureF
         (("benchmark", "policy", "--repeats", "0"), "at least 1"),
         (("benchmark", "policy", "--policy", other), "a file"),
         (("evaluate", "--policy", bc, "--backend", "onnx", "--precision", "bfloat16"), "available: float32, int8"),
-        (("evaluate", "--policy", bc, "--backend", "onnx", "--device", "cuda"), "expected auto or cpu here"),
+        (
+            ("evaluate", "--policy", bc, "--backend", "onnx", "--device", "cuda"),
+            "expected auto or cpu: it computes there",
+        ),
         (("evaluate", "--policy", other), "one that onnxruntime does not run"),
         (("evaluate", "--policy", tmp_path / "none.onnx"), "no such file"),
         (("evaluate", "--policy", "lerobot:none", "--backend", "compile"), "--backend, --precision"),
