@@ -75,7 +75,7 @@ def test_bad_input_is_one_line(bc: Path, tmp_path: Path, capsys: pytest.CaptureF
         (("evaluate", "--policy", bc, "--backend", "onnx", "--precision", "bfloat16"), "available: float32, int8"),
         (
             ("evaluate", "--policy", bc, "--backend", "onnx", "--device", "cuda"),
-            "expected auto or cpu: it computes there",
+            "auto or cpu: it computes there",
         ),
         (("evaluate", "--policy", other), "one that onnxruntime does not run"),
         (("evaluate", "--policy", tmp_path / "none.onnx"), "no such file"),

@@ -32,7 +32,7 @@ def test_a_device_that_is_there(gpus, count: int, text: str, device: str) -> Non
 @pytest.mark.parametrize(
     ("count", "text", "message"),
     [
-        (0, "cuda", "--device: got cuda; available: auto, cpu"),
+        (0, "cuda", "--device: got cuda, expected auto or cpu here. torch"),
         (1, "cuda:1", "--device: got cuda:1; available: auto, cpu, cuda, cuda:0"),
         (0, "cuda", f"torch {torch.__version__} "),
         (0, "gpu", "--device: got gpu; available: auto, cpu"),
