@@ -53,6 +53,14 @@ def check_python(python: str) -> None:
         raise BadInput(f"--world-python {python}", got=got, expected="a Python interpreter", hint=hint)
 
 
+def _is_python(program: str) -> bool:
+    """True where `program` runs a line of Python."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        said = subprocess.run([program, "-c", "print(2 + 3)"], capture_output=True, timeout=10, check=False)
+        return said.stdout.strip() == b"5"
+    return False
+
+
 def command_of(python: str) -> tuple[list[str], dict[str, str]]:
     """The command of a worker process in the interpreter `python`, "" for this one, and its environment.
 
@@ -182,6 +190,8 @@ class WorkerProcess(Child):
                 if line.startswith("ModuleNotFoundError") and f"'{module}'" in line:
                     hint = f"Run: {self._python} -m pip install numpy gymnasium"
                     return BadInput(of, got=f"no {module} there", expected="numpy and gymnasium", hint=hint)
+            if not _is_python(self._python):
+                return BadInput(of, got="another program", expected="a Python interpreter")
         doing = " while it started" if self.block is None else ""
         world = self._at_work()
         return WorldDied(f"world {world} of {self._task}: its worker process {ending}{doing}{self._last()}")

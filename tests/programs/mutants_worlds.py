@@ -60,6 +60,7 @@ MUTANTS: dict[str, Mutant] = {
     "silent-while-it-starts": Mutant(f"{BRIDGE}/process.py", "if self.block is None and now - begun > TELL_S", "if False and now - begun > TELL_S", SAID),
     "our-paths-reach-it": Mutant(f"{BRIDGE}/process.py", 'if key not in ("PYTHONPATH", "PYTHONHOME")', "if key", (f"{TESTS}::test_our_paths_do_not_reach_it",)),
     "a-lack-is-a-death": Mutant(f"{BRIDGE}/process.py", 'if line.startswith("ModuleNotFoundError")', 'if line.startswith("ImportError")', NONE),
+    "any-program-is-an-interpreter": Mutant(f"{BRIDGE}/process.py", "if not _is_python(self._python):", "if False:", NONE),
     "a-missing-package-is-a-failure": Mutant(f"{FAR}/serve.py", "        if not install:", "        if True:", LACKING),
     "the-interpreter-is-not-asked": Mutant("sim/adapters/other_makers.py", "interpreter(family, name, named)", "interpreter(family, name)", LACKING),
     "exit-ends-the-process": Mutant(f"{FAR}/worlds.py", "                work(i, self._worlds[i])\n            except (Exception, SystemExit) as error:", "                work(i, self._worlds[i])\n            except Exception as error:", FAULT + VECTOR),

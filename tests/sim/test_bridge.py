@@ -204,6 +204,7 @@ def test_what_is_no_interpreter_is_refused(python: str, tmp_path: Path, capsys: 
         "/no/such": "--world-python /no/such: got no such file, expected a Python interpreter",
         str(Path(python).parents[1]): f"got a folder, expected a Python interpreter. In an environment it is {python}",
         str(tmp_path / "text"): "got a file that cannot be run",
+        "/bin/ls": "--world-python /bin/ls: got another program, expected a Python interpreter",
         bare: f"got no gymnasium there, expected numpy and gymnasium. Run: {bare} -m pip install numpy gymnasium",
     }
     for given, line in cases.items():
