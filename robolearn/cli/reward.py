@@ -229,7 +229,7 @@ class RewardEvaluate(Command):
         return min(self.episodes, dataset.episodes) if self.episodes else dataset.episodes
 
     def _report(self, evaluation: Any, datasets: list[Dataset]) -> Path:
-        from robolearn.eval.critic_page import render_critic, write_critic_report
+        from robolearn.eval.critic_page import pictures_after, render_critic, write_critic_report
 
         assert self.out is not None
         by_path = {str(dataset.path): dataset for dataset in datasets}
@@ -239,7 +239,7 @@ class RewardEvaluate(Command):
             title=f"Reward model {self.reward}",
             subtitle=f"{len(evaluation.judged)} episodes of {', '.join(self.data)}",
             commands=[command_text("reward evaluate", self)],
-            pictures=(lambda j: by_path[j.source].episode(j.index).observation[camera]) if camera else None,
+            pictures=(lambda j: pictures_after(by_path[j.source].episode(j.index), camera)) if camera else None,
         )
         return write_critic_report(self.out / "report.html", html)
 
@@ -315,10 +315,10 @@ class RewardScore(Command):
         if self.write and scores:
             result["written"] = str(write_scores(dataset, scores, name) if scored else scores_file(dataset))
         if self.video is not None and self.episode in scores:
-            from robolearn.eval.critic_page import scored_frames
+            from robolearn.eval.critic_page import pictures_after, scored_frames
             from robolearn.eval.video import write_video
 
-            pictures, score = dataset.episode(self.episode).observation[camera], scores[self.episode]
+            pictures, score = pictures_after(dataset.episode(self.episode), camera), scores[self.episode]
             write_video(self.video, scored_frames(pictures, score.progress, score.done),
                         fps=dataset.interface.control_hz)  # fmt: skip
             result["video"] = str(self.video)

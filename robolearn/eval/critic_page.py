@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from robolearn.core import Episode
 from robolearn.eval.critics import CriticEvaluation
 from robolearn.eval.intervals import Estimate, Success
 from robolearn.eval.plots import COLOURS, STYLE, Curve, Series, canvas, draw
@@ -36,6 +37,11 @@ MEANINGS = {
     "wrong task": "progress with another task's words, to that with the right ones",
     "calibration": "ECE of the probability of done",
 }
+
+
+def pictures_after(episode: Episode, camera: str) -> NDArray[np.uint8]:
+    """(T, H, W, 3) pictures of `camera` after each step, as its score is; the last shows the end where that is stored."""
+    return episode.seen[camera][-len(episode.action) :]
 
 
 def render_critic(

@@ -54,6 +54,10 @@ MUTANTS: dict[str, Mutant] = {
     "turns-end-by-the-world-s-success": Mutant(TWO_WAY, "return np.zeros_like(success) if self._judged else success", "return success", JUDGES),
     "called-turns-count-as-unsolved": Mutant(TWO_WAY, "        self._called[ids] = True\n", "", JUDGES),
     "back-learns-by-the-world": Mutant(IN_TURN, "shown, back_model, env.prompts[1])", "shown, None, env.prompts[1])", JUDGES),
+    "films-end-before-the-end": Mutant(
+        "robolearn/eval/critic_page.py", "episode.seen[camera][-len(episode.action) :]", "episode.observation[camera]",
+        ("tests/rewards/test_critic_evaluation.py::test_the_picture_of_a_score_is_the_one_after_its_step",),
+    ),
     "weighs-by-what-was-gained-before": Mutant(WEIGHING, "np.concatenate([[0.0], progress[:-1]])", "progress", WEIGHED),
     "weighs-beyond-the-episode-s-end": Mutant(WEIGHING, "+ horizon, len(progress)) - 1", "+ horizon - 1, len(progress) - 1)[::-1]", WEIGHED),
     "weighs-what-loses": Mutant(WEIGHING, "np.where(r < 0, 0.0, soft)", "soft", WEIGHED),

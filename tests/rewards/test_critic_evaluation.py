@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import BadInput, Score, Window
 from robolearn.data import Dataset
-from robolearn.eval.critic_page import render_critic, scored_frames
+from robolearn.eval.critic_page import pictures_after, render_critic, scored_frames
 from robolearn.eval.critics import bootstrap_of, evaluate_critic
 from robolearn.io.json_files import plain
 from robolearn.rewards.metrics import calibration_error, judge, tau, voc
@@ -132,6 +133,17 @@ def test_a_film_grows_its_curve() -> None:
     frames = list(scored_frames(pictures, np.linspace(0, 1, 5).astype(np.float32), np.arange(5) == 4))
     assert len({frame.shape for frame in frames}) == 1 and frames[0].shape[0] > frames[0].shape[1] > 200
     assert (frames[0][252:] != frames[3][252:]).any()
+
+
+@pytest.mark.parametrize(("ends", "shown"), [(True, [1, 2, 3]), (False, [0, 1, 2])])
+def test_the_picture_of_a_score_is_the_one_after_its_step(ends: bool, shown: list[int]) -> None:
+    """The last one alone shows that the task is done; a set without it has the pictures before."""
+    pictures = np.arange(4, dtype=np.uint8)[:, None, None, None] * np.ones((1, 2, 2, 3), np.uint8)
+    made = replace(
+        episode(True, 0), observation={"images.front": pictures[:3]}, action=np.zeros((3, 2), np.float32),
+        final={"images.front": pictures[3]} if ends else {},
+    )  # fmt: skip
+    assert pictures_after(made, "images.front")[:, 0, 0, 0].tolist() == shown
 
 
 def test_a_scoring_that_is_interrupted_keeps_what_was_scored(
