@@ -40,7 +40,7 @@ MEANINGS = {
 
 
 def pictures_after(episode: Episode, camera: str) -> NDArray[np.uint8]:
-    """(T, H, W, 3) pictures of `camera` after each step, as its score is; the last shows the end where that is stored."""
+    """(T, H, W, 3) pictures of `camera` after each step, as its score is; the last is the end, where that is stored."""
     return episode.seen[camera][-len(episode.action) :]
 
 
