@@ -191,7 +191,7 @@ def test_actions_are_merged_where_training_would_mix_them() -> None:
         replace(one, control_hz=10.0),
     ):
         with pytest.raises(BadInput) as trained:
-            check_compatible(one, other, what="set")
+            check_compatible(one, other, what="set", subject="the first set")
         with pytest.raises(BadInput) as merged:
             edit.check_same(one, other, "set")
         assert str(merged.value) == str(trained.value)
