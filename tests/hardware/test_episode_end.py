@@ -116,11 +116,12 @@ def test_the_policy_node_has_the_arm_disarmed_and_ends_when_it_is(monkeypatch: p
         PolicyNode.look_for_end(node, 110.1)
         PolicyNode.look_for_end(node, 110.2)
         assert len(node.asked) == 1 and not node.done, "it goes on until the arm is at rest"
+        assert node.reported == ["timeout"], "a recorder learns it at once"
         if heard:
             safety_report(monkeypatch, node, "", 110.3)
         else:
             PolicyNode.look_for_end(node, 110.2 + DISARM_S)
-        assert node.done and node.reported == ["timeout"]
+        assert node.done and node.reported == ["timeout"] * 2, "when it ended, and when it was at rest"
 
 
 def test_the_operator_s_verdict_ends_the_episode_that_runs_and_the_first_one_counts() -> None:
@@ -153,7 +154,9 @@ def test_a_verdict_reaches_the_policy_node_s_exit_code_and_not_an_episode_that_i
         answer = PolicyNode.judge(node, not success, None, SimpleNamespace())  # type: ignore[arg-type]
         assert (answer.success, answer.message[:29]) == (False, "the episode has ended already")
         safety_report(monkeypatch, node, "", 101.5)
-        assert node.done and str(node.error or "") == said and node.reported == ["success" if success else "failure"]
+        assert (
+            node.done and str(node.error or "") == said and node.reported == ["success" if success else "failure"] * 2
+        )
     node = Disarming(10.0)
     safety_report(monkeypatch, node, "1", 100.0)
     PolicyNode.look_for_end(node, 110.1)
