@@ -36,10 +36,10 @@ DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 6
 WAIT_S = 60.0
 PROGRAMS = ("safety", "streamer", "policy", "sim_arm", "operator", "doctor")
 PAIR = load_pair("panda_pair")
-# What they open when it is their turn: of `identify`, of `deploy --reset motion`, by the keys of `operate`.
+# What they open when it is their turn: of `identify`, `deploy --reset motion` and `--record`, by keys of `operate`.
 LATER = {"/robolearn/operator": {*(arm.joint_states.topic for arm in PAIR.arms.values()), "/robolearn/go_home",
                                  "/robolearn/motion_status", "/robolearn/policy/success",
-                                 "/robolearn/policy/failure"}}  # fmt: skip
+                                 "/robolearn/policy/failure", "/robolearn/rollout"}}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

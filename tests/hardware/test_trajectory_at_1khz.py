@@ -23,7 +23,7 @@ def largest(way: np.ndarray) -> tuple[float, float]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("ending", maker_judge.STOPS.values())
+@pytest.mark.parametrize("ending", maker_judge.STOPS)
 def test_whatever_ends_a_motion_it_stays_within_the_makers_limits(ending: str) -> None:
     """A filter that is killed in mid-motion among it."""
     way = maker_judge.filtered(np.random.default_rng(7), ending)
@@ -40,7 +40,7 @@ def test_however_late_a_tick_is_the_arm_stays_within_the_makers_limits(
     """The controller comes to rest by itself, and the next motion begins there."""
     monkeypatch.setattr(maker_judge, "LATE_S", late_s)
     for seed in range(2):
-        way = maker_judge.filtered(np.random.default_rng(seed), "")
+        way = maker_judge.filtered(np.random.default_rng(seed), "goals")
         acceleration, jerk = largest(way)
         assert acceleration < ACCELERATION and jerk < JERK, (seed, acceleration, jerk)
         assert np.abs(way[-700:] - way[0]).max() > 0.05, "and it goes on"
@@ -57,5 +57,5 @@ def test_a_filter_that_takes_a_late_tick_for_a_stall_is_seen(monkeypatch: pytest
     whole = maker_judge.SafetyFilter
     monkeypatch.setattr(maker_judge, "LATE_S", 0.03)
     monkeypatch.setattr(maker_judge, "SafetyFilter", lambda *args, ahead: whole(*args))
-    worst = max(largest(maker_judge.filtered(np.random.default_rng(k), ""))[0] for k in range(3))
+    worst = max(largest(maker_judge.filtered(np.random.default_rng(k), "goals"))[0] for k in range(3))
     assert worst > ACCELERATION
