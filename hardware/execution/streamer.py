@@ -208,7 +208,7 @@ class Streamer:
     Args:
       contract: the station.
       send: takes every target and every stop, at once.
-      grace_s: see `ActionChunkBuffer`.
+      grace_s: see `ActionChunkBuffer`; None: of a simulated arm `SIM_GRACE_S`.
       freeze_steps, blend: see `ActionChunkBuffer`.
       clock: steady time [s].
       wall: the clock of observation stamps [s].
@@ -237,7 +237,7 @@ class Streamer:
         self.stream = ActionChunkBuffer(
             self._set_points.spec.names,
             self._period,
-            grace_s=grace_s,
+            grace_s=SIM_GRACE_S if grace_s is None and contract.simulated else grace_s,
             freeze=freeze_steps,
             blend=blend,
             relative=self._set_points.relative,

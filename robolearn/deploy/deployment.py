@@ -175,11 +175,8 @@ def checked(deployment: Deployment) -> Deployment:
 
 def programs(deployment: Deployment) -> list[Program]:
     """The nodes of a deployment, in the order in which they end: what asks for motion first, the arm last."""
-    from hardware.execution.streamer import SIM_GRACE_S
-
     policy, contract, simulation = deployment.policy, deployment.contract, deployment.simulation
     robot, priority = policy.contract, policy.realtime_priority
-    grace: dict[str, Any] = {} if simulation is None else {"grace_ms": 1e3 * SIM_GRACE_S}
     # Policies of LeRobot store no names of the components of their observation.
     asked = replace(policy, objects=",".join(contract.object_names), by_key=False)  # the session ends episodes
     own = [one for one in fields(asked) if one.name not in ("contract", "realtime_priority")]
@@ -188,7 +185,7 @@ def programs(deployment: Deployment) -> list[Program]:
     arm = Simulation("", (), 0.0) if simulation is None else simulation
     return [
         node_program("policy", robot, priority, secured=secured("policy"), **flags),
-        node_program("streamer", robot, priority, secured=secured("streamer"), **grace),
+        node_program("streamer", robot, priority, secured=secured("streamer")),
         *arm_programs(
             contract,
             robot,

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardware.execution.streamer import ActionChunkBuffer, ChunkRefused
+from hardware.execution.streamer import ActionChunkBuffer, ChunkRefused, Streamer
+from robots.stations import load_contract
 
 NAMES = ("dx", "dy", "gripper")
 DT = 0.05
@@ -278,3 +279,11 @@ def test_whatever_arrives_when_steps_follow_time(gaps: list[float], ages: list[f
                     or abs((wall - latest) / DT - round((wall - latest) / DT)) < 1e-4
                 )
             clock.t += gap / 3
+
+
+@pytest.mark.parametrize(("robot", "asked", "grace_s"), [("sim", None, 0.15), ("fr3", None, 0.05), ("sim", 0.02, 0.02)])
+def test_a_simulated_arm_is_waited_for_longer_whoever_starts_it(
+    robot: str, asked: float | None, grace_s: float
+) -> None:
+    streamer = Streamer(load_contract(robot), lambda what: None, grace_s=asked)
+    assert streamer.stream.grace_s == pytest.approx(grace_s)

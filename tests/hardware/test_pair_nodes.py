@@ -92,8 +92,7 @@ class Station:
             for name, arm in PAIR.arms.items()
         }
         self.safety = running(stack, lambda context: SafetyNode(contract=PAIR, context=context), DOMAIN)
-        grace = {"grace_ms": 150.0}
-        running(stack, lambda context: StreamerNode(contract=PAIR, context=context, overrides=grace), DOMAIN)
+        running(stack, lambda context: StreamerNode(contract=PAIR, context=context), DOMAIN)
         self.policy = running(
             stack, lambda context: PolicyNode(lambda *_, **__: self.swing, contract=PAIR, context=context), DOMAIN
         )

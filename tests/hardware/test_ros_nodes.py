@@ -62,7 +62,7 @@ class Station:
         self.hosted = [
             Hosted(lambda context: Arm(CONTRACT, context=context)),
             Hosted(lambda context: SafetyNode(contract=CONTRACT, context=context)),
-            Hosted(lambda context: StreamerNode(contract=CONTRACT, context=context, overrides={"grace_ms": 150.0})),
+            Hosted(lambda context: StreamerNode(contract=CONTRACT, context=context)),
             Hosted(lambda context: PolicyNode(lambda *_, **__: self.swing, contract=CONTRACT, context=context)),
         ]
         self.arm, self.safety, self.streamer, self.policy = (hosted.node for hosted in self.hosted)

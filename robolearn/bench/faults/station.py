@@ -208,8 +208,7 @@ def _programs(robot: str, priority: int) -> list[Program]:
     policy, arm = ("robolearn.bench.faults.sine_policy",), ("robolearn.bench.emulators.node",)
     return [
         node_program("policy", robot, priority, policy),
-        # A simulated arm may stand still for a moment on a busy machine.
-        node_program("streamer", robot, priority, grace_ms=150.0),
+        node_program("streamer", robot, priority),
         node_program("safety", robot, priority),
         node_program("sim_arm", robot, priority, arm, task="lift", seed=0),
     ]
