@@ -6,8 +6,6 @@ The program is `python -m robolearn.cli.film --contract sim --task lift --out a.
 from __future__ import annotations
 
 import os
-import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hardware.node_parameters import FilmParameters, parameter_names
-from robolearn.core import BadInput, RobolearnError
+from robolearn.core import BadInput
 from robolearn.deploy.nodes import leave, run_node
 
 if TYPE_CHECKING:
@@ -25,9 +23,7 @@ if TYPE_CHECKING:
     from robots.stations import AnyContract, Contract
     from sim.embedded.camera import SceneFilm
 
-START_S = 120.0  # on a busy machine the imports of a node alone take half a minute
 FINISH_S = 180.0  # for the pictures that wait to be drawn
-POLL_S = 0.05
 
 
 @dataclass
@@ -70,42 +66,25 @@ def filmed(path: Path, robot: str, contract: AnyContract, task: str, enclaves: b
       BadInput, RobolearnError: when entered: it cannot be filmed here.
     """
     from hardware.ros2.film_node import READY, SEES
-    from robolearn.deploy.processes import NodeDied, StackProcesses, enclave, node_program
+    from robolearn.deploy.processes import NodeDied, beside, enclave, node_program
 
     flags: dict[str, Any] = {"out": path.absolute(), **({"task": task} if contract.simulated else {})}
     program = node_program("film", robot, 0, ("robolearn.cli.film",), enclave(contract, "film", enclaves), **flags)
     before = path.stat().st_mtime_ns if path.exists() else None
-    with (
-        tempfile.TemporaryDirectory(prefix="robolearn-film-") as folder,
-        StackProcesses([program], Path(folder), {"OMP_NUM_THREADS": "1"}) as process,
-    ):
-
-        def said(words: str) -> bool:
-            return words in (Path(folder) / "film.log").read_text(errors="replace")
+    with beside(program, READY, "--video") as camera:
 
         def sees() -> bool:
             try:
-                process.check()
+                camera.check()
             except NodeDied:
                 return True
-            return said(SEES)
+            return SEES in camera.log()
 
         film = Film(sees)
-        end = time.monotonic() + START_S
-        while not said(READY):
-            process.check()
-            if time.monotonic() > end:
-                raise RobolearnError(f"--video: not ready after {START_S:g} s")
-            time.sleep(POLL_S)
         try:
             yield film
         finally:
-            process.stop(FINISH_S)
-            try:
-                if process.codes["film"]:
-                    process.check()
-            except NodeDied as error:
-                film.error = str(error)
+            film.error = camera.finish(FINISH_S)
             if path.exists() and path.stat().st_mtime_ns != before:
                 film.path = path
             else:

@@ -5,24 +5,20 @@ The program is `python -m robolearn.cli.rollouts --contract sim --sim-task lift 
 
 from __future__ import annotations
 
-import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardware.node_parameters import RolloutsParameters, parameter_names
-from robolearn.core import BadInput, RobolearnError
+from robolearn.core import BadInput
 from robolearn.deploy.nodes import leave, run_node
 
 if TYPE_CHECKING:
     from robolearn.deploy import Deployment
     from robots.stations import AnyContract
 
-START_S = 120.0  # on a busy machine the imports of a node alone take half a minute
 FINISH_S = 60.0  # for the rows that wait to be stored
-POLL_S = 0.05
 
 
 def rollout_station(contract: AnyContract, policy: str, sim_task: str) -> AnyContract:
@@ -74,7 +70,7 @@ def recorded(out: Path, words: str, sim_task: str, deployed: Deployment) -> Iter
     """
     from hardware.recording.rollouts import DROPPED, STORED
     from hardware.ros2.rollouts_node import READY
-    from robolearn.deploy.processes import NodeDied, StackProcesses, enclave, node_program
+    from robolearn.deploy.processes import beside, enclave, node_program
 
     policy, contract = deployed.policy, deployed.contract
     task = task_words(contract, words or policy.words, sim_task)
@@ -83,28 +79,14 @@ def recorded(out: Path, words: str, sim_task: str, deployed: Deployment) -> Iter
     secured = enclave(contract, "rollouts", deployed.enclaves)
     module, half = ("robolearn.cli.rollouts",), policy.realtime_priority // 2
     program = node_program("rollouts", policy.contract, half, module, secured, every_arming="false", **flags)
-    with (
-        tempfile.TemporaryDirectory(prefix="robolearn-rollouts-") as folder,
-        StackProcesses([program], Path(folder), {"OMP_NUM_THREADS": "1"}) as process,
-    ):
-        file = Path(folder) / "rollouts.log"
+    with beside(program, READY, "--record") as recorder:
         found: dict[str, Any] = {"recorded": str(out)}
-        end = time.monotonic() + START_S
-        while READY not in file.read_text(errors="replace"):
-            process.check()
-            if time.monotonic() > end:
-                raise RobolearnError(f"--record: not ready after {START_S:g} s")
-            time.sleep(POLL_S)
         try:
             yield found
         finally:
-            process.stop(FINISH_S)
-            try:
-                if process.codes["rollouts"]:
-                    process.check()
-            except NodeDied as error:
-                found["record_error"] = str(error)
-            lines = file.read_text(errors="replace").splitlines()
+            if error := recorder.finish(FINISH_S):
+                found["record_error"] = error
+            lines = recorder.log().splitlines()
             found["not_recorded"] = [line.partition(DROPPED)[2] for line in lines if DROPPED in line]
             found["recorded_episodes"] = sum(STORED in line for line in lines)
 

@@ -31,6 +31,8 @@ from robots.stations import AnyContract
 log = logging.getLogger(__name__)
 
 
+READY_S = 120.0  # on a busy machine the imports of a node alone take half a minute
+POLL_S = 0.05
 TAIL_LINES = 6  # of a dead node's log that an error quotes
 SAID = re.compile(r"(?:robolearn: )?error: (.*)")  # the one sentence of a node, or of a command
 
@@ -187,6 +189,46 @@ class StackProcesses:
         lines = [line for line in text.splitlines() if line.strip()]
         errors = [found[1] for line in lines if (found := SAID.fullmatch(line))]
         return errors[-1] if errors else " | ".join(lines[-TAIL_LINES:])
+
+
+class Companion:
+    """A program beside the nodes of a deployment, see `beside`."""
+
+    def __init__(self, process: StackProcesses, log: Path) -> None:
+        self._process, self._log_file = process, log
+        self.check = process.check
+
+    def log(self) -> str:
+        """Its output so far."""
+        return self._log_file.read_text(errors="replace")
+
+    def finish(self, limit_s: float) -> str:
+        """End it, in `limit_s` at most; returns why it failed, or nothing."""
+        self._process.stop(limit_s)
+        try:
+            if any(self._process.codes.values()):
+                self.check()
+        except NodeDied as error:
+            return str(error)
+        return ""
+
+
+@contextlib.contextmanager
+def beside(program: Program, ready: str, flag: str) -> Iterator[Companion]:
+    """Run `program` inside, entered when its output has the line `ready`. Raises `RobolearnError` when entered: it
+    ended, or is not ready in time; `flag` is named then."""
+    with (
+        tempfile.TemporaryDirectory(prefix=f"robolearn-{program.name}-") as folder,
+        StackProcesses([program], Path(folder), {"OMP_NUM_THREADS": "1"}) as process,
+    ):
+        companion = Companion(process, Path(folder) / f"{program.name}.log")
+        end = time.monotonic() + READY_S
+        while ready not in companion.log():
+            process.check()
+            if time.monotonic() > end:
+                raise RobolearnError(f"{flag}: not ready after {READY_S:g} s")
+            time.sleep(POLL_S)
+        yield companion
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
