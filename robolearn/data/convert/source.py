@@ -312,7 +312,9 @@ def drafts(dataset: Dataset, episodes: Sequence[int] | None = None) -> Iterator[
         episode = dataset.episode(index)
         numbers = {key: values for key, values in episode.observation.items() if key not in segments}
         images = {key: parts[index] for key, parts in segments.items()}
-        yield EpisodeDraft(replace(episode, observation=numbers), images, f"episode {index} of {dataset.path}")
+        final = dataset.final(index, numbers, images)
+        episode = replace(episode, observation=numbers, final=final)
+        yield EpisodeDraft(episode, images, f"episode {index} of {dataset.path}")
 
 
 def segments_of(root: Path | RemotePath, info: Mapping[str, Any]) -> dict[str, dict[int, VideoSegment]]:

@@ -7,7 +7,7 @@ read when the set is opened; images on first access, from the frame cache.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -318,21 +318,22 @@ class Dataset:
         stamps = {name: times[rows] for name, times in self.stamps.items()}
         rest = (tasks[0], self.intervention[rows], stamps, tuple(tasks) if len(set(tasks)) > 1 else ())
         failure = self.failure[index] if self.failure else ""
-        final = self._final(index, observation)
+        final = self.final(index, observation, self.readers)
         return Episode(observation, self.action[rows], self.reward[rows], *ends, *rest, failure, final)
 
     def has_final(self, index: int) -> bool:
         """True where the observation after the last action of episode `index` is stored."""
         return has_final(self.path, index)
 
-    def _final(self, index: int, steps: Mapping[str, NDArray]) -> Mapping[str, NDArray]:
+    def final(self, index: int, steps: Mapping[str, NDArray], images: Iterable[str]) -> Mapping[str, NDArray]:
         """The observation after the last action of episode `index`, read when it is looked at; empty without one.
-        Features that are no part of the set, as its words, are those of the last step."""
+        Features that are no part of the set, as its words, are those of the last of `steps`; `images` are its cameras,
+        which may be those of a set that was opened without them."""
         root = self.path
         if not isinstance(root, Path) or not self.has_final(index):
             return {}
         shapes = {key: array.shape[1:] for key, array in self.observation.items() if column(key) in self.features}
-        shapes |= {key: tuple(self.features[column(key)]["shape"]) for key in self.readers}
+        shapes |= {key: tuple(self.features[column(key)]["shape"]) for key in images}
         read = partial(read_final, root, index, int(self.lengths[index]))
         made = {key: lambda key=key: read({key: shapes[key]})[key] for key in shapes}
         return LazyObservation({key: steps[key][-1] for key in steps if key not in shapes}, made)

@@ -41,6 +41,9 @@ def same(a: Episode, b: Episode) -> None:
         np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     for name in b.stamps:
         np.testing.assert_array_equal(a.stamps[name], b.stamps[name])
+    for key in b.final:
+        np.testing.assert_array_equal(a.final[key], b.final[key])
+    assert set(a.final) == set(b.final)
     assert (a.success, a.terminated, a.truncated, a.task) == (b.success, b.terminated, b.truncated, b.task)
 
 
