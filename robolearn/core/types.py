@@ -43,6 +43,8 @@ class Episode:
     failure: str = ""
     # feature → (…), without an axis of steps: the observation after the last action; empty where it is not known
     final: Observation = field(default_factory=dict)
+    # LeRobot's name of a feature of text → (T,) strings, None where one is null; no observation, no policy sees it
+    texts: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.action)

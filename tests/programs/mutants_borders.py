@@ -24,6 +24,7 @@ PLUGINS = ("tests/core/test_plugins.py",)
 LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 RATE = ("tests/data/test_rate_of_steps.py",)
 IN_TABLES = ("tests/data/tools/test_pictures_in_tables.py::test_a_reader_looks_at_the_row_groups_that_it_needs",)
+TEXTS = ("tests/data/tools/test_texts.py",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
 ROLLOUTS, ROLLOUT = "hardware/recording/rollouts.py", ("tests/hardware/test_rollouts.py",)
 
@@ -123,7 +124,7 @@ MUTANTS: dict[str, Mutant] = {
     "an-episode-without-an-end-spoils-a-log": Mutant(f"{FORMATS}/hil_log.py", "            assembler.cut()\n", "", ("tests/data/tools/test_hil_log.py",)),
     "who-quits-is-counted": Mutant("robolearn/hil/actor.py", "            if labelled or over:", '            if labelled or over or label in ("quit", "return"):', ("tests/hil/test_hil_agent.py",)),
     "a-discarded-take-is-a-failure": Mutant("robolearn/hil/actor.py", "            if labelled or over:", '            if labelled or over or dropped:', ("tests/hil/test_hil_agent.py",)),
-    "a-camera-has-the-name-of-a-file": Mutant(f"{FORMATS}/arrays.py", "                feature += \"_\"\n", "                pass\n", ("tests/data/tools/test_pictures_in_tables.py",)),
+    "a-camera-has-the-name-of-a-file": Mutant(f"{DATA}/lerobot/features.py", "return key + \"_\" if is_reserved(camera_name(key)) else key", "return key", ("tests/data/tools/test_pictures_in_tables.py",)),
     "lines-end-anywhere": Mutant(f"{FORMATS}/lerobot_v21.py", 'text.split("\\n")', "text.splitlines()", REPORTS),
     "quantiles-stay-bounds": Mutant(f"{DATA}/writing/locked_dataset.py", "                    stats = self._described()\n", "                    stats = split(self._stats, self._sizes)\n", REPORTS),
     "the-outlier-is-of-the-next-episode": Mutant(f"{DATA}/lerobot/columns.py", 'np.flatnonzero(wild), side="right") - 1', "np.flatnonzero(wild))", OUTLIERS),
@@ -149,6 +150,17 @@ MUTANTS: dict[str, Mutant] = {
     "what-was-asked-for-is-stored": Mutant(ROLLOUTS, "accepted = self._goal = row.accepted", "accepted = row.target", ROLLOUT),
     "an-unanswered-target-was-executed": Mutant(ROLLOUTS, "np.full(len(row.target), np.nan) if self._goal is None else self._goal", "row.target", ROLLOUT),
     "the-way-home-is-an-episode": Mutant(ROLLOUTS, "self._armed = self._begun and arming", "self._armed = arming", ROLLOUT),
+    "text-is-cut-at-its-end": Mutant(f"{DATA}/lerobot/texts.py", "return np.array(table[name].to_pylist(), object)", "return np.array(table[name].to_pylist()).astype(object)", TEXTS),
+    "text-has-statistics": Mutant(f"{DATA}/lerobot/tables.py", "            continue  # text has no statistics, as LeRobot has it\n", "            pass\n", TEXTS),
+    "text-of-the-next-episode": Mutant(f"{DATA}/lerobot/texts.py", '"equal", episode, f"data set', '"equal", episode + 1, f"data set', TEXTS),
+    "a-crop-keeps-all-text": Mutant(f"{DATA}/convert/edit.py", "texts={name: values[chosen] for", "texts={name: values for", TEXTS),
+    "a-merge-has-the-text-of-one": Mutant(f"{DATA}/convert/edit.py", "if all(name in source.texts for source in sources))\n    others", ")\n    others", TEXTS),
+    "text-that-is-lost-is-not-named": Mutant(f"{DATA}/convert/edit.py", '    account.left_out += [f"{name} (string): not every set has it" for name in others]\n', "", TEXTS),
+    "nul-is-cut-without-a-word": Mutant(f"{DATA}/lerobot/texts.py", '"NUL" if any("\\0" in value for value in values) else ""', '""', TEXTS),
+    "a-number-is-text": Mutant(f"{DATA}/lerobot/texts.py", 'in ("string", "large_string", "string_view", "null")', 'in ("string", "large_string", "int64", "null")', TEXTS),
+    "a-recording-goes-on-without-text": Mutant(f"{DATA}/writing/locked_dataset.py", '"texts": (self.texts, text_names(stored))', '"texts": (self.texts, self.texts)', TEXTS),
+    "text-takes-the-name-of-a-camera": Mutant(f"{DATA}/lerobot/features.py", "and name not in taken and name", "and name", TEXTS),
+    "what-is-no-text-is-not-found": Mutant(f"{DATA}/validate/opened.py", "if key not in table.column_names or not is_text(table[key].type):", "if False:", TEXTS),
     "a-stop-is-an-end-of-the-task": Mutant(ROLLOUTS, "ended = outcome in (SUCCESS, FAILURE)", "ended = outcome != TIMEOUT", ROLLOUT),
     "an-arm-that-stands-has-no-steps": Mutant(ROLLOUTS, "if (now - self._last) * self._hz < REPEATED:", "if True:", ROLLOUT),
     "late-rows-are-stored": Mutant(ROLLOUTS, "if age_s * self._hz > 1.0:", "if age_s > 1e9:", ROLLOUT),

@@ -322,7 +322,7 @@ class DatasetExport(Command):
     """mcap: the robot contract that says what the topics are, by name or as a file."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.data.convert.formats import writer
+        from robolearn.data.convert.formats import FORMATS, writer
         from robolearn.data.convert.source import check_new, open_numbers
         from robolearn.data.lerobot.features import observed
         from robolearn.runs import Progress
@@ -338,7 +338,7 @@ class DatasetExport(Command):
                 raise RobolearnError(f"{self.out} cannot be written ({error.strerror or error})") from error
         size = {"episodes": dataset.episodes, "frames": dataset.frames}
         took = {"wall_s": {"total": time.perf_counter() - begun}}
-        left_out = list(observed(dataset.features)[1])
+        left_out = [*observed(dataset.features)[1], *dataset.texts.held(FORMATS[self.format].texts)[1]]
         return {"dataset": str(self.out), "format": self.format, **size, "left_out": left_out, **took}
 
     def show(self, result: Mapping[str, Any], console: Console) -> None:

@@ -71,6 +71,7 @@ class DatasetInfo(Command):
                 "episodes": int(np.logical_or.reduceat(intervention, dataset.starts).sum()),
             },
             "stamps": sorted(dataset.stamps),
+            "texts": list(dataset.texts.names),
             "tasks": {dataset.tasks[task]: counts[task] for task in sorted(counts)},
             "episodes_of_several_tasks": sum(len(tasks) > 1 for tasks in spoken),
             "bytes": _sizes(self.data),
@@ -106,6 +107,8 @@ class DatasetInfo(Command):
             row("interventions", f"{taken['frames']} frames in {taken['episodes']} episodes")
         if result["stamps"]:
             row("timestamps", ", ".join(result["stamps"]))
+        if result["texts"]:
+            row("texts", ", ".join(result["texts"]))
         for task, count in result["tasks"].items():
             row("task", f"{task!r}: {count} episodes")
         if several := result["episodes_of_several_tasks"]:

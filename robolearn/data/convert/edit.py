@@ -81,11 +81,14 @@ def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
         for name in dict.fromkeys(name for source in sources for name in source.stamps)
         if name not in stamps
     ]
+    texts = tuple(name for name in first.texts if all(name in source.texts for source in sources))
+    others = dict.fromkeys(name for source in sources for name in source.texts if name not in texts)
+    account.left_out += [f"{name} (string): not every set has it" for name in others]
     if image_keys(first.interface):
         account.changed.append(BOUNDS)
     drafts, count = (draft for source in sources for draft in source.drafts), sum(source.count for source in sources)
     failures = any(source.failures for source in sources)
-    return EpisodeSource(first.interface, drafts, count, stamps, account, first.outcomes, failures)
+    return EpisodeSource(first.interface, drafts, count, stamps, account, first.outcomes, failures, texts=texts)
 
 
 def rename_task(dataset: Dataset, old: str | None, new: str) -> EpisodeSource:
@@ -200,6 +203,7 @@ def rows(draft: EpisodeDraft, chosen: slice) -> EpisodeDraft:
         reward=e.reward[chosen],
         intervention=None if e.intervention is None else e.intervention[chosen],
         stamps={name: values[chosen] for name, values in e.stamps.items()},
+        texts={name: values[chosen] for name, values in e.texts.items()},
     )
     if e.frame_tasks:
         left = e.frame_tasks[chosen]

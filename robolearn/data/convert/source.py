@@ -76,6 +76,7 @@ class EpisodeSource:
       account: of what was read, left out and changed; it grows while drafts are gone through.
       outcomes: whether their successes are recorded.
       failures: whether their kinds of failure are.
+      texts: the names of the features of text that every episode has.
       skips: whether an episode that cannot be stored is left out, and named in the account, instead of refused.
     """
 
@@ -87,6 +88,7 @@ class EpisodeSource:
     outcomes: bool = True
     failures: bool = False
     skips: bool = False
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,12 +139,13 @@ def _fill(part: Path, source: EpisodeSource, progress: Progress | None) -> Writt
         video=config,
         outcomes=source.outcomes,
         failures=source.failures,
+        texts=source.texts,
         durable=False,
     ) as writer:
         for draft in itertools.chain([first], drafts):
             name = draft.name or f"episode {writer.episodes}"
             try:
-                _write(writer, draft, source.stamps, part.parent, config)
+                _write(writer, draft, source, part.parent, config)
             except BadInput as error:
                 if not source.skips:
                     raise BadInput(f"{name}: {error}", hint="" if error.hint else SKIP_HINT) from None
@@ -160,12 +163,11 @@ def _last(account: Account) -> str:
     return account.left_out[-1] if account.left_out else ""
 
 
-def _write(
-    writer: EpisodeWriter, draft: EpisodeDraft, wanted: tuple[str, ...], aside: Path, config: VideoConfig
-) -> None:
+def _write(writer: EpisodeWriter, draft: EpisodeDraft, source: EpisodeSource, aside: Path, config: VideoConfig) -> None:
     """Store `draft`; its videos are made in the folder `aside`."""
     episode = draft.episode
-    stamps = {name: episode.stamps[name] for name in wanted if name in episode.stamps}
+    stamps = {name: episode.stamps[name] for name in source.stamps if name in episode.stamps}
+    texts = {name: episode.texts[name] for name in source.texts if name in episode.texts}
     paths = {key: aside / f"{key}.mp4" for key in image_keys(writer.interface)}
     try:
         for key in paths:
@@ -177,7 +179,7 @@ def _write(
 
         with ThreadPoolExecutor(available_cpus()) as pool:  # cameras beside each other
             videos = dict(zip(paths, pool.map(encoded, paths), strict=True))
-        writer.take(replace(episode, stamps=stamps), videos)
+        writer.take(replace(episode, stamps=stamps, texts=texts), videos)
     finally:
         for path in paths.values():
             path.unlink(missing_ok=True)
@@ -298,9 +300,10 @@ def source_of(dataset: Dataset, episodes: Sequence[int] | None = None) -> Episod
     """`episodes` (default all) of `dataset`, in that order."""
     chosen = range(dataset.episodes) if episodes is None else dataset.check_episodes(episodes)
     interface, stamps = interface_with_images(dataset), tuple(dataset.stamps)
+    account = Account(left_out=[*observed(dataset.features)[1], *dataset.texts.left_out])
     return EpisodeSource(
-        interface, drafts(dataset, chosen), len(chosen), stamps, Account(left_out=[*observed(dataset.features)[1]]),
-        outcomes=dataset.outcomes, failures=dataset.labels_failures,
+        interface, drafts(dataset, chosen), len(chosen), stamps, account,
+        outcomes=dataset.outcomes, failures=dataset.labels_failures, texts=dataset.texts.names,
     )  # fmt: skip
 
 

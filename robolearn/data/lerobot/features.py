@@ -11,6 +11,7 @@
     Episode.intervention -> is_intervention
     Episode.failure   -> failure, the number of its kind in `FAILURES` at every step; sets that label failures have it
     Episode.stamps    -> stamp.<name>                       float64 [s]; images.<camera> -> stamp.camera.<camera>
+    Episode.texts     -> the same name                      string, of other makers' sets
 
 A vector of one component is a plain column, as LeRobot expects for shape (1,); a matrix is stored row by row.
 
@@ -83,6 +84,18 @@ def is_reserved(camera: str) -> bool:
     return camera == "rows" or camera.endswith(".tmp")
 
 
+def check_camera(key: str, what: str) -> None:
+    """Raise `BadInput` where somebody gives a camera, that of feature `key`, a name that is taken."""
+    if is_reserved(camera_name(key)):
+        expected = "another name: `rows` and what ends with .tmp are files of a recording"
+        raise BadInput(what, got=f"a camera called {camera_name(key)!r}", expected=expected)
+
+
+def free_name(key: str) -> str:
+    """`key` of a stranger's camera, which nobody here named, with an underscore where its name is taken."""
+    return key + "_" if is_reserved(camera_name(key)) else key
+
+
 def column(key: str) -> str:
     """The LeRobot name of observation feature `key`."""
     return _COLUMN.get(key, f"observation.{key}")
@@ -131,6 +144,7 @@ def features_of(
     video_info: Mapping[str, Mapping[str, Any]] | None = None,
     outcomes: bool = True,
     failures: bool = False,
+    texts: Sequence[str] = (),
 ) -> dict[str, dict[str, Any]]:
     """LeRobot's feature dictionary for episodes of `interface`.
 
@@ -139,6 +153,7 @@ def features_of(
       video_info: picture feature → what a reader needs of its video.
       outcomes: whether success is recorded; otherwise there is no feature `SUCCESS`.
       failures: whether kinds of failure are recorded, in the feature `FAILURE`.
+      texts: names of the features of text, as `text_names` has them.
 
     Raises:
       BadInput: a feature that cannot be stored: an empty vector, or two with one LeRobot name.
@@ -151,9 +166,8 @@ def features_of(
         if not camera_name(key) or "\0" in key or len(key.encode()) > LONGEST:
             got = f"a name of {len(key.encode())} bytes"
             raise BadInput(f"observation {key[:40]!r}", got=got, expected=f"1 to {LONGEST} that may name a file")
-        if is_image(spec) and is_reserved(camera_name(key)):
-            expected = "another name: `rows` and what ends with .tmp are files of a recording"
-            raise BadInput(f"observation {key!r}", got=f"a camera called {camera_name(key)!r}", expected=expected)
+        if is_image(spec):
+            check_camera(key, f"observation {key!r}")
         back = picture_key(name) if is_image(spec) else key_of(name)
         if back != key:
             raise BadInput(f"observation {key!r}", got="a name that no reader gives back", expected=back)
@@ -174,6 +188,10 @@ def features_of(
         if stamps.count(name) > 1:
             raise BadInput("stamps", got=name, expected="each name once")
         features[stamp_column(name)] = scalar("float64")
+    for name in texts:
+        if name in features or text_names({name: scalar("string")}) != (name,):
+            raise BadInput("texts", got=name, expected="names of their own", available=texts)
+        features[name] = scalar("string")
     return features | INDEX
 
 
@@ -213,6 +231,7 @@ def schema_of(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
     """The Arrow schema of the frames: plain columns for shape (1,), fixed_size_list otherwise."""
     fields = []
     kinds = {"float32": pa.float32(), "float64": pa.float64(), "int64": pa.int64(), "bool": pa.bool_()}
+    kinds["string"] = pa.string()
     for name, feature in features.items():
         if feature["dtype"] == "video":
             continue
@@ -258,14 +277,14 @@ def observed(features: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Colum
 
     Returns:
       Our feature → (LeRobot's name, what it is): colour pictures, and all numbers under ``observation.``, each in the
-      kind of `stored_dtype`. And what is left out, a line each.
+      kind of `stored_dtype`. And what is left out, a line each; text is kept, but no observation.
     """
     found: dict[str, Column] = {}
     left_out: list[str] = []
+    texts = text_names(features)
     for name, feature in features.items():
         kind = str(feature["dtype"])
-        own = name in OUTCOME or name in INDEX or name in ("action", INTERVENTION, FAILURE)
-        if own or stamp_name(name) is not None:
+        if _is_known(name) or name in texts:
             continue
         if kind in ("video", "image"):
             shape = picture_shape(feature)
@@ -285,6 +304,24 @@ def observed(features: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Colum
     return found, tuple(left_out)
 
 
+def _is_known(name: str) -> bool:
+    """True for columns that every reader knows, which are no observations."""
+    own = name in OUTCOME or name in INDEX or name in ("action", INTERVENTION, FAILURE)
+    return own or stamp_name(name) is not None
+
+
+def text_names(features: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The features that are text, one string per frame: they are kept, and no observations. ``task`` is none of them:
+    LeRobot gives the words of the task by that name; nor is what has the name that a camera gets here."""
+    taken = {column(picture_key(name)) for name, feature in features.items() if feature["dtype"] in ("video", "image")}
+    return tuple(
+        name
+        for name, feature in features.items()
+        if feature["dtype"] == "string" and list(feature["shape"]) in ([], [1])
+        if not _is_known(name) and name not in taken and name != "task"
+    )
+
+
 def names_of(info: Mapping[str, Any]) -> dict[str, str]:
     """Our feature → LeRobot's name, of the observations in the set with this ``meta/info.json``."""
     return {key: name for key, (name, _) in observed(info["features"])[0].items()}
@@ -294,7 +331,7 @@ def picture_key(name: str) -> str:
     """Our name for the picture feature `name`, which other makers need not call ``observation.images.<camera>``, nor
     keep from names that are taken here."""
     camera = key_of(name).removeprefix(IMAGES).replace("/", "_")
-    return IMAGES + camera + ("_" if is_reserved(camera) else "")
+    return free_name(IMAGES + camera)
 
 
 def stored_interface(info: Mapping[str, Any], *, what: str) -> Interface | None:
@@ -332,3 +369,16 @@ def vector_spec(feature: Mapping[str, Any]) -> ArraySpec:
     shape = tuple(int(extent) for extent in feature["shape"])
     flat = isinstance(names, list) and len(shape) == 1 and len(names) == shape[0]
     return ArraySpec(shape, stored_dtype(str(feature["dtype"])), tuple(str(n) for n in names) if flat and names else ())
+
+
+def in_short(value: Any) -> str:
+    """A part of an interface in a line: of features their names, sizes and first numbers."""
+    if value is None:
+        return "nothing"
+    if not isinstance(value, dict) or not all(isinstance(spec, dict) for spec in value.values()):
+        return str(value)
+    parts = []
+    for name, spec in value.items():
+        first = f": {spec['names'][0]}, …" if spec.get("names") else ""
+        parts.append(f"{name} ({'×'.join(map(str, spec.get('shape', ())))}{first})")
+    return ", ".join(parts)

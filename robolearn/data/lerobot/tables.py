@@ -59,6 +59,8 @@ def episodes_schema(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
     columns: dict[str, pa.DataType] = {"episode_index": pa.int64(), "tasks": pa.list_(pa.string())}
     columns |= {name: pa.int64() for name in ("length", *DATA_PLACE)}
     for name, feature in features.items():
+        if feature["dtype"] == "string":
+            continue  # text has no statistics, as LeRobot has it
         if feature["dtype"] == "video":
             columns |= {f"videos/{name}/{key}": pa.int64() for key in ("chunk_index", "file_index")}
             columns |= {f"videos/{name}/{key}": pa.float64() for key in ("from_timestamp", "to_timestamp")}
@@ -204,7 +206,7 @@ def flat_values(column: pa.ChunkedArray) -> pa.Array:
 def frame_columns(
     episode: Episode, interface: Interface, stamps: Sequence[str], index: int, first: int, tasks: Sequence[str]
 ) -> dict[str, NDArray]:
-    """Column → (T, D) or (T,), images apart.
+    """Column → (T, D) or (T,), images apart; text as objects.
 
     Args:
       stamps: the names of the raw timestamps.
@@ -230,6 +232,7 @@ def frame_columns(
         INTERVENTION: intervention,
         FAILURE: np.full(length, failure_number(episode.failure), np.int64),
         **{stamp_column(name): episode.stamps[name] for name in stamps},
+        **episode.texts,
         "timestamp": (frame / interface.control_hz).astype(np.float32),
         "frame_index": frame,
         "episode_index": np.full(length, index, np.int64),

@@ -36,6 +36,7 @@ from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.lerobot.statistics import Stats, describe_many
 from robolearn.data.lerobot.tables import final_content, has_final, numbered_tasks, read_final, tasks_of
+from robolearn.data.lerobot.texts import Texts
 from robolearn.data.reading.cache import LazyObservation, OnDemand, Progress, cache_folder, cached_frames, place_of
 from robolearn.data.reading.loading import (
     check_frames,
@@ -75,6 +76,7 @@ class Dataset:
       intervention: (N,) bool, true where a teleoperator overrode the policy.
       failure: of each of the E episodes the kind of failure (`features.FAILURES`), empty where none is recorded.
       stamps: name → (N,) float64 [s], when a value was measured or sent.
+      texts: its features of text, which no observation has.
       readers: picture feature → where its frames lie.
       cache: the folder of the frame cache, or None where images are decoded on demand.
     """
@@ -94,6 +96,7 @@ class Dataset:
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     intervention: NDArray[np.bool_]
+    texts: Texts
     failure: tuple[str, ...] = ()
     stamps: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     readers: dict[str, FrameReader] = field(default_factory=dict)
@@ -171,6 +174,7 @@ class Dataset:
             terminated=terminated,
             truncated=flagged("next.truncated", ~terminated),
             intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
+            texts=Texts(root, info, episodes),
             failure=_failures(frames.get(FAILURE), starts),
             stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
             readers=readers_of(root, info, episodes, interface, folder),
@@ -318,8 +322,10 @@ class Dataset:
         stamps = {name: times[rows] for name, times in self.stamps.items()}
         rest = (tasks[0], self.intervention[rows], stamps, tuple(tasks) if len(set(tasks)) > 1 else ())
         failure = self.failure[index] if self.failure else ""
+        texts = {name: partial(self.texts.strings, name, index) for name in self.texts.names}
         final = self.final(index, observation, self.readers)
-        return Episode(observation, self.action[rows], self.reward[rows], *ends, *rest, failure, final)
+        words = LazyObservation({}, texts)
+        return Episode(observation, self.action[rows], self.reward[rows], *ends, *rest, failure, final, words)
 
     def has_final(self, index: int) -> bool:
         """True where the observation after the last action of episode `index` is stored."""

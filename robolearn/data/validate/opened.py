@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.columns import GRID_S
-from robolearn.data.lerobot.features import INTERFACE_KEY, NUMBERS
+from robolearn.data.lerobot.features import INTERFACE_KEY, NUMBERS, text_names
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import flat_values, tasks_of
+from robolearn.data.lerobot.texts import is_text
 from robolearn.data.writing.uncommitted import is_torn
 from robolearn.io.locks import is_locked
 
@@ -218,6 +219,9 @@ def _tables(
         for key in info["features"]:
             if info["features"][key].get("dtype") in NUMBERS and key not in columns:
                 findings.append(Defect("features", f"no column {key!r} of numbers, which info.json has", name))
+        for key in text_names(info["features"]):
+            if key not in table.column_names or not is_text(table[key].type):
+                findings.append(Defect("features", f"no column {key!r} of text, which info.json has", name))
         for index in indices:
             mine = columns["episode_index"] == index
             yield index, Rows(index, name, {key: values[mine] for key, values in columns.items()})

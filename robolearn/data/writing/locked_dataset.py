@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,11 @@ from robolearn.data.lerobot.features import (
     column,
     features_of,
     image_keys,
+    in_short,
     interface_of,
     schema_of,
     stamp_name,
+    text_names,
 )
 from robolearn.data.lerobot.layout import VERSION
 from robolearn.data.lerobot.statistics import Stats, aggregate, describe, merge, split
@@ -92,16 +95,18 @@ class LockedDataset:
         video: VideoConfig,
         outcomes: bool = True,
         failures: bool = False,
+        texts: Sequence[str] = (),
         adopt: bool = False,
         durable: bool = True,
     ) -> None:
         self._durable = durable
-        self.root, self.interface, self.stamps = root, interface, tuple(stamps)
+        self.root, self.interface, self.stamps, self.texts = root, interface, tuple(stamps), tuple(texts)
         self.episodes = self.frames = 0
         self.tasks: list[str] = []
         self.adopted: list[tuple[int, int]] = []
         self._pictures = image_keys(interface)
-        self._set_features(features_of(interface, self.stamps, outcomes=outcomes, failures=failures))
+        features = partial(features_of, interface, self.stamps, outcomes=outcomes, failures=failures, texts=self.texts)
+        self._set_features(features())
         self._stats: Stats = {}  # over all frames, the vector features side by side
         self._pixels: dict[str, Stats] = {}  # picture feature → statistics
         self._stats_frames = 0  # frames that stats.json covers
@@ -121,7 +126,7 @@ class LockedDataset:
             self._check_path(resume)
             hz = interface.control_hz
             infos = {key: check_encodable(key, interface.observation[key], hz, video) for key in self._pictures}
-            self._set_features(features_of(interface, self.stamps, infos, outcomes, failures))
+            self._set_features(features(infos))
             if (root / layout.INFO_PATH).exists():
                 self._resume(adopt)
             else:
@@ -231,7 +236,7 @@ class LockedDataset:
         self.features = features
         self._schema = schema_of(features)
         self._rows = episodes_schema(features)
-        self._sizes = {name: f["shape"][0] for name, f in features.items() if f["dtype"] != "video"}
+        self._sizes = {name: f["shape"][0] for name, f in features.items() if f["dtype"] not in ("video", "string")}
 
     def _stats_bytes(self, stats: Mapping[str, Stats], pixels: Mapping[str, Stats]) -> bytes:
         parts = dict(stats)
@@ -290,8 +295,8 @@ class LockedDataset:
                 name = next(
                     n for n in (*mine, *stored) if layout.json_bytes(mine.get(n)) != layout.json_bytes(stored.get(n))
                 )
-                expected = f"{_short(stored.get(name))}, as the episodes have it that are there"
-                raise BadInput(f"{what}: interface, {name}", got=_short(mine.get(name)), expected=expected)
+                expected = f"{in_short(stored.get(name))}, as the episodes have it that are there"
+                raise BadInput(f"{what}: interface, {name}", got=in_short(mine.get(name)), expected=expected)
         for key in ("codebase_version", "chunks_size", "data_path", "video_path"):
             if info.get(key) != ours[key]:
                 raise BadInput(f"{what}: {key}", got=info.get(key), expected=ours[key])
@@ -356,8 +361,10 @@ class LockedDataset:
     def _take_features(self, stored: dict[str, dict[str, Any]], what: str) -> None:
         """Go on with the features that the set has; they must hold what this writer is given."""
         stamps = [stamp for name in stored if (stamp := stamp_name(name)) is not None]
-        if sorted(stamps) != sorted(self.stamps):
-            raise BadInput(f"{what}: stamps", got=list(self.stamps) or "nothing", expected=stamps or "none")
+        pairs = {"stamps": (self.stamps, stamps), "texts": (self.texts, text_names(stored))}
+        for kind, (mine, theirs) in pairs.items():
+            if sorted(mine) != sorted(theirs):
+                raise BadInput(f"{what}: {kind}", got=list(mine) or "nothing", expected=list(theirs) or "none")
         lacking = [name for name in self.features if name not in stored and name != INTERVENTION]
         if lacking:
             raise BadInput(f"{what}: features", got=f"no {lacking[0]!r}", expected="it", available=stored)
@@ -383,16 +390,3 @@ class LockedDataset:
         newest |= {layout.VIDEO_PATH.replace("{video_key}", column(key)): self.episodes - 1 for key in self._pictures}
         newest[FINAL_PATH] = self.episodes - 1
         clean_up(self.root, newest, torn=torn, cut=cut)
-
-
-def _short(value: Any) -> str:
-    """A part of an interface in a line: of features their names, sizes and first numbers."""
-    if value is None:
-        return "nothing"
-    if not isinstance(value, dict) or not all(isinstance(spec, dict) for spec in value.values()):
-        return str(value)
-    parts = []
-    for name, spec in value.items():
-        first = f": {spec['names'][0]}, …" if spec.get("names") else ""
-        parts.append(f"{name} ({'×'.join(map(str, spec.get('shape', ())))}{first})")
-    return ", ".join(parts)

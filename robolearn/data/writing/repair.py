@@ -34,6 +34,7 @@ from robolearn.data.lerobot.features import (
     interface_of,
     schema_of,
     stamp_name,
+    text_names,
 )
 from robolearn.data.lerobot.statistics import describe, describe_frames, split
 from robolearn.data.lerobot.tables import (
@@ -96,8 +97,9 @@ def repair(path: str | Path) -> Repaired:
         rebuilt = rebuild_rows(root, info)
     # This sets .running/ aside.
     locked = LockedDataset(
-        root, interface, resume=True, stamps=stamps, video=VideoConfig(), outcomes=outcomes, adopt=True
-    )
+        root, interface, resume=True, stamps=stamps, video=VideoConfig(), outcomes=outcomes,
+        texts=text_names(info["features"]), adopt=True,
+    )  # fmt: skip
     try:
         saved, lost = [], 0
         for episode, frames in locked.adopted:
@@ -124,7 +126,8 @@ def repair(path: str | Path) -> Repaired:
 
 
 def _fits(journal: RecoveredEpisode, locked: LockedDataset) -> bool:
-    return journal.interface == locked.interface and sorted(journal.stamps) == sorted(locked.stamps)
+    same = journal.interface == locked.interface and sorted(journal.stamps) == sorted(locked.stamps)
+    return same and not locked.texts  # steps have none
 
 
 def _save(locked: LockedDataset, folder: Path, journal: RecoveredEpisode | None) -> tuple[int, int]:
@@ -231,7 +234,7 @@ def _found(root: Path, schema: pa.Schema) -> tuple[dict[int, pa.Table], bool]:
 def _made(root: Path, info: Mapping[str, Any], schema: pa.Schema, lacking: set[int]) -> dict[int, pa.Table]:
     """Episode → its row, of those that are `lacking`."""
     features = info["features"]
-    sizes = {name: int(np.prod(f["shape"])) for name, f in features.items() if f["dtype"] != "video"}
+    sizes = {name: int(np.prod(f["shape"])) for name, f in features.items() if f["dtype"] not in ("video", "string")}
     cameras = [name for name, feature in features.items() if feature["dtype"] == "video"]
     words = tasks_of(layout.read_parquet(root, layout.TASKS_PATH), what=f"data set {root}: {layout.TASKS_PATH}")
     files = _frames(root, info)

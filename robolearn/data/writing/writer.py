@@ -50,6 +50,7 @@ from robolearn.data.writing.steps import (
     present,
     rate_note,
     stamps_of,
+    texts_of,
     vector,
 )
 
@@ -72,6 +73,7 @@ class EpisodeWriter:
       task: the task in words where `end` is not given it, and of an episode that `repair` saves.
       outcomes: False where success is not recorded: the set has no column for it then.
       failures: True where kinds of failure are recorded (`Episode.failure`).
+      texts: names of `Episode.texts`, of whole episodes: steps have none.
       durable: False for a set that is worthless if this process dies, as one that is renamed when it is whole: nothing
         is synced then.
       real_time: True where steps are added as they happen. Each gets the stamp ``action``, the time of day [s], unless
@@ -94,6 +96,7 @@ class EpisodeWriter:
         task: str = "",
         outcomes: bool = True,
         failures: bool = False,
+        texts: Sequence[str] = (),
         durable: bool = True,
         real_time: bool | None = None,
     ) -> None:
@@ -107,7 +110,7 @@ class EpisodeWriter:
             stamps = (*stamps, ACTION)
         self.locked = LockedDataset(
             self.path, interface, resume=resume, stamps=stamps, video=self._video, outcomes=outcomes, failures=failures,
-            durable=durable,
+            texts=texts, durable=durable,
         )  # fmt: skip
         self._steps: list[RecordedStep] = []
         self.journal: StepJournal | None = None
@@ -153,6 +156,8 @@ class EpisodeWriter:
             to `repair`.
         """
         self._check_open()
+        if self.locked.texts:
+            raise BadInput(f"data set {self.path}", got="a step", expected="whole episodes (write): it has texts")
         number = len(self._steps)
         if self._real_time:
             stamps = {ACTION: time.time(), **(stamps or {})}
@@ -346,6 +351,7 @@ class EpisodeWriter:
         times, action = stamps_of(episode.stamps, self.locked.stamps, length, 0), bounded(action, 0)
         numbers = {"observation": observation, "action": action, "reward": reward}
         numbers["final"] = self._checked_final(episode.final, length[0])
+        numbers["texts"] = texts_of(episode.texts, self.locked.texts, length[0])
         return replace(episode, **numbers, intervention=intervention, stamps=times)
 
     def _checked_final(self, final: Mapping[str, Any], steps: int) -> dict[str, NDArray]:

@@ -213,7 +213,7 @@ def test_foreign_actions_are_scaled_and_the_scale_is_kept(foreign: Callable[...,
     source = reader("lerobot-v3.0")(foreign(), ReadOptions(task="push it"))
     assert any("extra['action_scale']" in line for line in source.account.changed)
     assert any("none is marked as a success" in line for line in source.account.left_out)
-    assert "note (string)" in source.account.left_out
+    assert "note (text)" in source.account.read
     write_dataset(source, tmp_path / "out")
     dataset = open_numbers(tmp_path / "out")
     assert dataset.interface.extra["action_scale"] == {"low": [50.0, 3.0], "high": [120.0, 3.0]}

@@ -114,7 +114,7 @@ def test_a_set_is_the_same_wherever_it_goes(theirs: Path, tmp_path: Path, way: s
 def test_what_is_lost_is_said(theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     info = json.loads((theirs / "meta/info.json").read_text())
     info["features"]["action"]["dtype"] = "float64"
-    info["features"]["observation.words"] = feature("string", 1)
+    info["features"]["observation.words"] = feature("string", 2)
     (theirs / "meta/info.json").write_text(json.dumps(info))
     assert main(["dataset", "import", str(theirs), "--out", str(tmp_path / "out"), "--json"]) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])

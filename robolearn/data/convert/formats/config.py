@@ -28,6 +28,7 @@ from robolearn.data.convert.joint_units import TOLERANCE, Scale, joint_scale
 from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, drafts, interface_with_images
 from robolearn.data.lerobot.columns import judged, outliers, still
+from robolearn.data.lerobot.texts import NOTHING
 from robolearn.data.reading.reader import Dataset
 
 _FACTS = ("task", "hz", "embodiment", "action_kind", "unit", "gripper_unit", "scale", "success")
@@ -58,6 +59,7 @@ class FormatConfig:
       read, write: None where the format is not read or not written.
       needs_extra: the extra of this distribution that brings its library, or nothing.
       options: the fields of `ReadOptions` that its reader has a use for.
+      texts: what of text it holds where it is written: `EVERYTHING`, `WORDS` or `NOTHING` of `lerobot.texts`.
     """
 
     name: str
@@ -67,6 +69,7 @@ class FormatConfig:
     write: FormatWriter | None = None
     needs_extra: str = ""
     options: tuple[str, ...] = COMMON
+    texts: str = NOTHING
 
     def check(self, options: ReadOptions) -> None:
         """Raise `BadInput` where `options` hold what the reader has no use for."""
@@ -164,6 +167,7 @@ class ForeignSet:
       stamps: the names of the raw timestamps that every episode has.
       outcomes: whether it is known which episodes succeeded.
       account: what is read, left out and changed.
+      texts: the names of the features of text that every episode has.
     """
 
     interface: Interface
@@ -173,6 +177,7 @@ class ForeignSet:
     stamps: Iterable[str]
     outcomes: bool
     account: Account
+    texts: Iterable[str] = ()
 
 
 def imported(found: ForeignSet, options: ReadOptions) -> EpisodeSource:
@@ -225,8 +230,9 @@ def imported(found: ForeignSet, options: ReadOptions) -> EpisodeSource:
             account.changed += _remarks(key, episodes, names, interface.observation[key].names)
 
     return EpisodeSource(
-        interface, drafts(), len(taken), tuple(found.stamps), account, found.outcomes, skips=options.skip_bad
-    )
+        interface, drafts(), len(taken), tuple(found.stamps), account, found.outcomes, skips=options.skip_bad,
+        texts=tuple(found.texts),
+    )  # fmt: skip
 
 
 def _remarks(

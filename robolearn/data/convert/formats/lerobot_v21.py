@@ -33,10 +33,12 @@ from robolearn.data.lerobot.features import (
     names_of,
     scalar,
     stamp_column,
+    text_names,
 )
 from robolearn.data.lerobot.layout import V2, check_patterns
 from robolearn.data.lerobot.statistics import describe, describe_frames
 from robolearn.data.lerobot.tables import frame_columns
+from robolearn.data.lerobot.texts import EVERYTHING, texts_in
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.container import facts
 from robolearn.data.video.readers import PictureCells
@@ -63,7 +65,6 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     count = int(info["total_episodes"])
     if not count:
         raise BadInput(what, got="no episodes", expected="at least one")
-    chosen = plan(info, what, options)
     broken: list[str] = []
     lengths = {
         row["episode_index"]: row["length"]
@@ -79,8 +80,12 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     def name_of(pattern: str, index: int, **more: str) -> str:
         return pattern.format(episode_chunk=index // size, episode_index=index, **more)
 
+    pattern = str(info.get("data_path") or DATA)
+    texts = texts_in(path, (name_of(pattern, index) for index in range(count)), text_names(info["features"]))
+    chosen = plan(info, what, options, texts)
+
     def table(index: int, columns: list[str]) -> EpisodeRows:
-        name = name_of(str(info.get("data_path") or DATA), index)
+        name = name_of(pattern, index)
         if index not in lengths:
             got = "no line in meta/episodes.jsonl" + (f" that can be read ({'; '.join(broken)})" if broken else "")
             raise BadInput(f"{what}: episode {index}", got=got, expected="one")
@@ -131,7 +136,8 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
                 video_facts.setdefault(feature, facts(video))
             tasks = list(dict.fromkeys(episode.frame_tasks or (episode.task,)))
             episode_lines.append({"episode_index": index, "tasks": tasks, "length": length})
-            stats = {name: _plain(describe(np.reshape(values, (length, -1)))) for name, values in columns.items()}
+            numbers = {name: values for name, values in columns.items() if values.dtype.kind != "O"}  # text has none
+            stats = {name: _plain(describe(np.reshape(values, (length, -1)))) for name, values in numbers.items()}
             stats |= {feature: _image_stats(parts[index]) for feature, parts in segments.items()}
             stats_lines.append({"episode_index": index, "stats": stats})
             first += length
@@ -166,7 +172,7 @@ def _features(dataset: Dataset, interface: Interface) -> dict[str, dict[str, Any
         del lacking[SUCCESS]
     lacking[INTERVENTION] = scalar("bool")
     lacking |= {stamp_column(name): scalar("float64") for name in dataset.stamps}
-    written = {*names_of(dataset.info).values(), "action", *lacking}
+    written = {*names_of(dataset.info).values(), *dataset.texts.names, "action", *lacking}
     features = {k: dict(v) for k, v in dataset.features.items() if k in written}
     features |= {k: v for k, v in lacking.items() if k not in dataset.features}
     features["action"]["info"] = {INTERFACE_KEY: interface.to_json()}
@@ -177,6 +183,8 @@ def _column(values: NDArray, dtype: str) -> Any:
     """A plain column for one component, fixed_size_list otherwise."""
     import pyarrow as pa
 
+    if dtype == "string":
+        return pa.array(values, pa.string())
     flat = np.ascontiguousarray(values.reshape(len(values), -1), dtype=dtype)
     array = pa.array(flat.reshape(-1))
     return array if flat.shape[1] == 1 else pa.FixedSizeListArray.from_arrays(array, flat.shape[1])
@@ -231,4 +239,5 @@ FORMAT = FormatConfig(
     read,
     write,
     options=OPTIONS,
+    texts=EVERYTHING,
 )

@@ -33,9 +33,11 @@ from robolearn.data.lerobot.features import (
     is_reserved,
     observed,
     stamp_name,
+    text_names,
 )
 from robolearn.data.lerobot.layout import check_version
 from robolearn.data.lerobot.tables import array_of, numbered_tasks
+from robolearn.data.lerobot.texts import strings_of, texts_in
 from robolearn.data.reading.loading import episode_files
 from robolearn.data.video.readers import PictureCells, picture_in
 from robolearn.data.video.segments import Images, PictureStream, VideoSegment
@@ -80,6 +82,7 @@ class ColumnMap:
       vectors: our feature → column.
       videos, pictures: ``images.<camera>`` → feature, in mp4 files or as encoded images in the table.
       stamps: name → column.
+      texts: features of text.
       account: what is read, left out and changed.
     """
 
@@ -88,12 +91,13 @@ class ColumnMap:
     videos: Mapping[str, str]
     pictures: Mapping[str, str]
     stamps: Mapping[str, str]
+    texts: tuple[str, ...]
     account: Account
 
     @property
     def columns(self) -> list[str]:
         """All columns that an episode is read from, pictures apart."""
-        return [*INDEX, *OUTCOME, INTERVENTION, "action", *self.vectors.values(), *self.stamps.values()]
+        return [*INDEX, *OUTCOME, INTERVENTION, "action", *self.vectors.values(), *self.stamps.values(), *self.texts]
 
     def source(
         self,
@@ -125,26 +129,31 @@ class ColumnMap:
 
         # The set, or else the user, names the episodes that succeeded.
         outcomes = SUCCESS in info["features"] or options.success is not None
-        found = ForeignSet(self.interface, names, action, episode, self.stamps, outcomes, self.account)
+        found = ForeignSet(self.interface, names, action, episode, self.stamps, outcomes, self.account, self.texts)
         return imported(found, options)
 
 
-def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
-    """The plan for a set with this ``meta/info.json``. Raises `BadInput`: no actions, or no frame rate."""
+def plan(
+    info: Mapping[str, Any], what: str, options: ReadOptions, texts: tuple[tuple[str, ...], list[str]]
+) -> ColumnMap:
+    """The plan for a set with this ``meta/info.json``, and with `texts` as `texts_in` finds them. Raises `BadInput`: no
+    actions, or no frame rate."""
     interface = options.applied(interface_of(info, what=what))
     features = info["features"]
     found, left_out = observed(features)
     columns = {key: name for key, (name, _) in found.items() if key in interface.observation}
     kinds = {key: str(features[name]["dtype"]) for key, name in columns.items()}
-    account = Account(left_out=[*left_out, *(f"{name}: not asked for" for key, (name, _) in found.items()
+    account = Account(left_out=[*left_out, *texts[1], *(f"{name}: not asked for" for key, (name, _) in found.items()
                                              if key not in columns)])  # fmt: skip
     account.became("action", ["action"], interface.action.size)
     for key, name in columns.items():
         account.became(key, [name], "×".join(map(str, interface.observation[key].shape)))
-        if kinds[key] in ("video", "image") and is_reserved(camera_name(key).removesuffix("_")):
+        if kinds[key] in ("video", "image") and is_reserved(camera_name(key).removesuffix("_")) and name[-1] != "_":
             account.changed.append(f"the camera of {name} is called {camera_name(key)}: {TAKEN}")
         if kinds[key] not in ("video", "image") and len(features[name]["shape"]) > 1:
             account.changed.append(f"{name} is stored row by row, as one vector")
+    for name in texts[0]:
+        account.became(name, [name], "text")
     if (kind := str(features["action"]["dtype"])) not in ("float16", "float32"):
         account.changed.append(f"the actions, which are {kind}, are stored as float32")
     return ColumnMap(
@@ -153,6 +162,7 @@ def plan(info: Mapping[str, Any], what: str, options: ReadOptions) -> ColumnMap:
         {key: name for key, name in columns.items() if kinds[key] == "video"},
         {key: name for key, name in columns.items() if kinds[key] == "image"},
         {stamp: name for name in features if (stamp := stamp_name(name)) is not None},
+        texts[0],
         account,
     )
 
@@ -209,7 +219,8 @@ def draft(
         plain("is_intervention", "bool"),
         {key: column(name, (), "float64") for key, name in plan.stamps.items()},
     )
-    return EpisodeDraft(episode, images, what)
+    texts = {name: strings_of(rows.table, name, what) for name in plan.texts}
+    return EpisodeDraft(replace(episode, texts=texts), images, what)
 
 
 def _task(tasks: Mapping[int, str], index: int, what: str) -> str:
@@ -243,7 +254,9 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     if not info["total_episodes"]:
         raise BadInput(what, got="no episodes", expected="at least one")
     tasks = {} if options.task else _tasks(path)
-    chosen, rows = plan(info, what, options), _rows(path, info)
+    rows = _rows(path, info)
+    texts = texts_in(path, (layout.file_of(info, row) for row in rows.values()), text_names(info["features"]))
+    chosen = plan(info, what, options, texts)
     segments = segments_of(path, info) if chosen.videos else {}
     newest: dict[tuple[str, ...], pa.Table] = {}
     cells: dict[tuple[str, str], PictureCells] = {}

@@ -10,6 +10,7 @@
     task                   text, or (T,)      default the name of the folder
     intervention           (T,) bool
     stamp.<name>           (T,) [s]           raw timestamps
+    text.<name>            (T,) text          a feature of text of the set that was written
     timestamp, timestamps  (T,) [s]           judged against the rate, and left out
     control_hz             number             of all episodes; or ``--hz``
 
@@ -23,6 +24,7 @@ import json
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,12 +47,14 @@ from robolearn.data.convert.formats.config import (
 from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder
 from robolearn.data.lerobot.features import IMAGES, cast, is_image
+from robolearn.data.lerobot.texts import WORDS
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import array
 from robolearn.io.json_files import parse_json
 
 INTERFACE = "interface.json"
 _PLAIN = {"action", "reward", "success", "terminated", "truncated", "task", "intervention", "control_hz"}
+_PREFIXED = ("stamp.", "text.")
 
 
 def here(path: Path) -> bool:
@@ -70,6 +74,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         raise BadInput(f"npz folder {path}", got="no .npz file that can be read", expected="one per episode")
     interface, arrays, clock = _interface(path, file, heads, options, account)
     stamps = tuple(sorted(key.removeprefix("stamp.") for key in heads[file] if key.startswith("stamp.")))
+    texts = tuple(sorted(key.removeprefix("text.") for key in heads[file] if key.startswith("text.")))
     solved = rewarded(values for one in heads for values in _load(one, ("reward",)).values())
 
     def draft(number: int) -> EpisodeDraft:
@@ -77,19 +82,20 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         for name in clock:
             if name in data:
                 check_clock(data[name], interface.control_hz, f"npz file {files[number]}: {name}", options, account)
-        return _draft(files[number], data, interface, arrays, stamps, solved, options)
+        return _draft(files[number], data, interface, arrays, stamps, texts, solved, options)
 
     def action(number: int) -> NDArray[np.float32]:
         return _action(files[number], _load(files[number], arrays.parts["action"]), interface, arrays)
 
     outcomes = options.success is not None or solved is not None or any("success" in keys for keys in heads.values())
     names = [one.name for one in files]
-    return imported(ForeignSet(interface, names, action, draft, stamps, outcomes, account), options)
+    return imported(ForeignSet(interface, names, action, draft, stamps, outcomes, account, texts), options)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
     """Write `dataset` into the new folder `out`, actions in the units that they were imported in."""
     interface, drafts = exported(dataset, progress)
+    texts = dataset.texts.held(WORDS)[0]
     with new_folder(out) as part:
         (part / INTERFACE).write_text(json.dumps(interface.to_json(), indent=2) + "\n")
         for index, draft in enumerate(drafts):
@@ -97,6 +103,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
             arrays: dict[str, Any] = {key: np.asarray(values) for key, values in episode.observation.items()}
             arrays |= {key: array(images) for key, images in draft.images.items()}
             arrays |= {f"stamp.{name}": values for name, values in episode.stamps.items()}
+            arrays |= {f"text.{name}": episode.texts[name].astype(str) for name in texts}
             if episode.intervention is not None:
                 arrays["intervention"] = episode.intervention
             arrays |= {
@@ -183,14 +190,14 @@ def _interface(
     found: dict[str, Head] = {}
     for key, head in first.items():
         kind = np.result_type(*(keys[key].dtype for keys in heads.values() if key in keys))
-        if key in _PLAIN - {"action"} or key.startswith("stamp."):
+        if key in _PLAIN - {"action"} or key.startswith(_PREFIXED):
             continue
         if head.shape[:1] != length or kind.kind not in "fiub":
             account.left_out.append(f"{key} ({head.shape} {kind}): no {length[0] if length else 0} rows of numbers")
             continue
         found[key] = Head(head.shape[1:], kind)
     extra = {key for keys in heads.values() for key in keys} - first.keys() - _PLAIN
-    account.left_out += [f"{key}: not in {file.name}" for key in sorted(extra) if not key.startswith("stamp.")]
+    account.left_out += [f"{key}: not in {file.name}" for key in sorted(extra) if not key.startswith(_PREFIXED)]
     clock, found = clocks(found, options, account)
     usual = {key: _usual(key, head) for key, head in found.items() if key != "action"}
     arrays = assigned(found, usual, "action", options, account)
@@ -214,6 +221,7 @@ def _draft(
     interface: Interface,
     arrays: ArrayMap,
     stamps: tuple[str, ...],
+    texts: tuple[str, ...],
     solved: float | None,
     options: ReadOptions,
 ) -> EpisodeDraft:
@@ -241,6 +249,9 @@ def _draft(
     for name in stamps:
         if data.get(f"stamp.{name}", np.zeros(0)).shape != (length,):
             raise BadInput(f"npz file {file}: stamp.{name}", got="none, or another length", expected=f"({length},)")
+    for name in texts:
+        if data.get(f"text.{name}", np.zeros(0)).dtype.kind != "U":
+            raise BadInput(f"npz file {file}: text.{name}", got="none, or other values", expected="text")
     reward = np.asarray(data.get("reward", np.zeros(length)), np.float32)
     if reward.shape != (length,):
         raise BadInput(f"npz file {file}: reward", got=reward.shape, expected=(length,))
@@ -253,7 +264,8 @@ def _draft(
     times = {name: np.asarray(data[f"stamp.{name}"], np.float64) for name in stamps}
     task = options.task or file.parent.name
     episode = stored_episode(vectors, action, reward, *ends, words or (task,), helped, times)
-    return EpisodeDraft(episode, images, file.name)
+    spoken = {name: data[f"text.{name}"].astype(object) for name in texts}
+    return EpisodeDraft(replace(episode, texts=spoken), images, file.name)
 
 
 def _check_whole(what: str, values: NDArray, kind: str) -> None:
@@ -266,4 +278,4 @@ def _check_whole(what: str, values: NDArray, kind: str) -> None:
         raise BadInput(where, got=values[tuple(wrong[0])], expected=f"a number that {kind} holds", hint=hint)
 
 
-FORMAT = FormatConfig("npz", "a folder with one .npz per episode", here, read, write, options=ARRAYS)
+FORMAT = FormatConfig("npz", "a folder with one .npz per episode", here, read, write, options=ARRAYS, texts=WORDS)

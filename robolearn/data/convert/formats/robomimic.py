@@ -51,6 +51,7 @@ from robolearn.data.convert.formats.hdf5 import (
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, check_new
 from robolearn.data.lerobot.features import IMAGES, is_image
+from robolearn.data.lerobot.texts import WORDS
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import Images, PictureStream, frames
 from robolearn.data.writing.uncommitted import part_of
@@ -89,7 +90,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         else:
             layout = layout_of(found, names[0].startswith("traj_"))
             interface, arrays = _derive(path, names[0], found, layout, facts, options, account)
-        stamps = tuple(demo.get("stamps", ()))
+        stamps, texts = tuple(demo.get("stamps", ())), tuple(demo.get("texts", ()) if stored is not None else ())
         stated = any(_flag(file[name], "success") is not None for name in names)
         solved = rewarded(file[name]["rewards"][()] for name in names if "rewards" in file[name])
     task = options.task or facts.task or path.stem
@@ -106,11 +107,11 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
                 if name in file[names[number]]:
                     stamps, where = file[names[number]][name][()], f"HDF5 file {path}: {names[number]}, {name}"
                     check_clock(stamps, interface.control_hz, where, options, account)
-            reading = _Demo(path, names[number], layout, facts.upside_down)
+            reading = _Demo(path, names[number], layout, facts.upside_down, texts)
             return reading.draft(file[names[number]], interface, arrays, task, solved, options)
 
     outcomes = stated or options.success is not None or solved is not None
-    return imported(ForeignSet(interface, names, action, draft, stamps, outcomes, account), options)
+    return imported(ForeignSet(interface, names, action, draft, stamps, outcomes, account, texts), options)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
@@ -120,6 +121,7 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
     if out.is_dir():
         raise BadInput(f"--out {out}", got="a folder", expected="a file, such as demos.hdf5")
     interface, drafts = exported(dataset, progress)
+    texts = dataset.texts.held(WORDS)[0]
     part = part_of(out)
     part.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -145,6 +147,8 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
                     demo["interventions"] = episode.intervention
                 for name, values in episode.stamps.items():
                     demo[f"stamps/{name}"] = values
+                for name in texts:
+                    demo.create_dataset(f"texts/{name}", data=list(episode.texts[name]), dtype=h5py.string_dtype())
                 for key, values in episode.observation.items():
                     demo[f"obs/{key}"] = values
                 for key, images in draft.images.items():
@@ -295,6 +299,7 @@ class _Demo:
     name: str
     layout: Layout
     upside_down: bool
+    texts: tuple[str, ...]
 
     def draft(
         self, demo: Any, interface: Interface, arrays: ArrayMap, task: str, solved: float | None, options: ReadOptions
@@ -333,7 +338,8 @@ class _Demo:
         helped = np.asarray(demo["interventions"][()], bool) if "interventions" in demo else None
         told = words or (options.task or own or task,)
         episode = stored_episode(numbers, action, reward, *ends, told, helped, stamps)
-        return EpisodeDraft(replace(episode, final=final), images, f"{self.path.name}: {self.name}")
+        texts = {key: demo["texts"][key].asstr()[()] for key in self.texts}
+        return EpisodeDraft(replace(episode, final=final, texts=texts), images, f"{self.path.name}: {self.name}")
 
     def _pictures(self, name: str, length: int) -> Iterator[NDArray[np.uint8]]:
         with open_file(self.path) as file, damage(self.path, name):
@@ -355,5 +361,5 @@ def _words(meta: Any) -> str:
 
 FORMAT = FormatConfig(
     "robomimic", "HDF5 of robomimic, robosuite, LIBERO, Isaac Lab or ManiSkill", here, read, write,
-    needs_extra="formats", options=(*ARRAYS, "filter"),
+    needs_extra="formats", options=(*ARRAYS, "filter"), texts=WORDS,
 )  # fmt: skip
