@@ -161,6 +161,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-recording-goes-on-without-text": Mutant(f"{DATA}/writing/locked_dataset.py", '"texts": (self.texts, text_names(stored))', '"texts": (self.texts, self.texts)', TEXTS),
     "text-takes-the-name-of-a-camera": Mutant(f"{DATA}/lerobot/features.py", "and name not in taken and name", "and name", TEXTS),
     "what-is-no-text-is-not-found": Mutant(f"{DATA}/validate/opened.py", "if key not in table.column_names or not is_text(table[key].type):", "if False:", TEXTS),
+    "a-camera-by-map-meets-our-files": Mutant(f"{FORMATS}/arrays.py", '            check_camera(feature, f"--map {name}={feature}")\n', "            pass\n", ("tests/data/tools/test_pictures_in_tables.py",)),
     "a-stop-is-an-end-of-the-task": Mutant(ROLLOUTS, "ended = outcome in (SUCCESS, FAILURE)", "ended = outcome != TIMEOUT", ROLLOUT),
     "an-arm-that-stands-has-no-steps": Mutant(ROLLOUTS, "if (now - self._last) * self._hz < REPEATED:", "if True:", ROLLOUT),
     "late-rows-are-stored": Mutant(ROLLOUTS, "if age_s * self._hz > 1.0:", "if age_s > 1e9:", ROLLOUT),

@@ -225,5 +225,6 @@ def test_a_camera_of_a_file_of_arrays_does_too(tmp_path: Path, camera: str) -> N
     assert f"the camera of {camera} is called {camera}_" in "".join(source.account.changed)
     write_dataset(source, tmp_path / "out")
     assert Dataset.open(tmp_path / "out", cache=False).cameras == [f"{camera}_"]
-    with pytest.raises(BadInput, match=f"camera called '{camera}'"):  # who names one is told
-        write_dataset(reader("npz")(folder, ReadOptions(named=((camera, f"images.{camera}"),))), tmp_path / "by-name")
+    said = rf"--map {camera}=images.{camera}: got a camera called '{camera}', expected another name"
+    with pytest.raises(BadInput, match=said):  # who names one is told, before anything is read
+        reader("npz")(folder, ReadOptions(named=((camera, f"images.{camera}"),)))

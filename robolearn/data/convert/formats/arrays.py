@@ -19,7 +19,7 @@ from robolearn.data.convert.formats.config import ForeignSet, imported, outcome,
 from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot.columns import GRID_S, clock_faults
-from robolearn.data.lerobot.features import IMAGES, TAKEN, camera_name, is_image, is_reserved, stored_dtype
+from robolearn.data.lerobot.features import IMAGES, TAKEN, camera_name, check_camera, free_name, is_image, stored_dtype
 from robolearn.data.video.readers import picture_in
 from robolearn.data.video.segments import Images, PictureStream
 
@@ -79,20 +79,23 @@ def assigned(
       names_of: (array, its shape) → a name for each component of ``proprio``.
 
     Raises:
-      BadInput: the user names an array that is not there, or a picture that is none.
+      BadInput: the user names an array that is not there, or a picture that is none, or gives a camera a name that is
+        taken.
     """
     parts: dict[str, tuple[str, ...]] = {}
     for name, feature in options.named:
         if name not in found:
             raise BadInput("--map", got=name, available=found)
+        if feature.startswith(IMAGES):
+            check_camera(feature, f"--map {name}={feature}")
         parts[feature] = (*parts.get(feature, ()), name)
     by_user = {*parts, *dict(options.named)}  # features and arrays
     for name, feature in {**usual, action: "action"}.items():
         if name in found and not {name, feature} & by_user and (feature == "action" or _wanted(feature, options)):
-            if feature.startswith(IMAGES) and is_reserved(camera_name(feature)):
-                feature += "_"
-                account.changed.append(f"the camera of {name} is called {camera_name(feature)}: {TAKEN}")
-            parts[feature] = (*parts.get(feature, ()), name)
+            key = free_name(feature) if feature.startswith(IMAGES) else feature
+            if key != feature:
+                account.changed.append(f"the camera of {name} is called {camera_name(key)}: {TAKEN}")
+            parts[key] = (*parts.get(key, ()), name)
     if "action" not in parts:
         raise BadInput("actions", got=f"no {action!r}", expected="it, or --map NAME=action", available=found)
     taken = {name for names in parts.values() for name in names}
