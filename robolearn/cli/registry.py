@@ -77,6 +77,7 @@ ENTRIES: tuple[Entry, ...] = (
     _data("info", "inspection:DatasetInfo", "Summarise a data set"),
     _data("stats", "inspection:DatasetStats", "Compute statistics of every feature"),
     _data("validate", "faults:DatasetValidate", "List every fault and its place"),
+    _data("checksums", "faults:DatasetChecksums", "Write checksums, which find flipped bits"),
     _data("quality", "quality:DatasetQuality", "Rank episodes by quality"),
     _data("repair", "faults:DatasetRepair", "Repair an interrupted recording"),
     _data("view", "inspection:DatasetView", "View episodes in rerun"),

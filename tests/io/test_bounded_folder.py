@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from robolearn.data.lerobot.remote import BoundedFolder
+from robolearn.io.bounded_folder import BoundedFolder
 
 
 def size(folder: Path) -> int:

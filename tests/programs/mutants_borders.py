@@ -24,7 +24,7 @@ PLUGINS = ("tests/core/test_plugins.py",)
 LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 RATE = ("tests/data/test_rate_of_steps.py",)
 IN_TABLES = ("tests/data/tools/test_pictures_in_tables.py::test_a_reader_looks_at_the_row_groups_that_it_needs",)
-TEXTS = ("tests/data/tools/test_texts.py",)
+TEXTS, SUMS = ("tests/data/tools/test_texts.py",), ("tests/data/test_data_checksums.py",)
 MOVING = ("tests/reports/test_arms_that_move.py",)
 ROLLOUTS, ROLLOUT = "hardware/recording/rollouts.py", ("tests/hardware/test_rollouts.py",)
 
@@ -162,6 +162,21 @@ MUTANTS: dict[str, Mutant] = {
     "text-takes-the-name-of-a-camera": Mutant(f"{DATA}/lerobot/features.py", "and name not in taken and name", "and name", TEXTS),
     "what-is-no-text-is-not-found": Mutant(f"{DATA}/validate/opened.py", "if key not in table.column_names or not is_text(table[key].type):", "if False:", TEXTS),
     "a-camera-by-map-meets-our-files": Mutant(f"{FORMATS}/arrays.py", '            check_camera(feature, f"--map {name}={feature}")\n', "            pass\n", ("tests/data/tools/test_pictures_in_tables.py",)),
+    "wrong-bytes-are-handed-out": Mutant(f"{DATA}/lerobot/remote.py", "elif checksum and sha256(content) != checksum:", "elif False:", SUMS),
+    "kept-blocks-are-believed": Mutant(f"{DATA}/lerobot/remote.py", "or (checksum and sha256(content) != checksum):", "or False:", SUMS),
+    "a-block-has-the-checksum-of-the-first": Mutant(f"{DATA}/lerobot/remote.py", "return sums.sha256[number]", "return sums.sha256[0]", SUMS),
+    "checksums-of-another-size": Mutant(f"{DATA}/lerobot/remote.py", "if sums and sums.size == size:", "if sums:", SUMS),
+    "names-keep-their-signs": Mutant(f"{DATA}/lerobot/remote.py", 'unquote(address.removeprefix(f"{self.root}/"))', 'address.removeprefix(f"{self.root}/")', SUMS),
+    "a-server-s-digest-is-not-read": Mutant(f"{DATA}/lerobot/remote.py", "if fault := digest_fault(stated, content):", 'if fault := "":', SUMS),
+    "any-digest-will-do": Mutant(f"{DATA}/lerobot/checksums.py", ".digest() != stated:", '.digest() != stated and stated == b"":', SUMS),
+    "a-flipped-list-is-believed": Mutant(f"{DATA}/lerobot/checksums.py", 'if value["sha256"] != _digest(value["files"]):', "if False:", SUMS),
+    "checksums-lead-out-of-the-set": Mutant(f"{DATA}/lerobot/checksums.py", 'if any(part in ("", ".", "..") for part in name.split("/")) or', "if", SUMS),
+    "fewer-digests-than-blocks": Mutant(f"{DATA}/lerobot/checksums.py", "and len(digests) == -(-size // block)", "", SUMS),
+    "damage-is-called-stale": Mutant(f"{DATA}/validate/checksums.py", "stale = [name for name in other if since and name in later] + new", "stale = [*other] + new", SUMS),
+    "a-recording-is-called-damage": Mutant(f"{DATA}/validate/checksums.py", "since = resized or rewritten or any(name.startswith(GROWS) for name in new)", "since = False", SUMS),
+    "a-copy-s-times-excuse-damage": Mutant(f"{DATA}/validate/checksums.py", "rewritten = same_time and any(", "rewritten = any(", SUMS),
+    "a-time-alone-is-no-sign": Mutant(f"{DATA}/validate/checksums.py", "same_time |= time == sums.mtime_ns", "same_time |= False", SUMS),
+    "a-recording-s-files-are-summed": Mutant(f"{DATA}/writing/checksums.py", "    with layout.lock(root):\n", "    if True:\n", SUMS),
     "a-stop-is-an-end-of-the-task": Mutant(ROLLOUTS, "ended = outcome in (SUCCESS, FAILURE)", "ended = outcome != TIMEOUT", ROLLOUT),
     "an-arm-that-stands-has-no-steps": Mutant(ROLLOUTS, "if (now - self._last) * self._hz < REPEATED:", "if True:", ROLLOUT),
     "late-rows-are-stored": Mutant(ROLLOUTS, "if age_s * self._hz > 1.0:", "if age_s > 1e9:", ROLLOUT),

@@ -1,4 +1,4 @@
-"""``robolearn dataset validate`` and ``repair``: faults of a data set, and recovery after a kill."""
+"""``robolearn dataset validate``, ``checksums`` and ``repair``: faults of a data set, and recovery after a kill."""
 
 from __future__ import annotations
 
@@ -75,6 +75,37 @@ class DatasetValidate(Command):
             table.add_row(f"[red]{finding['check']}[/red]", escape(finding["where"]), escape(finding["what"]))
         console.print(table)
         console.print(f"\n[red]{result['dataset']}: {len(result['findings'])} faults[/red]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetChecksums(Command):
+    """Write checksums of all files of a data set into it: readers over HTTP and `dataset validate` find flipped bits by
+    them. What is recorded into the set later makes them stale; the same command renews them.
+
+    Example: robolearn dataset checksums data/lift
+    """
+
+    data: tyro.conf.Positional[Path]
+    """The data set."""
+
+    def run(self) -> dict[str, Any]:
+        from robolearn.data.lerobot import layout
+        from robolearn.data.lerobot.checksums import CHECKSUMS_PATH, files_of
+        from robolearn.data.writing.checksums import write_checksums
+        from robolearn.io.paths import no_such_folder
+        from robolearn.runs import Progress
+
+        if not self.data.is_dir():
+            raise BadInput(f"data set {self.data}: {no_such_folder(self.data)}", hint=layout.A_SET)
+        with Progress("reading", total=len(files_of(self.data)), unit="files", quiet=self.json) as progress:
+            found = write_checksums(self.data, progress)
+        size, blocks = sum(one.size for one in found.values()), sum(len(one.sha256) for one in found.values())
+        file = str(self.data / CHECKSUMS_PATH)
+        return {"dataset": str(self.data), "file": file, "files": len(found), "blocks": blocks, "bytes": size}
+
+    def show(self, result: Mapping[str, Any], console: Any) -> None:
+        what = f"{result['files']} files, {megabytes(result['bytes'])}, in {result['blocks']} blocks"
+        console.print(f"[bold]{result['file']}[/bold]: checksums of {what}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ belongs to one state of a file, by what the server says of it (ETag, time, size)
 anew. The frame cache holds the pictures that are decoded from these files as it does those of a local set.
 
 Of an answer its range, its state, its encoding and its length are checked, and it must come within a time that grows
-with its size. Its bits are checked by nothing but the transport (TCP's checksums, TLS on https): a LeRobotDataset
-stores no hashes of its files.
+with its size. Its bits are checked by the set's own `checksums`, where it has them, and by the server's
+``Content-Digest``, where it sends one; else by nothing but the transport (TCP's checksums, TLS on https).
 
 A server has no listing of its files: those of ``meta/episodes`` are asked for by their numbers.
 """
@@ -20,97 +20,24 @@ import logging
 import os
 import threading
 import time
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.installation import install_command
+from robolearn.data.lerobot.checksums import BLOCK, CHECKSUMS_PATH, RENEW, FileSums, digest_fault, read_as
+from robolearn.io.bounded_folder import BoundedFolder
 from robolearn.io.hashes import sha256
-
-_TARGET = 0.8  # of the largest size is left after room was made, so that it is not made for every file
-
-
-class BoundedFolder:
-    """Contents by name in the folder `path`, `most` bytes at most (give or take what other processes add meanwhile).
-
-    A name is a digest, at least three characters that may stand in a path. Files are replaced whole and checked by
-    their checksum when they are read; what cannot be written or read is not there. Threads and processes may share it.
-    """
-
-    def __init__(self, path: Path, most: int) -> None:
-        self.path, self.most = path, most
-        self._size: int | None = None  # as of the last look, and what was written since
-        self._lock = threading.Lock()
-
-    def get(self, name: str) -> bytes | None:
-        """The content `name`, or None."""
-        place = self._place(name)
-        try:
-            stored = place.read_bytes()
-        except OSError:
-            return None
-        content = stored[4:]
-        if len(stored) < 4 or zlib.crc32(content) != int.from_bytes(stored[:4], "little"):
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(place)
-        return content
-
-    def put(self, name: str, content: bytes) -> None:
-        """Keep `content` as `name`; a full or read-only disk keeps nothing."""
-        if len(content) + 4 > self.most:
-            return
-        place = self._place(name)
-        part = place.with_name(f"{place.name}.{os.getpid()}-{threading.get_ident()}.tmp")
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(zlib.crc32(content).to_bytes(4, "little") + content)
-            os.replace(part, place)
-        except OSError:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
-            return
-        with self._lock:
-            if self._size is not None:
-                self._size += len(content) + 4
-            if self._size is None or self._size > self.most:
-                self._size = self._make_room()
-
-    def _place(self, name: str) -> Path:
-        return self.path / name[:2] / name
-
-    def _files(self) -> list[tuple[float, int, Path]]:
-        """(when used last [s], bytes, path) of all files."""
-        found = []
-        for path in self.path.glob("*/*"):
-            with contextlib.suppress(OSError):
-                facts = path.stat()
-                found.append((facts.st_mtime, facts.st_size, path))
-        return found
-
-    def _make_room(self) -> int:
-        """Remove what was used longest ago, where there is too much; returns the bytes that are left."""
-        files = sorted(self._files())
-        left = sum(size for _, size, _ in files)
-        for _, size, path in files if left > self.most else ():
-            if left <= _TARGET * self.most:
-                break
-            with contextlib.suppress(OSError):
-                path.unlink()
-                left -= size
-        return left
-
+from robolearn.io.json_files import json_in
 
 log = logging.getLogger(__name__)
 
 VARIABLE = "ROBOLEARN_HTTP_MB"
 DEFAULT_MB = 1000
-BLOCK = 1 << 20  # bytes
 ATTEMPTS, PAUSE_S = 3, 1.0  # of a read that fails, and between two of them
 AT_ONCE = 16  # requests
 CONNECT_S, SILENCE_S = 10, 30  # until a server counts as gone
@@ -132,7 +59,7 @@ def remote_path(address: str, cache: Path) -> RemotePath:
     if not given.isdecimal():
         raise BadInput(VARIABLE, got=given, expected="a whole number of megabytes")
     folder = BoundedFolder(cache / "http", int(given) * 1_000_000)
-    return RemotePath(address.rstrip("/"), _SetServer(_file_system(), folder))
+    return RemotePath(address.rstrip("/"), _SetServer(_file_system(), folder, address.rstrip("/")))
 
 
 def first_missing(root: Path | RemotePath, names: Sequence[str]) -> str | None:
@@ -157,7 +84,35 @@ class _SetServer:
 
     files: Any  # fsspec's file system
     blocks: BoundedFolder
+    root: str = ""
     known: dict[str, _Facts] = field(default_factory=dict)  # by address
+    sums: dict[str, FileSums] | None = None  # by path, once they were asked for
+    unchecked: str = ""  # a file that they are not of
+    lock: Any = field(default_factory=threading.Lock)
+
+    def checksums(self) -> dict[str, FileSums]:
+        """Those of the set, by path; empty where it has none. Raises `BadInput`: what is there is not that."""
+        with self.lock:
+            if self.sums is None:
+                self.sums = _checksums_at(RemotePath(self.root, self) / CHECKSUMS_PATH)
+            return self.sums
+
+    def checksum(self, address: str, size: int, number: int) -> str:
+        """The digest of block `number` of a file of so many bytes; empty where none is known."""
+        name = unquote(address.removeprefix(f"{self.root}/"))
+        sums = None if name == CHECKSUMS_PATH else self.checksums().get(name)
+        if sums and sums.size == size:
+            return sums.sha256[number]
+        if self.sums and not self.unchecked:
+            self.unchecked = name
+            log.warning("%s: %s is not of the state that the checksums are of; %s", self.root, name, RENEW)
+        return ""
+
+    async def lacks(self, address: str) -> bool:
+        """True where the server says so at once; fsspec would ask for all of the file, too."""
+        session, url = await self.files.set_session(), self.files.encode_url(address)
+        async with session.head(url, allow_redirects=True) as answer:
+            return answer.status in (401, 403, 404, 410)  # stores without a list of files say 403
 
     async def part(self, address: str, facts: _Facts, start: int, end: int) -> bytes:
         """Bytes `start` to `end` of the file, checked but for being too few."""
@@ -165,8 +120,9 @@ class _SetServer:
 
         session, url = await self.files.set_session(), self.files.encode_url(address)
         waits = ClientTimeout(SILENCE_S + (end - start) / SLOWEST, sock_connect=CONNECT_S, sock_read=SILENCE_S)
+        asked = {"Range": f"bytes={start}-{end - 1}", "Want-Content-Digest": "sha-256=1"}
         content = bytearray()
-        async with session.get(url, headers={"Range": f"bytes={start}-{end - 1}"}, timeout=waits) as answer:
+        async with session.get(url, headers=asked, timeout=waits) as answer:
             if answer.status != 416:  # which a file has that became shorter: it has another state
                 answer.raise_for_status()
             _check_answer(answer, address, facts, start, end)
@@ -174,6 +130,9 @@ class _SetServer:
                 content += piece
                 if len(content) > end - start:
                     raise BadInput(address, got=f"more than {end - start} bytes", expected="what was asked for")
+            stated = answer.headers.getall("Content-Digest", ()) if len(content) == end - start else ()
+            if fault := digest_fault(stated, content):
+                raise OSError(fault)
         return bytes(content)
 
 
@@ -241,9 +200,14 @@ class RemotePath:
         path.fetched(facts, facts.size - 1, facts.size)
         blocks = self.server.blocks
         log.info("%s: what is read is kept in %s, %.0f MB at most", self, blocks.path, blocks.most / 1e6)
+        if not self.server.checksums():
+            log.info(
+                "%s: no checksums, by which flipped bits are found; `robolearn dataset checksums` writes them", self
+            )
 
-    def fetched(self, facts: _Facts, start: int, end: int) -> bytes:
-        """Bytes `start` to `end` of the file in the state of `facts`, with a few attempts."""
+    def fetched(self, facts: _Facts, start: int, end: int, checksum: str = "") -> bytes:
+        """Bytes `start` to `end` of the file in the state of `facts`, and of `checksum` where that is known,
+        with a few attempts."""
         from aiohttp import ClientError
         from fsspec.asyn import sync
 
@@ -251,9 +215,13 @@ class RemotePath:
         for attempt in range(ATTEMPTS):
             try:
                 content = cast(bytes, sync(server.files.loop, server.part, self.address, facts, start, end))
-                if len(content) == end - start:
+                if len(content) != end - start:
+                    said = f"{len(content)} of {end - start} bytes"
+                elif checksum and sha256(content) != checksum:
+                    where = f"bytes {start} to {end - 1} are not those of {CHECKSUMS_PATH}"
+                    said = f"{where}; where the set was changed since, {RENEW}"
+                else:
                     return content
-                said = f"{len(content)} of {end - start} bytes"
             except TimeoutError:
                 said = f"{end - start} bytes took too long"
             except (ClientError, OSError) as error:
@@ -287,6 +255,24 @@ class RemotePath:
         header = next((name for name in ("ETag", "Last-Modified") if info.get(name)), "")
         state = info.get(header) or f"unknown {os.getpid()} {time.time_ns()}"
         return _Facts(int(info["size"]), state, header)
+
+
+def _checksums_at(path: RemotePath) -> dict[str, FileSums]:
+    """The checksums in the file at `path`, by path; empty where there is none."""
+    from aiohttp import ClientError
+    from fsspec.asyn import sync
+
+    files = path.server.files
+    with contextlib.suppress(ClientError, OSError):
+        if sync(files.loop, path.server.lacks, path.address):
+            return {}
+    try:
+        with path.open() as file:
+            return read_as(json_in(file), path.address, BLOCK)
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise BadInput(path.address, got=f"unreadable JSON ({error})", expected="checksums", hint=RENEW) from None
 
 
 def _check_answer(answer: Any, address: str, facts: _Facts, start: int, end: int) -> None:
@@ -346,9 +332,10 @@ def _cache_type() -> str:
             end = min(start + self.blocksize, self.size)
             own = sha256(f"{self._identity} {block_number} {self.blocksize}")
             blocks = self._path.server.blocks
+            checksum = self._path.server.checksum(self._path.address, self.size, block_number)
             content = blocks.get(own)
-            if content is None or len(content) != end - start:
-                content = self._path.fetched(self._facts, start, end)
+            if content is None or len(content) != end - start or (checksum and sha256(content) != checksum):
+                content = self._path.fetched(self._facts, start, end, checksum)
                 blocks.put(own, content)
             return content
 

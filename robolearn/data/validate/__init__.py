@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from robolearn.data.validate import tables, videos
+from robolearn.data.validate.checksums import compared
 from robolearn.data.validate.opened import Defect, Tolerances, opened
 
 __all__ = ["CHECKS", "Defect", "Tolerances", "validate"]
@@ -25,5 +26,7 @@ def validate(
     yield from data.findings
     for check in CHECKS:
         yield from check(data, limits or Tolerances())
+    damage, stale = compared(data, limits or Tolerances())
+    yield from damage
     if notes is not None:
-        notes += [*tables.unscaled(data), *tables.unchanging(data)]
+        notes += [*tables.unscaled(data), *tables.unchanging(data), *stale]
