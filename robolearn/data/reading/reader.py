@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface
@@ -76,7 +77,6 @@ class Dataset:
       intervention: (N,) bool, true where a teleoperator overrode the policy.
       failure: of each of the E episodes the kind of failure (`features.FAILURES`), empty where none is recorded.
       stamps: name → (N,) float64 [s], when a value was measured or sent.
-      texts: its features of text, which no observation has.
       readers: picture feature → where its frames lie.
       cache: the folder of the frame cache, or None where images are decoded on demand.
     """
@@ -96,12 +96,12 @@ class Dataset:
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     intervention: NDArray[np.bool_]
-    texts: Texts
     failure: tuple[str, ...] = ()
     stamps: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     readers: dict[str, FrameReader] = field(default_factory=dict)
     cache: Path | None = None
     _frames: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    _rows: pa.Table | None = field(default=None, repr=False, compare=False)  # of meta/episodes
 
     @staticmethod
     def open(
@@ -174,11 +174,11 @@ class Dataset:
             terminated=terminated,
             truncated=flagged("next.truncated", ~terminated),
             intervention=frames.get(INTERVENTION, np.zeros(len(task_index), bool)),
-            texts=Texts(root, info, episodes),
             failure=_failures(frames.get(FAILURE), starts),
             stamps={stamp: times for name, times in frames.items() if (stamp := stamp_name(name)) is not None},
             readers=readers_of(root, info, episodes, interface, folder),
             cache=folder,
+            _rows=episodes,
         )
 
     def seeing(self, features: Sequence[str] = ()) -> Dataset:
@@ -227,6 +227,12 @@ class Dataset:
     def features(self) -> Mapping[str, Mapping[str, Any]]:
         """LeRobot's feature dictionary."""
         return self.info["features"]
+
+    @cached_property
+    def texts(self) -> Texts:
+        """The features of text, which no observation has."""
+        assert self._rows is not None
+        return Texts(self.path, self.info, self._rows)
 
     @property
     def outcomes(self) -> bool:
