@@ -11,6 +11,8 @@ its rate 1 + r follows a critically damped spring, with e the distance to one ho
 
     r ← r + T (w² e − 2 w r),   |r| ≤ r_max
 
+and at rest at once: a motion begins one horizon ahead, however late the tick is in which it does.
+
 Behind them lies the way on which the arm comes to rest if nothing more is sent, braked as the filter would: a node that
 is held up, or killed, leaves the controller with a motion that ends well. Where commands come so late that a message
 might reach the controller after it began to brake, no more are sent until it has come to rest.
@@ -98,6 +100,10 @@ class Horizon:
             at = goal
         elif self._left:
             return []
+        elif goal - self._points[-1].at > 2 * self._period and not np.any(self._points[-1].velocities):
+            # With less, a message that is late would find that the motion has begun without it.
+            self._points.append(self._points[-1]._replace(at=goal - self._period))
+            self._rate, at = 0.0, goal
         else:
             at = self._points[-1].at + self._period
             self._rate += self._period * SPRING * (SPRING * (goal - at) - 2 * self._rate)

@@ -77,6 +77,24 @@ def test_a_message_late_by_15_ms_neither_stops_the_arm_nor_makes_it_jump(how: st
     assert change < smooth_change + 0.05
 
 
+@pytest.mark.parametrize("late", [0.0, 0.02, 0.034, 0.06])
+def test_a_motion_from_rest_begins_one_horizon_ahead_however_late_its_tick_is(late: float) -> None:
+    """By then its message may have been on its way for 35 ms, and the arm begins from rest all the same."""
+    horizon, now = Horizon(PERIOD, AHEAD), 0.0
+    horizon.begin()
+    for _ in range(10):
+        horizon.points(q_of(0), v_of(0), STANDS, now)
+        horizon.sent()
+        now += PERIOD
+    now += late
+    due = horizon.points(q_of(1), v_of(1), braked(1), now)
+    moves = [p.at for p in due if np.any(p.velocities)]
+    rests = [p.at for p in due if p.at < moves[0]]
+    assert now + AHEAD - 0.6 * PERIOD <= moves[0] <= now + AHEAD + 0.6 * PERIOD
+    assert np.all(np.diff([p.at for p in due]) > 0) and rests[-1] >= moves[0] - 1.01 * PERIOD
+    assert followed(due, now + 0.9 * AHEAD - PERIOD) == q_of(0)[0]
+
+
 def test_jitter_of_a_millisecond_is_not_seen() -> None:
     rng = np.random.default_rng(3)
     jitter = {k: float(x) for k, x in enumerate(rng.uniform(0, 0.0015, 300))}
