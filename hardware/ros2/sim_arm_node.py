@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 
 MAX_BEHIND_S = 0.05  # what the physics catches up with at once; beyond, simulated time slips
+MAX_LED_S = 0.5  # the same of an arm whose controller runs by the clock: where it slips, the arm goes faster than asked
 MONITOR_PERIOD_S = 0.5
 SCENE_PERIOD_S = 0.05
 CAMERA_NICE = 5
@@ -132,7 +133,7 @@ class SimArmNode(Node):
 
     def activate(self) -> None:
         self._last: float | None = None  # when the physics was advanced
-        self._stepped = self._ros_now()
+        self._stepped = self._at = self._ros_now()  # of the controllers, of the world
         for arm in self.arms:
             arm.activate()
         self._scene_due = 0.0
@@ -181,10 +182,11 @@ class SimArmNode(Node):
             raise self._no_pictures  # a machine that cannot draw at all
         now = time.monotonic()
         behind, self._last = 0.0 if self._last is None else now - self._last, now
-        if behind > MAX_BEHIND_S and not self._slipped:
+        most = MAX_LED_S if any(arm.period_s for arm in self.arms) else MAX_BEHIND_S
+        if behind > most and not self._slipped:
             self._slipped = True
             log.warning("%.0f ms behind: simulated time slips whenever this machine is too busy", 1e3 * behind)
-        self._pass_time(min(behind, MAX_BEHIND_S))
+        self._pass_time(min(behind, most))
         self._publish_states(now)
         if now >= self._scene_due:
             self._scene_due = now + SCENE_PERIOD_S
@@ -197,27 +199,28 @@ class SimArmNode(Node):
             self._publish_summary()
 
     def _pass_time(self, seconds: float) -> None:
-        """Let `seconds` pass in the world, and as much as has passed by the clock of ROS in controllers that move an
-        arm between its commands."""
+        """Let `seconds` pass in the world. Controllers that move an arm between its commands have as much as has passed
+        by the clock of ROS, and the world with them."""
         for arm in self.arms:
             arm.pass_time(seconds)
         led = [arm for arm in self.arms if arm.period_s]
-        now, period = self._ros_now(), max((arm.period_s for arm in led), default=0.0)
+        self._at = now = self._ros_now()
+        period = max((arm.period_s for arm in led), default=0.0)
         self._stepped = min(self._stepped, now)  # the clock may have been set back
         steps = int((now - self._stepped) / period) if led else 0
         for _ in range(steps):
             self._stepped += period
             for arm in led:
                 arm.step(self._stepped)
-            self.world.advance(seconds / steps)
-        if not steps:
+            self.world.advance(min(period, MAX_LED_S / steps))
+        if not led:
             self.world.advance(seconds)
 
     def _publish_states(self, now: float) -> None:
         for arm in self.arms:
-            arm.publish(now, self.stamp(arm.fault("clock")))
+            arm.publish(now, self.stamp(arm.fault("clock"), self._at))
         if self._objects is not None:
-            sample = (*self.world.objects(), np.empty(0), self.stamp())
+            sample = (*self.world.objects(), np.empty(0), self.stamp(at=self._at))
             sent = self._objects_fault.apply(self.fault.get("objects"), sample)
             if sent is not None:
                 names, values, v, at = sent
@@ -226,9 +229,10 @@ class SimArmNode(Node):
     def _ros_now(self) -> float:
         return 1e-9 * self.get_clock().now().nanoseconds
 
-    def stamp(self, fault: str | None = None) -> float:
-        """The time of a message [s], with this fault of a clock, or that of all."""
-        return faults.stamp(fault or self.fault.get("clock"), self._ros_now())
+    def stamp(self, fault: str | None = None, at: float | None = None) -> float:
+        """The time of a message [s], with this fault of a clock, or that of all: of now, or of what was so `at` a time,
+        however long this process took since."""
+        return faults.stamp(fault or self.fault.get("clock"), self._ros_now() if at is None else at)
 
     # --- operator ------------------------------------------------------------------------------------------
 

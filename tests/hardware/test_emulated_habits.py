@@ -4,6 +4,7 @@ whose speed slider stands at half."""
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,18 @@ class Arm:
         """`fault` begins so long after the trajectory did."""
         time.sleep(max(self.begun + seconds - time.time(), 0.0))
         self.emulator.fault = parse(fault)
+
+    def hold_up(self, seconds: float) -> None:
+        """The thread of the emulator does not run for so long."""
+        done = threading.Event()
+
+        def once() -> None:
+            timer.cancel()
+            time.sleep(seconds)
+            done.set()
+
+        timer = self.emulator.create_timer(0.001, once)
+        assert done.wait(10.0)
 
     @property
     def first(self) -> float:
@@ -102,6 +115,16 @@ def test_an_arm_that_is_let_go_catches_up_with_a_clock_that_ran_on() -> None:
         arm.at(0.8 * SECONDS, "")
         wait_until(lambda: arm.first > 0.9 * WAY[0], 10.0, "the end of the way")
         assert arm.fastest(0.75 * SECONDS) > 2 * 1.5 * WAY[0] / SECONDS, "far faster than was asked for"
+
+
+def test_a_machine_that_was_held_up_makes_the_arm_no_faster() -> None:
+    """The controller's time runs on, and the physics has to run with it: else the arm would catch up."""
+    with on_its_way() as arm:
+        time.sleep(max(arm.begun + 0.4 * SECONDS - time.time(), 0.0))
+        arm.hold_up(0.15)
+        wait_until(lambda: arm.first > WAY[0] - 0.02, 10.0, "the end of the way")
+        assert arm.fastest(0.0) < 1.15 * 1.5 * WAY[0] / SECONDS
+        assert np.diff([at for at, _ in arm.heard]).max() > 0.1, "it was held up"
 
 
 def test_at_half_speed_it_takes_twice_as_long() -> None:

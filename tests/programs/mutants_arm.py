@@ -39,12 +39,28 @@ AHEAD, MOTION, FILTER = "hardware/execution/horizon.py", "hardware/safety/motion
 LATE = ("tests/hardware/test_horizon.py", "tests/hardware/test_trajectory_at_1khz.py", "tests/hardware/safety/test_safety_stalls.py",
         "tests/hardware/safety/test_safety_motion.py")  # fmt: skip
 
+HABITS = ("tests/hardware/test_emulated_habits.py::test_a_machine_that_was_held_up_makes_the_arm_no_faster",)
+
 LAUNCHING, LAUNCHED = (
     "launch/launching.py",
     ("tests/launch/test_launch_files.py::test_ros2_launch_ends_with_the_code_of_the_node_that_failed",),
 )
 
 MUTANTS: dict[str, Mutant] = {
+    "a-motion-from-rest-begins-with-what-is-left-of-a-horizon": Mutant(
+        AHEAD, "elif goal - self._points[-1].at > 2 * self._period and", "elif False and", ("tests/hardware/test_horizon.py",)
+    ),
+    "a-busy-machine-makes-a-motion-from-rest-a-step": Mutant(
+        AHEAD, "            self._rate, at = 0.0, goal\n", "            self._rate, at = 0.0, goal - 6 * self._period\n",
+        ("tests/hardware/test_horizon.py",),
+    ),
+    "a-simulated-arm-catches-up-with-its-controller": Mutant(
+        "hardware/ros2/sim_arm_node.py", "self.world.advance(min(period, MAX_LED_S / steps))",
+        "self.world.advance(min(seconds, MAX_BEHIND_S) / steps)", HABITS,
+    ),
+    "a-joint-state-is-stamped-when-the-physics-is-done": Mutant(
+        "hardware/ros2/sim_arm_node.py", "self._ros_now() if at is None else at)", "self._ros_now())", HABITS
+    ),
     "a-stranger-moves-the-jaw": Mutant(JOINTS, "if publishers.alone:", "if True:", OBSERVED),
     "two-publishers-of-the-jaw-are-observed": Mutant(
         JOINTS, "if (problem := one.problem())]:", "if (problem := '')]:", (*OBSERVED, *PUBLISHERS)
