@@ -220,15 +220,21 @@ class Observer:
         if self.contact is not None:
             assert self.contact.values is not None
             out[self.contact.feature] = self.contact.values[None].astype(np.float32)
+        if problem := self.pictures_problem():
+            raise NotObserved(problem)
         for name, picture in self._pictures.items():
-            try:
-                pixels = picture.pixels()
-            except BadInput as error:
-                raise NotObserved(f"{picture.freshness.name}: {error}") from None
-            if pixels.max() < BLACK:
-                raise NotObserved(f"{picture.freshness.name}: the picture is black")
-            out[f"images.{name}"] = pixels[None]
+            out[f"images.{name}"] = picture.pixels()[None]
         return out
+
+    def pictures_problem(self) -> str:
+        """The problem of what the newest pictures show, which takes as long as to decode them once; or nothing."""
+        for picture in self._pictures.values():
+            try:
+                if picture.brightest() < BLACK:
+                    return f"{picture.freshness.name}: the picture is black"
+            except BadInput as error:
+                return f"{picture.freshness.name}: {error}"
+        return ""
 
 
 def _moves(contract: AnyContract, camera: str) -> tuple[AnyRobot, slice]:

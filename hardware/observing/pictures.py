@@ -61,6 +61,7 @@ class CameraPictures:
         self._publishers = Publishers(name, clock, describe)
         self._decode: Callable[[], Picture] | None = None
         self._pixels: Picture | None = None  # of the newest picture, once they were needed
+        self._brightest: int | None = None  # of their values
         # the picture that the camera last changed at, and (n,) where the arm was
         self._before: Callable[[], Picture] | None = None
         self._before_print, self._seen_at = 0, np.zeros(0)
@@ -82,19 +83,19 @@ class CameraPictures:
           publisher: identifies its sender.
         """
         self._publishers.heard(publisher)
-        if not self.freshness.update(stamp):
+        newer, behind = self.freshness.update(stamp), 0.0 if q is None else joints_at - stamp
+        if not newer and (stamp <= 0 or behind <= self._oldest):
             return
-        behind = 0.0 if q is None else joints_at - stamp
         if frame:
             self.freshness.fault = frame
-        elif behind > self._oldest:
+        elif behind > self._oldest:  # also of an older stamp than before: a camera may be late from now on
             why = "it comes late, or its clock is behind the arm's"
             self.freshness.fault = f"its picture is {behind:.2f} s older than the joint states: {why}; {MEND}"
         elif behind < -self._newest:
             why = "its clock is ahead of the arm's"
             self.freshness.fault = f"its picture is {-behind:.2f} s younger than the joint states: {why}; {MEND}"
         else:
-            self.print, self._decode, self._pixels = fingerprint, decode, None
+            self.print, self._decode, self._pixels, self._brightest = fingerprint, decode, None, None
             self._compare(q)
 
     def problem(self) -> str:
@@ -109,6 +110,14 @@ class CameraPictures:
             assert self._decode is not None
             self._pixels = self._decode()
         return self._pixels
+
+    def brightest(self) -> int:
+        """The greatest value of the newest picture; 255 before there is one. Raises `BadInput`: as `pixels`."""
+        if self._decode is None:
+            return 255
+        if self._brightest is None:
+            self._brightest = int(self.pixels().max())
+        return self._brightest
 
     def _compare(self, q: Array | None) -> None:
         """Judge the newest picture by the one that the camera last changed at."""

@@ -162,6 +162,8 @@ def pick(message: JointState, names: Sequence[str]) -> Array:
 
 # --- chunks and targets --------------------------------------------------------------------------------------
 
+LONGEST_REASON = 400  # characters; it ends on an operator's status line
+
 
 def _trajectory(names: Sequence[str], stamp: Time, points: Iterable[tuple[Values, Values, float]]) -> JointTrajectory:
     """Of points: positions, velocities, time from start [s]."""
@@ -192,11 +194,19 @@ def target(names: Sequence[str], positions: Values, stamp: Time, after_s: float 
     return _trajectory(names, stamp, [(positions, (), after_s)])
 
 
-def stop(reason: str) -> JointTrajectory:
-    """A target without points: stop, because of `reason`."""
+def stop(reason: str, stamp: Time | None = None) -> JointTrajectory:
+    """A target, or an action chunk of the observation of `stamp`, without points: stop, because of `reason`."""
     message = JointTrajectory()
     message.header.frame_id = reason
+    if stamp is not None:
+        message.header.stamp = stamp
     return message
+
+
+def stop_reason(message: JointTrajectory) -> str:
+    """The reason of an action chunk that is a stop, as one line; empty where it is none."""
+    reason = "" if len(message.points) else message.header.frame_id
+    return "".join(c if c.isprintable() else " " for c in reason[:LONGEST_REASON])
 
 
 def trajectory(names: Sequence[str], positions: Values, reach_s: float) -> JointTrajectory:

@@ -24,6 +24,7 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.execution.episode_end import FAILURE, EpisodeEnd, EpisodeJudge
+from hardware.execution.policy_stop import PolicyStop
 from hardware.execution.prediction import EARLY_S, PredictionRequest, Predictor
 from hardware.node_parameters import PolicyParameters
 from hardware.observing.observer import NotObserved, Observer
@@ -40,6 +41,7 @@ POLL_S = 0.005  # between two polls of the inputs, where an executor does it
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
 PATIENCE_S = 0.012  # and are waited for no longer than this
 ALIVE_S = 0.02  # between heartbeats
+WATCH_S = 0.01  # between two looks at the inputs, beside those for a decision
 DISARM_S = 3.0  # for the arm to be at rest, after which the node ends anyway and the safety node brakes by itself
 
 
@@ -82,6 +84,9 @@ class PolicyNode(Node):
         for topic, success in ((topics.SUCCESS, True), (topics.FAILURE, False)) if p.by_key else ():
             self.create_service(Trigger, topic, partial(self.judge, success))
         self._arming = ""  # which arming this is; empty: not armed
+        self._stop = PolicyStop()
+        self._watched_at = self._pictures_at = -math.inf
+        self._pictures = ""  # problem of what the newest pictures show
         self.chunks = 0
         self._complained = 0.0
         self._unjudged = False  # said that the policy cannot be compared with its demonstrations
@@ -120,6 +125,7 @@ class PolicyNode(Node):
         self._arming = arming
         assert self.predictor is not None and self._end is not None
         self.predictor.begin(arming)
+        self._stop.begin(arming)
         self._end.arm(bool(arming), time.monotonic())
         if self._outcome:
             self.leave()
@@ -132,6 +138,7 @@ class PolicyNode(Node):
             self._alive_publisher.publish(Empty())
         self.look_for_end(now)
         self._ask()
+        self._watch(now)
 
     # --- the end of an episode -----------------------------------------------------------------------------
 
@@ -177,19 +184,38 @@ class PolicyNode(Node):
         try:
             observation = self.observer.observation()
         except NotObserved as error:
-            # Nothing is published; the chunk runs out, and the streamer stops.
+            # No chunk is published; a problem that lasts is a stop, see `_watch`.
             self._complain(str(error))
             return
         refused, warned = familiarity(self.policy, observation)
         if refused or (warned and not self._unjudged):
             self._complain(refused or warned)
         self._unjudged = warned == UNJUDGED
+        self._stop.refused(refused)
         if not refused:
             self.predictor.ask(stamp, observation, self._observation_inputs.stamp)
+            # In the middle of control steps: not when the joint states of the next decision are due.
+            self._pictures_at = time.monotonic() + 0.5 / self.contract.control_hz
+
+    def _watch(self, now: float) -> None:
+        """Ask for a stop as soon as the policy has failed, or what it is to see stays wrong: it may not be asked for a
+        while, and the arm goes on with its chunk."""
+        if not self._arming or self.predictor is None or now - self._watched_at < WATCH_S:
+            return
+        self._watched_at = now
+        if self._pictures or now >= self._pictures_at:
+            self._pictures_at = now + 1.0 / self.contract.control_hz
+            self._pictures = self.observer.pictures_problem()
+        self._stop.failed(self.predictor.fault)
+        self._stop.look(self.observer.problem() or self._pictures)
+        if reason := self._stop.due():
+            self._complain(reason)
+            self._chunk_publisher.publish(messages.stop(reason, self._observation_inputs.stamp))
 
     def _publish(self, request: PredictionRequest, actions: NDArray) -> None:
         names, period = self.contract.interface.action.names, 1.0 / self.contract.control_hz
         self._chunk_publisher.publish(messages.chunk(names, actions, request.tag, period))
+        self._stop.acted()
         assert self._end is not None
         self._end.add(request.observation, actions[0])
         self.chunks += 1

@@ -72,10 +72,12 @@ class StreamerNode(Node):
     def _on_chunk(self, message: JointTrajectory, info: MessageInfo) -> None:
         if not self.active:
             return
+        stamp_ns, sender = messages.nanoseconds(message.header.stamp), messages.publisher(info)
+        if reason := messages.stop_reason(message):
+            self.streamer.policy_stop(stamp_ns, reason, sender)
+            return
         _, names, actions, times = messages.read_chunk(message)
-        gid = info.get("publisher_gid") or {}
-        sender = bytes(gid.get("data", b"")) or None
-        self.streamer.chunk(messages.nanoseconds(message.header.stamp), names, actions, times, sender)
+        self.streamer.chunk(stamp_ns, names, actions, times, sender)
 
     def _on_liveliness(self, event: Any) -> None:
         self._policies = event.alive_count

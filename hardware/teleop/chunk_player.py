@@ -2,10 +2,11 @@
 
 A policy means the same here as in a deployment: what is predicted when (`hardware.execution.prediction`), which action
 of a chunk is executed when, blending, what is refused, and how late a chunk may be before the arm stops
-(`hardware.execution.streamer`) are the same code. Policy, streamer and recorder are one process all the same: a person
-takes over between two control steps, and a row is the observation of a step with the action that was executed from it,
-which three processes would have to agree on step by step. So the clock counts control steps: a chunk that comes within
-the step in which it was asked for begins then, as in the streamer; one that comes in a later step begins with the next.
+(`hardware.execution.chunk_buffer`) are the same code. Policy, streamer and recorder are one process all the same: a
+person takes over between two control steps, and a row is the observation of a step with the action that was executed
+from it, which three processes would have to agree on step by step. So the clock counts control steps: a chunk that
+comes within the step in which it was asked for begins then, as in the streamer; one that comes in a later step begins
+with the next.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from hardware.execution.chunk_buffer import SIM_GRACE_S, ActionChunkBuffer, ChunkRefused
 from hardware.execution.prediction import EARLY_S, PredictionRequest, Predictor
-from hardware.execution.streamer import SIM_GRACE_S, ActionChunkBuffer, ChunkRefused
 from robolearn.core import Policy, RobolearnError
 
 

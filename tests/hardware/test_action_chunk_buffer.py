@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hardware.execution.streamer import ActionChunkBuffer, ChunkRefused, Streamer
+from hardware.execution.chunk_buffer import ActionChunkBuffer, ChunkRefused
+from hardware.execution.streamer import Streamer
 from robots.stations import load_contract
 
 NAMES = ("dx", "dy", "gripper")

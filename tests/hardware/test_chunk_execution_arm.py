@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parent))
 from fault_rig import CONTRACT, CONTROL, STEP, FaultRig
 
-from hardware.execution.streamer import ActionChunkBuffer
+from hardware.execution.chunk_buffer import ActionChunkBuffer
 from robots.chunk_execution import ASKEW, ActionParts, ExecutedActions, continued
 from robots.control import DELTA_POS
 

@@ -410,6 +410,46 @@ def test_a_policy_that_was_always_too_slow() -> None:
     told(rig, "too late", 0.6)
 
 
+def stamp_ns(rig: FaultRig, ago: float = 0.0) -> int:
+    """Of an observation so long ago."""
+    return round(1e9 * (rig.wall + rig.now - ago))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_policy_says_that_it_cannot_go_on(rig: FaultRig, part: int) -> None:
+    """At any moment of a chunk, without waiting for its end."""
+    rig.run(0.05 * part)
+    since = rig.now
+    rig.streamer.policy_stop(stamp_ns(rig), "camera front: the picture is black", "policy")
+    rig.run(0.02)
+    assert rig.filter.state is SafetyState.BRAKING, rig.filter.status()
+    rig.run(1.0)
+    ends_latched(rig, since, 0.02, "the picture is black")
+
+
+def test_a_stop_by_another_than_the_policy_is_two_policies(rig: FaultRig) -> None:
+    since = rig.now
+    rig.streamer.policy_stop(stamp_ns(rig), "all is well", "a stranger")
+    rig.run(1.0)
+    ends_latched(rig, since, 0.02, "two policies at once")
+
+
+def test_a_stop_from_before_arming_is_none_and_one_before_the_first_chunk_is() -> None:
+    rig = FaultRig()
+    rig.asks = False
+    rig.run(0.3)
+    rig.streamer.policy_stop(stamp_ns(rig), "of an arm at rest", "policy")
+    rig.arm()
+    rig.run(0.1)
+    rig.streamer.policy_stop(stamp_ns(rig, ago=0.5), "of the last arming", "policy")
+    rig.run(0.4)
+    assert rig.filter.state is SafetyState.ARMED and rig.streamer.stopped == ""
+    rig.streamer.policy_stop(stamp_ns(rig), "the policy failed", "policy")
+    rig.run(0.1)
+    assert rig.streamer.last_stop == "the policy failed"
+    assert rig.filter.state is not SafetyState.ARMED and "the policy failed" in rig.filter.reason
+
+
 # --- the operator -------------------------------------------------------------------------------------------------
 
 

@@ -382,6 +382,38 @@ def test_pictures_of_another_time_than_the_joint_states(arm: Arm, behind: float,
             arm.observer.observation()
 
 
+def test_a_camera_that_is_late_from_now_on_is_noticed_with_its_next_picture(arm: Arm) -> None:
+    """Its stamps are older than the last, and would be passed over until nothing newer has come for as long."""
+    arm.all()
+    arm.clock.t += 0.04
+    arm.joints()
+    arm.observer.image("front", 2, picture, arm.clock.wall - 0.1)
+    assert arm.observer.problem() == "", "out of order, and not too old: another one has overtaken it"
+    arm.observer.image("front", 3, picture, arm.clock.wall - 1.0)
+    assert "its picture is 1.00 s older than the joint states" in arm.observer.problem()
+    arm.observer.image("front", 4, picture, arm.clock.wall)
+    assert arm.observer.problem() == ""
+
+
+def test_what_pictures_show_is_judged_between_decisions_and_decodes_each_once(arm: Arm) -> None:
+    assert arm.observer.pictures_problem() == "", "nothing has arrived"
+    decoded = []
+
+    def dark() -> np.ndarray:
+        decoded.append(1)
+        return picture(3)
+
+    arm.all()
+    arm.clock.t += 0.04
+    arm.joints()
+    arm.observer.image("front", 2, dark, arm.clock.wall)
+    for _ in range(3):
+        assert arm.observer.pictures_problem().endswith("the picture is black")
+    with pytest.raises(NotObserved, match="the picture is black"):
+        arm.observer.observation()
+    assert len(decoded) == 1 and arm.observer.problem() == ""
+
+
 def test_pictures_of_two_publishers_are_not_mixed(arm: Arm) -> None:
     arm.observer.describe = {1: "/driver", 2: "/stranger"}.__getitem__
     for i in range(20):

@@ -192,7 +192,7 @@ def test_a_policy_that_fails_is_a_stop(station: Station) -> None:
     def fail() -> None:
         raise RobolearnError("lost its mind")
 
-    station.stopped_by(lambda: setattr(station.swing, "think", fail), "ran out")
+    station.stopped_by(lambda: setattr(station.swing, "think", fail), "lost its mind")
     wait_until(lambda: "lost its mind" in station.operator.policy.get("reason", ""), 3, "the reason")
 
 

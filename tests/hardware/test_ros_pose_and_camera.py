@@ -167,6 +167,12 @@ def test_a_camera_that_goes_dark_is_a_stop(station: tuple[CartesianArm, Looks, S
     operator.wait_ready(30)
     operator.arm()
     wait_until(lambda: arm.moved(0) > 0.01, 10, "motion")
+    arm.brightness = 0
+    assert "camera front on" in (reason := operator.wait_for("latched", 5).reason) and "black" in reason
+    arm.brightness = 40
+    operator.reset()
+    operator.arm()
+    begun = len(arm.commands)
+    wait_until(lambda: arm.moved(begun) > 0.01, 10, "motion")
     arm.films = False
-    report = operator.wait_for("latched", 5)
-    assert report.reason
+    assert "silent" in operator.wait_for("latched", 5).reason

@@ -19,6 +19,7 @@ CLOCKS, FAULTS = "hardware/observing/clocks.py", ("tests/hardware/test_faults_in
 TIMING = ("tests/hardware/test_timing.py",)
 STREAMER = "hardware/execution/streamer.py"
 POSES = ("tests/hardware/test_pose_targets.py",)
+POLICY_STOP, POLICY_STOPS = "hardware/execution/policy_stop.py", ("tests/hardware/test_policy_stop.py",)
 
 PICTURES, OBSERVED = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
 JOINTS, INPUTS = "hardware/observing/joints.py", "hardware/safety/inputs.py"
@@ -177,6 +178,20 @@ MUTANTS: dict[str, Mutant] = {
     "pictures-of-an-arm-in-view-are-frozen": Mutant(PICTURES, "BLOCK, FAINT = 8, 2.0", "BLOCK, FAINT = 8, 200.0", OBSERVED),
     "pictures-once-frozen-ever-frozen": Mutant(PICTURES, "elif moved or self._frozen:", "elif moved:", OBSERVED),
     "pictures-of-one-device-twice": Mutant("hardware/observing/observer.py", "if one.print == two.print and", "if False and", OBSERVED),
+    "pictures-late-from-now-on-are-passed-over": Mutant(PICTURES, "if not newer and (stamp <= 0 or behind <= self._oldest):", "if not newer:", OBSERVED),
+    "pictures-overtaken-are-late": Mutant(PICTURES, "(stamp <= 0 or behind <= self._oldest)", "stamp <= 0", OBSERVED),
+    "pictures-are-black-at-decisions-alone": Mutant("hardware/observing/observer.py", "if picture.brightest() < BLACK:", "if False:", OBSERVED),
+    "pictures-stay-as-bright-as-the-first": Mutant(PICTURES, "fingerprint, decode, None, None", "fingerprint, decode, None, self._brightest", OBSERVED),
+    "policy-stops-by-one-message": Mutant(POLICY_STOP, "LASTS_S = 0.06", "LASTS_S = 0.0", POLICY_STOPS),
+    "policy-stops-by-what-is-waited-for": Mutant(POLICY_STOP, "if problem and self._acted else", "if problem else", POLICY_STOPS),
+    "policy-stops-never-forget": Mutant(POLICY_STOP, "min(self._since, now) if problem", "min(self._since, now) if self._since < now or problem", POLICY_STOPS),
+    "policy-stops-an-arm-at-rest": Mutant(POLICY_STOP, "if reason and self._on and", "if reason and", POLICY_STOPS),
+    "policy-stops-once": Mutant(POLICY_STOP, "self._clock() - self._said < AGAIN_S", "self._said > 0", POLICY_STOPS),
+    "policy-stops-by-what-it-refused-before": Mutant(POLICY_STOP, "        if self._acted:\n            self.failed", "        if True:\n            self.failed", POLICY_STOPS),
+    "a-stop-by-a-stranger": Mutant(STREAMER, "self.halt(self.stream.foreign(sender) or reason)", "self.halt(reason)", FAULTS),
+    "a-stop-of-the-last-arming": Mutant(STREAMER, "if self._led and not self._was_before(1e-9 * stamp_ns):", "if self._led:", FAULTS),
+    "a-stop-is-not-heard": Mutant(STREAMER, "if self._led and not self._was_before(1e-9 * stamp_ns):", "if False:", FAULTS),
+    "a-stop-with-control-characters": Mutant("hardware/ros2/messages.py", '"".join(c if c.isprintable() else " " for c in reason[:LONGEST_REASON])', "reason[:LONGEST_REASON]", POLICY_STOPS),
     "leader-goes-round": Mutant(LEADER, "* np.round((self._led - q)", "* 0 * np.round((self._led - q)", LEADER_TESTS),
     "leader-jumps": Mutant(LEADER, "JUMP = 1.0", "JUMP = 10.0", LEADER_TESTS),
     "still-joints-are-signals": Mutant("policies/normalize.py", "] = CONSTANT", "] = STD_FLOOR", NORMALIZE),

@@ -33,7 +33,7 @@ MUTANTS: dict[str, Mutant] = {
     "joint-states-of-a-part": Mutant(FOUND, "if set(named) <= set(heard.names)", "if set(named) & set(heard.names)", FOUND_TESTS),
     "a-prefix-twice": Mutant(FOUND, "before + joint.removeprefix(before)", "before + joint", FOUND_TESTS),
     "a-vector-ahead-of-time": Mutant(FOUND, "if self.command is not None and self.command.type != TRAJECTORY:", "if False:", FOUND_TESTS),
-    "chunks-on-the-way-home": Mutant(STREAMER, "if not self.arming or self.stopped or self._homing is not None:", "if not self.arming or self.stopped:", HOMING),
+    "chunks-on-the-way-home": Mutant(STREAMER, "not self.stopped and self._homing is None", "not self.stopped", HOMING),
     "home-for-ever": Mutant(STREAMER, "            self._homing = None  # over", "            pass  # over", HOMING),
     "home-for-one-who-is-gone": Mutant(STREAMER, "late = self._clock() - self._homing_asked > HOMING_S", "late = False", HOMING),
     "home-on-old-joints": Mutant(STREAMER, "            if problem := self._problem():\n                self.halt(problem)\n            elif (target", "            if False:\n                self.halt(problem)\n            elif (target", HOMING),

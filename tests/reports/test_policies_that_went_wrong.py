@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
 from recording_rig import CONTRACT, Hand, Paper, RecordingRig
 from safety_rig import BASE, HOME, Rig
 
-from hardware.execution.streamer import ActionChunkBuffer, ChunkRefused
+from hardware.execution.chunk_buffer import ActionChunkBuffer, ChunkRefused
 from hardware.recording.episodes import Phase
 from hardware.safety import SafetyState
 from hardware.teleop.chunk_player import ChunkPlayer
