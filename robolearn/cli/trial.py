@@ -158,7 +158,7 @@ class RunTrial(StationCommand):
                 # The bar counts, and says nothing of success: the person is not to know how it stands.
                 bar = Progress("trial", total=plan.episodes, unit="episodes", quiet=self.json)
                 station = {name: getattr(self, name) for name in STATION_FLAGS}
-                with contextlib.closing(episodes_of(plan, station)) as runner, bar as progress:
+                with contextlib.closing(episodes_of(plan, station, self.trial)) as runner, bar as progress:
                     progress(before)
                     while records.next < last and not self._over(plan, records):
                         self._episode(plan, records, runner)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 
 from robolearn.cli.terminal_operator import TerminalOperator
 from robolearn.cli.trial_hashes import world_of
+from robolearn.cli.trial_starts import TrialStarts, camera_feed
 from robolearn.core import BadInput, RobolearnError, Window, bind_policy
 from robolearn.eval.trials.plan import TrialPlan, TrialSlot
 
@@ -42,9 +45,10 @@ class TrialEpisodes(Protocol):
         ...
 
 
-def episodes_of(plan: TrialPlan, station: Mapping[str, Any]) -> TrialEpisodes:
-    """The runner of the plan's episodes; `station`: flags of `robolearn deploy` that are not the plan's."""
-    return ArmEpisodes(plan, station) if plan.arm else WorldEpisodes(plan)
+def episodes_of(plan: TrialPlan, station: Mapping[str, Any], folder: Path | None = None) -> TrialEpisodes:
+    """The runner of the plan's episodes; `station`: flags of `robolearn deploy` that are not the plan's, `folder`: of
+    the trial, where pictures of starts on a real arm are kept."""
+    return ArmEpisodes(plan, station, folder) if plan.arm else WorldEpisodes(plan)
 
 
 class WorldEpisodes:
@@ -120,22 +124,28 @@ def called_done(model: Any, seen: list[dict[str, NDArray]], action: NDArray, pro
 class TrialOperator(TerminalOperator):
     """The person beside a real arm, who is not told which policy acts.
 
+    Args:
+      starts: shows the start to be restored, and keeps new ones; None: nothing is to be seen.
+
     Attributes:
       start: the start of the next episode, in words.
+      block, first: its block, and true where it is the first of it.
       helped: the last episode was judged as one in which the person helped.
     """
 
-    def __init__(self, yes: bool) -> None:
+    def __init__(self, yes: bool, starts: TrialStarts | None = None) -> None:
         super().__init__(yes)
         self.start, self.helped, self._moved = "", False, False
+        self.block, self.first, self.starts = 0, True, starts
 
     def confirm_motion(self, robot: str) -> bool:
         print(self.start, file=sys.stderr, flush=True)
-        if not self._moved:
-            self._moved = super().confirm_motion(robot)
-            return self._moved
-        self.restore_scene()
-        return True
+        with nullcontext() if self.starts is None else self.starts.restoring(self.start, self.block, self.first):
+            if self._moved:
+                self.restore_scene()
+            else:
+                self._moved = super().confirm_motion(robot)
+        return self._moved
 
     def confirm_success(self) -> bool:
         self.helped = False
@@ -150,17 +160,22 @@ class TrialOperator(TerminalOperator):
                 raise RobolearnError("the episode was not judged: the terminal is closed")
 
 
+def is_first(plan: TrialPlan, slot: TrialSlot) -> bool:
+    """True where an episode begins its block."""
+    return slot.number % len(plan.policies) == 0
+
+
 def start_of(plan: TrialPlan, slot: TrialSlot) -> str:
     """The start of an episode, for the person who puts things in their places."""
-    first = slot.number % len(plan.policies) == 0
-    where = "a new start: place things anew, and remember where" if first else "the same start as the one before"
+    new = is_first(plan, slot)
+    where = "a new start: place things anew, and remember where" if new else "the same start as the one before"
     return f"Episode {slot.number + 1} of at most {plan.episodes}, block {slot.block + 1}: {where}."
 
 
 class ArmEpisodes:
     """Episodes on an arm: nodes, safety filter and person as in `robolearn deploy`, anew for each episode."""
 
-    def __init__(self, plan: TrialPlan, station: Mapping[str, Any]) -> None:
+    def __init__(self, plan: TrialPlan, station: Mapping[str, Any], folder: Path | None = None) -> None:
         from policies.storage.loading import check_policy, needed_by
         from robots.stations import load_any_contract
 
@@ -172,6 +187,9 @@ class ArmEpisodes:
             what = f"policy {one.path} on {contract.name}"
             check_policy(one.path, seen.interface, what=what, simulated=not self._real)
         self._operator = TrialOperator(bool(station.get("yes")))
+        if self._real and contract.cameras and folder is not None:
+            feed = partial(camera_feed, contract, bool(station.get("enclaves")))
+            self._operator.starts = TrialStarts(folder, feed)
 
     def run(self, slot: TrialSlot) -> Ended:
         from robolearn.cli.deploy import Deploy
@@ -181,6 +199,7 @@ class ArmEpisodes:
 
         path = self._plan.policies[slot.policy][slot.checkpoint].path
         self._operator.start = start_of(self._plan, slot)
+        self._operator.block, self._operator.first = slot.block, is_first(self._plan, slot)
         logs = self._station.get("logs")
         own = {**self._plan.setting, **self._station, "logs": logs and logs / f"episode-{slot.number + 1}"}
         command = Deploy(policy=Path(path), robot=self._plan.arm, episodes=1, seed=slot.start, json=True, **own)
@@ -204,4 +223,6 @@ class ArmEpisodes:
         return Ended("timeout" if result["timed_out"][0] else "failure", judged, seconds)
 
     def close(self) -> None:
-        """Nothing runs between two episodes."""
+        """No node runs between two episodes; the page of starts does."""
+        if self._operator.starts is not None:
+            self._operator.starts.close()

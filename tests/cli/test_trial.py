@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -13,10 +14,11 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parent))
 from running import PROGRAM, ROOT, WAIT_S, Running
@@ -26,9 +28,11 @@ from hardware.ros2.process import wait_until
 from robolearn.cli.main import main
 from robolearn.cli.trial_episodes import ArmEpisodes, TrialOperator, start_of
 from robolearn.cli.trial_hashes import changed, code_of_module, hashes_of
+from robolearn.cli.trial_starts import TrialStarts, read_start
 from robolearn.core import RobolearnError
 from robolearn.eval.trials.plan import TrialCheckpoint, TrialPlan
 from robolearn.eval.trials.records import TrialRecords, read_episodes
+from robots.stations import CONTRACTS
 from sim.registry import make_env
 from sim.tasks import TASKS
 
@@ -436,6 +440,121 @@ def test_the_person_is_told_the_start_and_never_the_policy(
         ("4", "2", "new"), ("5", "2", "same"), ("6", "2", "same"), ("7", "3", "new")
     ]  # fmt: skip
     assert not any(name in re.findall(r"\w+", err) for name in plan.policies)
+
+
+def picture(value: int) -> np.ndarray:
+    return np.full((6, 8, 3), (value, 0, 7), np.uint8)
+
+
+class FakePage:
+    """Keeps what it is to show: text, the start, and what the cameras saw at that moment."""
+
+    made: ClassVar[list[FakePage]] = []
+
+    def __init__(self) -> None:
+        self.url, self.shown, self.open = "http://127.0.0.1:1/?token=x", [], True
+        self.made.append(self)
+
+    def show(self, text: str, then: dict[str, np.ndarray], now: Any) -> None:
+        self.shown.append((text, {name: int(one[0, 0, 0]) for name, one in then.items()}, now()))
+
+    def close(self) -> None:
+        self.open = False
+
+
+def test_a_start_is_kept_with_the_first_policy_of_a_block_and_shown_before_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    pytest.importorskip("viser")
+    monkeypatch.setattr("hardware.teleop.browser.ghost.GhostPage", FakePage)
+    monkeypatch.setattr(FakePage, "made", [])
+    sees, feeds = {"front": picture(10), "left/wrist": picture(11)}, []
+
+    @contextlib.contextmanager
+    def feed():
+        feeds.append("open")
+        yield lambda: dict(sees)
+        feeds.append("closed")
+
+    def next_episode(block: int, first: bool) -> None:
+        starts = TrialStarts(tmp_path, feed)
+        try:
+            operator = TrialOperator(True, starts)
+            operator.start, operator.block, operator.first = f"block {block}", block, first
+            assert operator.confirm_motion("fr3")
+        finally:
+            starts.close()
+
+    next_episode(0, True)
+    assert "open http://127.0.0.1:1/?token=x" in capsys.readouterr().err
+    sees["front"] = picture(90)  # things lie elsewhere after the episode
+    next_episode(0, False)
+    del sees["left/wrist"]
+    next_episode(1, True)
+    next_episode(1, False)
+    sees["front"] = picture(120)
+    next_episode(1, True)  # repeated after a kill: placed anew
+    next_episode(1, False)
+    shown = [page.shown[0] for page in FakePage.made]
+    assert [(text, then) for text, then, _ in shown] == [
+        ("block 0", {}), ("block 0", {"front": 10, "left/wrist": 11}), ("block 1", {}), ("block 1", {"front": 90}),
+        ("block 1", {}), ("block 1", {"front": 120}),
+    ]  # fmt: skip
+    assert shown[1][2]["front"][0, 0, 0] == 90, "beside what is seen now"
+    assert all(page.shown[-1] == ("", {}, {}) and not page.open for page in FakePage.made)
+    assert feeds == ["open", "closed"] * 6
+    np.testing.assert_array_equal(read_start(tmp_path, 0)["left/wrist"], picture(11))
+    np.testing.assert_array_equal(read_start(tmp_path, 0)["front"], picture(10))
+
+
+def test_a_trial_goes_on_without_page_and_without_pictures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setitem(sys.modules, "hardware.teleop.browser.ghost", None)
+    monkeypatch.setattr("robolearn.cli.trial_starts.WAIT_S", 0.0)
+    (tmp_path / "starts").write_text("a file where a folder should be")
+    starts = TrialStarts(tmp_path, lambda: contextlib.nullcontext(dict))
+    operator = TrialOperator(True, starts)
+    assert operator.confirm_motion("fr3") and operator.confirm_motion("fr3")
+    starts.close()
+    assert caplog.text.count("no page with the start to restore") == 1 and "are not kept" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("arm", "rehearse", "shown"),
+    [("seeing", False, True), ("seeing", True, False), ("fr3", False, False), ("sim", False, False)],
+)
+def test_starts_are_shown_where_a_person_restores_them(
+    arm: str, rehearse: bool, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    if arm == "seeing":  # a real arm with a camera
+        camera = {"topic": "camera/image_raw", "type": "sensor_msgs/msg/Image", "size": [84, 84], "max_age_s": 0.2}
+        content = yaml.safe_load((CONTRACTS / "fr3.yaml").read_text()) | {"cameras": {"side": camera}}
+        (tmp_path / "seeing.yaml").write_text(yaml.safe_dump(content))
+        arm = str(tmp_path / "seeing.yaml")
+    result = {"episode_s": [3.0], "ended": None, "stopped": False, "success": {"rate": 1.0}, "timed_out": [False]}
+    operators: list[TrialOperator] = []
+
+    def run_beside(_: Any, operator: TrialOperator) -> dict[str, Any]:
+        operators.append(operator)
+        return result
+
+    monkeypatch.setattr("robolearn.cli.deploy.Deploy.run_beside", run_beside)
+    monkeypatch.setattr("policies.storage.loading.check_policy", lambda *_, **__: None)
+    monkeypatch.setattr("policies.storage.loading.needed_by", lambda _: make_env("lift", 1, threads=1).interface)  # type: ignore[attr-defined]
+    setting = {"task": "lift", "rehearse": rehearse, "seconds": 30.0}
+    one = (TrialCheckpoint("runs/a", ""),)
+    plan = TrialPlan(policies={"a": one, "b": one}, arm=arm, setting=setting, outcome="person" if shown else "task",
+                     classifier="", blocks=2, concentration=1, alpha=0.05, seed=0, hashes={})  # fmt: skip
+    episodes = ArmEpisodes(plan, {}, tmp_path)
+    seen = []
+    for number in range(4):
+        episodes.run(plan.slot(number))
+        seen.append((operators[-1].block, operators[-1].first))
+    assert seen == [(0, True), (0, False), (1, True), (1, False)]
+    assert {operator.starts is not None for operator in operators} == {shown}
+    assert not (tmp_path / "starts").exists()
+    episodes.close()
 
 
 @pytest.mark.parametrize(

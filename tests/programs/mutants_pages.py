@@ -16,6 +16,7 @@ PAGE, CONSOLE = ("tests/hardware/teleop/test_browser_scene.py",), ("tests/hil/co
 ROS, LATCHES, SUPERVISED = "hardware/ros2/scene.py", "robolearn/hil/console/logic.py", "hardware/teleop/supervised.py"
 REMOTE, HUB = "robolearn/cli/hub/remote.py", ("tests/cli/test_hub.py",)
 TAKE_OVER = "hardware/teleop/supervised.py"
+GHOST = ("tests/hardware/teleop/test_ghost_chromium.py",)
 PLAYER, BROWSER = "hardware/teleop/chunk_player.py", "hardware/teleop/browser"
 
 MUTANTS: dict[str, Mutant] = {
@@ -45,6 +46,9 @@ MUTANTS: dict[str, Mutant] = {
     "scene-once": Mutant(
         "hardware/ros2/sim_arm_node.py", "self._scene_due = now + SCENE_PERIOD_S", "self._scene_due = now + 1e9", PAGE
     ),
+    "ghost-that-the-slider-leaves": Mutant(f"{BROWSER}/ghost.html", '$("mix").value / 100', "0.5", GHOST),
+    "ghost-of-the-last-start": Mutant(f"{BROWSER}/ghost.html", 'image.removeAttribute("src");', "0;", GHOST),
+    "ghost-with-red-for-blue": Mutant(f"{BROWSER}/ghost.py", "np.ascontiguousarray(picture[..., ::-1])", "np.ascontiguousarray(picture)", GHOST),
     "small-pictures": Mutant(f"{BROWSER}/page.py", "large=self._arbiter.enlarged", "large=False", PAGE),
     "stop-not-latched": Mutant(LATCHES, "if self._stop else tuple(asked)", "if False else tuple(asked)", LOGIC),
     "stop-released-in-haste": Mutant(LATCHES, " or self._clock() < self._stop_at + CALM_S", "", LOGIC),

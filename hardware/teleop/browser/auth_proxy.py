@@ -46,7 +46,7 @@ class AuthProxy:
 
     Args:
       page: the HTML of the page.
-      behind: host, port and key of viser.
+      behind: host, port and key of viser; None: the page needs none.
       place: where to listen.
       tls: None on loopback alone.
       sockets: path → server of an open websocket there, in the proxy's thread; all others are viser's.
@@ -59,12 +59,13 @@ class AuthProxy:
     """
 
     def __init__(
-        self, page: str, behind: tuple[str, int, str], place: Place, tls: ssl.SSLContext | None, sockets: Talks
+        self, page: str, behind: tuple[str, int, str] | None, place: Place, tls: ssl.SSLContext | None, sockets: Talks
     ) -> None:
         self._host, self.port = place.host, place.port
         if tls is None and not is_loopback(place.host):
             raise BadInput("page", got=f"host {place.host} without TLS", expected="TLS wherever others can reach it")
-        self.access = Access(place.host, tls=tls is not None, page=page.encode(), sockets=("/", *sockets))
+        admitted = (*sockets, *(() if behind is None else ("/",)))
+        self.access = Access(place.host, tls=tls is not None, page=page.encode(), sockets=admitted)
         self.limits = ConnectionLimits(CONNECTIONS, OF_ONE, PATIENCE_S)
         self._behind, self._tls, self._talks = behind, tls, dict(sockets)
         self._sockets: set[web.WebSocketResponse] = set()
@@ -165,6 +166,7 @@ class AuthProxy:
 
     async def _pass_on(self, page: web.WebSocketResponse) -> None:
         """Messages in both directions, until either side ends."""
+        assert self._behind is not None  # or its path is refused
         host, port, key = self._behind
         protocols = [page.ws_protocol] if page.ws_protocol else []
         async with self._client.ws_connect(
