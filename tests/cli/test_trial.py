@@ -489,16 +489,16 @@ def test_a_start_is_kept_with_the_first_policy_of_a_block_and_shown_before_the_o
     assert "open http://127.0.0.1:1/?token=x" in capsys.readouterr().err
     sees["front"] = picture(90)  # things lie elsewhere after the episode
     next_episode(0, False)
-    del sees["left/wrist"]
     next_episode(1, True)
     next_episode(1, False)
     sees["front"] = picture(120)
+    del sees["left/wrist"]
     next_episode(1, True)  # repeated after a kill: placed anew
     next_episode(1, False)
     shown = [page.shown[0] for page in FakePage.made]
     assert [(text, then) for text, then, _ in shown] == [
-        ("block 0", {}), ("block 0", {"front": 10, "left/wrist": 11}), ("block 1", {}), ("block 1", {"front": 90}),
-        ("block 1", {}), ("block 1", {"front": 120}),
+        ("block 0", {}), ("block 0", {"front": 10, "left/wrist": 11}), ("block 1", {}),
+        ("block 1", {"front": 90, "left/wrist": 11}), ("block 1", {}), ("block 1", {"front": 120}),
     ]  # fmt: skip
     assert shown[1][2]["front"][0, 0, 0] == 90, "beside what is seen now"
     assert all(page.shown[-1] == ("", {}, {}) and not page.open for page in FakePage.made)

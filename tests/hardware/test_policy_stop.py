@@ -65,7 +65,7 @@ def test_a_problem_is_a_stop_once_it_has_lasted_and_none_where_one_message_was_w
         assert rig.see("", 0.05) == ""
     begun = rig.now
     assert rig.see("the picture is black", 1.0) == "the picture is black"
-    assert rig.now - begun == pytest.approx(LASTS_S + 0.01)
+    assert LASTS_S < rig.now - begun < LASTS_S + 0.025
 
 
 def test_what_the_policy_does_not_act_on_is_a_stop_at_once(rig: Rig) -> None:
@@ -84,7 +84,7 @@ def test_a_stop_is_said_again_and_again_with_its_first_reason(rig: Rig) -> None:
         said.append(rig.stop.due())
         rig.now += 0.01
         rig.stop.look("")
-    assert set(said) == {"the first", ""} and said.count("the first") == round(0.5 / AGAIN_S)
+    assert set(said) == {"the first", ""} and 0.8 < said.count("the first") * AGAIN_S / 0.5 <= 1.0
     rig.stop.begin("4")
     assert rig.see("", 0.5) == "", "another arming"
 

@@ -22,14 +22,21 @@ URDF = (f"{ARMS}::test_a_urdf_becomes_an_arm_with_its_limits_and_its_kinematics"
 MJCF = (f"{ARMS}::test_an_mjcf_with_meshes_becomes_an_arm_whose_links_are_those_of_the_source",)
 RULES = (f"{ARMS}::test_each_rule_of_the_model_is_named_where_it_is_broken",)
 
-STARTS, STARTED = "robolearn/cli/trial_starts.py", ("tests/cli/test_trial.py::test_a_start_is_kept_with_the_first_policy_of_a_block_and_shown_before_the_others",)
+STARTS, STARTED = (
+    "robolearn/cli/trial_starts.py",
+    ("tests/cli/test_trial.py::test_a_start_is_kept_with_the_first_policy_of_a_block_and_shown_before_the_others",),
+)
 
 MUTANTS: dict[str, Mutant] = {
     "a-new-start-beside-the-last": Mutant(STARTS, "then = {} if first else read_start(", "then = read_start(", STARTED),
     "a-start-is-kept-again": Mutant(STARTS, "                if not then:\n", "                if True:\n", STARTED),
-    "a-start-of-any-block": Mutant(STARTS, 'folder / STARTS / f"block-{block + 1}"', 'folder / STARTS / "block"', STARTED),
+    "a-start-of-any-block": Mutant(
+        STARTS, 'folder / STARTS / f"block-{block + 1}"', 'folder / STARTS / "block"', STARTED
+    ),
     "a-start-beside-an-older-camera": Mutant(STARTS, "        old.unlink()\n", "        pass\n", STARTED),
-    "a-start-with-red-for-blue": Mutant(STARTS, 'imencode(".png", np.ascontiguousarray(picture[..., ::-1]))', 'imencode(".png", picture)', STARTED),
+    "a-start-with-red-for-blue": Mutant(
+        STARTS, 'imencode(".png", np.ascontiguousarray(picture[..., ::-1]))', 'imencode(".png", picture)', STARTED
+    ),
     "a-start-at-which-nobody-looks": Mutant(STARTS, "page.show(text, then, now)", "page.show(text, {}, now)", STARTED),
     "trial-p-of-the-newest-look": Mutant(
         SEQUENTIAL,
