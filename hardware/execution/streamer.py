@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardware.execution.chunk_buffer import ActionChunkBuffer, ChunkRefused
+from hardware.execution.chunk_buffer import SIM_GRACE_S, ActionChunkBuffer, ChunkRefused
 from hardware.execution.played_motion import PlayedMotion
 from hardware.execution.setpoints import SetPoints
 from hardware.observing.clocks import MEND, SenderClock
