@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.interpolate import CubicHermiteSpline
 
 from hardware.execution.horizon import Horizon, Knots, Point
 
@@ -93,6 +94,41 @@ def test_a_motion_from_rest_begins_one_horizon_ahead_however_late_its_tick_is(la
     assert now + AHEAD - 0.6 * PERIOD <= moves[0] <= now + AHEAD + 0.6 * PERIOD
     assert np.all(np.diff([p.at for p in due]) > 0) and rests[-1] >= moves[0] - 1.01 * PERIOD
     assert followed(due, now + 0.9 * AHEAD - PERIOD) == q_of(0)[0]
+
+
+@pytest.mark.parametrize(("sag", "most"), [(0.0005, 1.0), (0.0014, 3.0), (0.01, np.inf)])
+def test_an_arm_that_sags_is_led_from_where_it_is_held_to_where_its_motion_begins(sag: float, most: float) -> None:
+    """Armed anew beside where the controller holds it; one that was moved begins where it is."""
+    horizon = Horizon(PERIOD, AHEAD)
+    horizon.begin()
+    horizon.points(q_of(0), v_of(0), STANDS, 0.0)
+    horizon.sent()
+    horizon.begin()
+    horizon.begin()  # refused at first
+    due = horizon.points(q_of(0) - sag, v_of(0), STANDS, 1.0)
+    horizon.sent()
+    times, held = np.array([p.at for p in due]), np.array([p.positions[0] for p in due])
+    assert np.all(np.diff(times) > 0) and held[-1] == held[-2] == q_of(0)[0] - sag
+    assert times[0] == 1.0
+    if sag > 0.0015:
+        assert np.all(held == held[-1]) and times[-1] == pytest.approx(1.0 + AHEAD)
+        return
+    assert held[0] == q_of(0)[0] == followed(due, 1.015), "also where the message is late"
+    ends, now = times[-1], 1.0
+    while now < ends + 0.1:  # at rest, it is soon one horizon ahead again
+        now += PERIOD
+        rests = horizon.points(q_of(0) - sag, v_of(0), STANDS, now)
+        horizon.sent()
+    assert rests[-1].at <= now + AHEAD + PERIOD and rests[-1].positions == q_of(0) - sag
+    # By hand: cubics through positions and velocities, a millisecond apart.
+    fine = np.concatenate([np.full(5, held[0]), cubics(due, np.arange(1.0, times[-1], 0.001)), np.full(5, held[-1])])
+    assert np.abs(np.diff(fine, n=2)).max() / 1e-6 < most and np.abs(np.diff(fine, n=3)).max() / 1e-9 < 5000.0
+
+
+def cubics(due: list[Point], t: np.ndarray) -> np.ndarray:
+    return CubicHermiteSpline(
+        [p.at for p in due], [p.positions[0] for p in due], [p.velocities[0] for p in due]
+    )(t)  # fmt: skip
 
 
 def test_jitter_of_a_millisecond_is_not_seen() -> None:

@@ -58,6 +58,19 @@ MUTANTS: dict[str, Mutant] = {
         AHEAD, "            self._rate, at = 0.0, goal\n", "            self._rate, at = 0.0, goal - 6 * self._period\n",
         ("tests/hardware/test_horizon.py",),
     ),
+    "an-arm-that-sags-is-armed-with-a-step": Mutant(AHEAD, "NEAR_RAD = 0.0015", "NEAR_RAD = 0.0", ("tests/hardware/test_horizon.py",)),
+    "an-arm-that-was-moved-is-led-back": Mutant(AHEAD, "NEAR_RAD = 0.0015", "NEAR_RAD = 0.5", ("tests/hardware/test_horizon.py",)),
+    "a-refused-arming-forgets-where-the-arm-is-held": Mutant(
+        AHEAD, "        if self._sent is not None:\n            self._holds = ",
+        "        if True:\n            self._holds = None if self._sent is None else ", ("tests/hardware/test_horizon.py",),
+    ),
+    "a-lead-begins-before-its-message-may-be-there": Mutant(
+        AHEAD, "begin, points = now + SPARE * self._seconds,", "begin, points = now,", ("tests/hardware/test_horizon.py",)
+    ),
+    "an-arm-at-rest-stays-too-far-ahead": Mutant(
+        AHEAD, "            at = -np.inf  # it rests there\n", "            at = self._points[-1].at + self._period\n",
+        ("tests/hardware/test_horizon.py",),
+    ),
     "a-simulated-arm-catches-up-with-its-controller": Mutant(
         "hardware/ros2/sim_arm_node.py", "self.world.advance(min(period, MAX_LED_S / steps))",
         "self.world.advance(min(seconds, MAX_BEHIND_S) / steps)", HABITS,
