@@ -24,7 +24,7 @@ help:
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
 	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, on an SO-101 and on two arms, simulated and behind two drivers"
-	@echo "make test-maker   libfranka and a server with the limits of an FR3 follow what the safety filter sends, in three minutes; ARGS=\"--live 6\": the nodes of a deployment, too"
+	@echo "make test-maker   libfranka and a server with the limits of an FR3 follow what the safety filter sends, in three minutes; ARGS=\"--episodes 1000\": episodes of the whole chain, \"--live 6\": the nodes of a deployment, too"
 	@echo "make test-trials  simulated trials by the thousand: false claims under optional stopping, blocks beside a fixed number"
 	@echo "make test-first-hour every command of the first page and the tutorial, a keyboard, a browser, some mistakes, in half an hour"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"

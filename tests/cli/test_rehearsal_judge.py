@@ -114,3 +114,10 @@ def test_a_second_stop_another_one_and_a_broken_limit_are_defects(
 def test_a_stop_that_does_not_latch_is_a_defect(check: Check) -> None:
     with pytest.raises(AssertionError):
         check(Deployment([True, False], SINGULAR), Deployment([True, True]), latches=False)
+
+
+def test_the_judge_of_a_deployments_nodes_can_be_started() -> None:
+    """`make test-maker ARGS="--live 6"` is run by hand, and a name that it imports may move."""
+    import maker_live
+
+    assert set(maker_live.DEPLOYED) > {"kill safety", "kill streamer", "kill policy", "kill sim_arm"}

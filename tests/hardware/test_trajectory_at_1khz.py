@@ -14,12 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "programs"))
 
 import maker_judge
-
-ACCELERATION, JERK = 10.0, 5000.0  # of an FR3 [rad/s², rad/s³]: rate_limiting.h of libfranka
-
-
-def largest(way: np.ndarray) -> tuple[float, float]:
-    return tuple(float(np.abs(np.diff(way, n=k, axis=0)).max()) / 0.001**k for k in (2, 3))  # type: ignore[return-value]
+from maker_episodes import ACCELERATION, JERK, largest
 
 
 @pytest.mark.long

@@ -8,9 +8,13 @@ motion limits: a step of velocity above 10 rad/s², or of acceleration above 5,0
 The judge is proved by the same goals without the filter, which it must refuse. It is no hardware: a real arm has a
 payload, a temperature and a network.
 
+With `--episodes`, the whole chain on that clock, too: policies with late, missing and replaced chunks, teleoperation,
+hand-overs, stops, kills of each part, cancelled goals (`maker_episodes.py`). All of them are judged by finite
+differences, and `--play` of them, spread over the kinds, by libfranka, which plays in real time.
 With `--live`, a deployment's nodes too, which are killed, held up and interrupted in mid-motion (`maker_live.py`).
 
-    python tests/programs/maker_judge.py [--seed 0] [--rounds 3] [--live 10]    1: the judge says otherwise
+    python tests/programs/maker_judge.py [--seed 0] [--rounds 3] [--episodes 1000 --play 200] [--live 10]
+    1: the judge says otherwise
 """
 
 from __future__ import annotations
@@ -22,6 +26,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +46,7 @@ LATE_S, LATE_SHARE = 0.06, 0.01  # most of a tick's delay; share of such ticks. 
 GOALS_S = 0.05  # from one goal to the next, as a policy of 20 Hz has them
 LONG_S = 3.0
 REST_S = 6.0  # most of the way to rest behind the last goal
+BATCH = 40  # motions that one server of libfranka's protocol judges
 STOPS = {
     "goals": "",
     "wild": "",
@@ -146,8 +154,52 @@ def unfiltered(rng: np.random.Generator) -> np.ndarray:
     return np.array(asked)
 
 
-def judge(segments: dict[str, np.ndarray]) -> list[dict]:
-    """What libfranka says of each segment, in a network namespace of its own: the server binds every interface."""
+def whole(number: int, seed: int, play: int) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Of so many episodes of `maker_episodes`: the ways for libfranka, and what finite differences find."""
+    import maker_episodes as made
+
+    ways, findings, ended, ticks = {}, [], Counter[str](), 0
+    worst: dict[str, tuple[float, ...]] = {}
+    begun = time.monotonic()
+    for name, kind, rng in made.plan(number, seed):
+        try:
+            one = made.episode(rng, kind)
+        except AssertionError as error:  # it does not begin, or does not end
+            findings.append(f"{name}: {error}")
+            print(findings[-1], flush=True)
+            continue
+        acceleration, jerk = one.largest()
+        ticks += len(one.way)
+        ended[one.ended.split(":")[0]] += 1
+        count, *most = worst.get(kind, (0, 0.0, 0.0, 0.0))
+        worst[kind] = (count + 1, *map(max, most, (acceleration, jerk, one.own_step())))
+        if not (acceleration < made.ACCELERATION and jerk < made.JERK):
+            findings.append(f"{name}: {acceleration:.1f} rad/s², {jerk:.0f} rad/s³; {one.ended}")
+            print(findings[-1], flush=True)
+        if one.refused:
+            findings.append(f"{name}: the controller refuses a message: {one.refused[0]}")
+            print(findings[-1], flush=True)
+        if kind not in made.OF_THE_CONTROLLER and len(ways) < play:
+            ways[f"filtered, {name}"] = made.trimmed(one.way)
+    for kind, (count, acceleration, jerk, own) in worst.items():
+        beside = f"; the controller's own steps {own:.0f} rad/s²" if own else ""
+        print(f"{kind:30s} {count:4.0f} episodes   {acceleration:5.2f} rad/s² {jerk:6.0f} rad/s³{beside}")
+    print(
+        f"finite differences: {len(findings)} findings in {ticks:,} ticks of {number} episodes, "
+        f"{time.monotonic() - begun:.0f} s; ended {dict(ended)}", flush=True,
+    )  # fmt: skip
+    return ways, findings
+
+
+def judge(segments: dict[str, np.ndarray]) -> Iterator[dict]:
+    """What libfranka says of each segment, `BATCH` by `BATCH`."""
+    names = list(segments)
+    for begin in range(0, len(names), BATCH):
+        yield from judged({name: segments[name] for name in names[begin : begin + BATCH]})
+
+
+def judged(segments: dict[str, np.ndarray]) -> list[dict]:
+    """The same of some, in a network namespace of its own: the server binds every interface."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         assets = next((MAKER / "lib").glob("python*/site-packages/franky_sim/assets"))
@@ -175,28 +227,34 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3, help="of each kind of end")
+    parser.add_argument("--episodes", type=int, default=0, help="of the whole chain, its kinds in turn")
+    parser.add_argument("--play", type=int, default=40, help="so many of these to libfranka")
     parser.add_argument("--live", type=int, default=0, help="episodes of a policy through the nodes of a deployment")
     options = parser.parse_args()
-    rng, segments = np.random.default_rng(options.seed), {}
+    rng, segments, findings = np.random.default_rng(options.seed), {}, []
     for k in range(options.rounds):
         segments |= {f"filtered, {name} {k}": filtered(rng, name) for name in STOPS}
+    if options.episodes:
+        ways, findings = whole(options.episodes, options.seed, options.play)
+        segments |= ways
     if options.live:
         import maker_live
 
         segments |= maker_live.live(options.live)
     segments |= {f"unfiltered {k}": unfiltered(rng) for k in range(2)}  # last: their reflexes leave the arm somewhere
-    found = judge(segments)
-    for row in found:
+    found = []
+    for row in judge(segments):
+        found.append(row)
         missed = f", {row['missed_ms']} ms missed" if row["missed_ms"] else ""
         again = f", played again after reflexes with {row['not_counted']} ms missed" if row["not_counted"] else ""
-        print(f"{row['name']:24s} {row['ticks']:6d} ms   {row['error'] or 'no reflex'}{missed}{again}", flush=True)
+        print(f"{row['name']:44s} {row['ticks']:6d} ms   {row['error'] or 'no reflex'}{missed}{again}", flush=True)
     ours = [row for row in found if row["name"].startswith("filtered")]
     reflexes, proved = sum(bool(row["error"]) for row in ours), [row for row in found if row not in ours]
     print(
         f"{reflexes} reflexes in {sum(row['ticks'] for row in ours):,} ticks of {len(ours)} motions through the filter"
     )
     print(f"{sum('reflex' in row['error'] for row in proved)} of {len(proved)} motions without it end by a reflex")
-    return int(reflexes > 0 or not all("reflex" in row["error"] for row in proved))
+    return int(bool(findings) or reflexes > 0 or not all("reflex" in row["error"] for row in proved))
 
 
 if __name__ == "__main__":
