@@ -23,7 +23,6 @@ Names of two or three words, such as ``benchmark sim``, work as well. A position
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from robolearn.core import BadInput
@@ -51,6 +50,8 @@ class Entry:
 
     def load(self) -> type[Command]:
         """Import the command's class."""
+        from pkgutil import resolve_name  # late: the overview does without
+
         return resolve_name(self.target)
 
 

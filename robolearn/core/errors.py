@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 
 def nearest(word: str, names: Iterable[str], cutoff: float = 0.5, path: str = "") -> str:
     """`` (did you mean NAME?)`` for the one of `names` that `word` is most like, ``path`` before it; empty for none.
     Letters in another order come first."""
+    import difflib  # late: most runs have no error
+
     names = list(names)
     turned = [name for name in names if sorted(name) == sorted(word)]
     near = turned or difflib.get_close_matches(word, names, n=1, cutoff=cutoff)

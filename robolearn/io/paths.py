@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from robolearn.core import BadInput
@@ -31,6 +30,8 @@ def check_writable(path: Path, what: str) -> None:
     A file is written where `path` will be, and is gone again. Raises `BadInput`: a file stands on the way, the name is
     none, or the machine lets nothing be written there.
     """
+    import tempfile  # late: `robolearn --help` does without
+
     try:
         place = path
         while not place.exists():

@@ -224,7 +224,7 @@ def test_every_registered_command_loads_light_and_has_a_docstring() -> None:
 
 @pytest.mark.long
 def test_the_overview_loads_next_to_nothing() -> None:
-    """It has to answer at once: of others' packages it needs rich, and NumPy by the shared words; no room but these."""
+    """It has to answer at once: of others' packages it needs rich alone; no room but these."""
     listed = "import sys; print(*sys.modules)"
     whole = f"from robolearn.cli.main import main; main(['--help']); {listed}"
     at_start, loaded = (
@@ -234,7 +234,7 @@ def test_the_overview_loads_next_to_nothing() -> None:
         for script in (listed, whole)
     )
     new = set(loaded) - set(at_start)
-    assert {name.partition(".")[0] for name in new} - sys.stdlib_module_names == {"robolearn", "rich", "numpy"}
+    assert {name.partition(".")[0] for name in new} - sys.stdlib_module_names == {"robolearn", "rich"}
     assert {name.split(".")[1] for name in new if name.startswith("robolearn.")} == {"cli", "core", "io"}
 
 
