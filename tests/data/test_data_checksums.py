@@ -198,6 +198,8 @@ LIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "a flipped digit": lambda value: json.dumps(value).replace('"size": ', '"size": 1', 1),
     "a file outside": lie(files={"../../secret": ONE}),
     "an absolute file": lie(files={"/etc/passwd": ONE}),
+    "a file beside": lie(files={"data/../../x": ONE}),
+    "a null": lie(files={"data/x\0": ONE}),
     "no name": lie(files={"": ONE}),
     "too many digests": lie(files={FILM: ONE | {"sha256": ["0" * 64] * 2}}),
     "no digest": lie(files={FILM: ONE | {"sha256": ["x"]}}),
@@ -399,7 +401,7 @@ def test_digests_in_headers(header: tuple[str, ...], wrong: bool) -> None:
 
 
 def test_names_with_signs_of_addresses(server: Server, root: Path, tmp_path: Path) -> None:
-    odd = "data/a#b?c%20d e.bin"
+    odd = "data/a#b?c%20d e:f\\g.bin"
     (root / odd).write_bytes(b"odd" * 100)
     write_checksums(root)
     server.flips[odd] = 5, 1
