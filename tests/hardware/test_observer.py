@@ -387,8 +387,9 @@ def test_a_camera_that_is_late_from_now_on_is_noticed_with_its_next_picture(arm:
     arm.all()
     arm.clock.t += 0.04
     arm.joints()
-    arm.observer.image("front", 2, picture, arm.clock.wall - 0.1)
+    arm.observer.image("front", 2, lambda: picture(90), arm.clock.wall - 0.1)
     assert arm.observer.problem() == "", "out of order, and not too old: another one has overtaken it"
+    assert (arm.observer.observation()["images.front"] == 200).all(), "which is the one to be seen"
     arm.observer.image("front", 3, picture, arm.clock.wall - 1.0)
     assert "its picture is 1.00 s older than the joint states" in arm.observer.problem()
     arm.observer.image("front", 4, picture, arm.clock.wall)

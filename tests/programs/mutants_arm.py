@@ -195,7 +195,7 @@ MUTANTS: dict[str, Mutant] = {
     "pictures-once-frozen-ever-frozen": Mutant(PICTURES, "elif moved or self._frozen:", "elif moved:", OBSERVED),
     "pictures-of-one-device-twice": Mutant("hardware/observing/observer.py", "if one.print == two.print and", "if False and", OBSERVED),
     "pictures-late-from-now-on-are-passed-over": Mutant(PICTURES, "if not newer and (stamp <= 0 or behind <= self._oldest):", "if not newer:", OBSERVED),
-    "pictures-overtaken-are-late": Mutant(PICTURES, "(stamp <= 0 or behind <= self._oldest)", "stamp <= 0", OBSERVED),
+    "pictures-overtaken-are-seen": Mutant(PICTURES, "(stamp <= 0 or behind <= self._oldest)", "stamp <= 0", OBSERVED),
     "pictures-are-black-at-decisions-alone": Mutant("hardware/observing/observer.py", "if picture.brightest() < BLACK:", "if False:", OBSERVED),
     "pictures-stay-as-bright-as-the-first": Mutant(PICTURES, "fingerprint, decode, None, None", "fingerprint, decode, None, self._brightest", OBSERVED),
     "policy-stops-by-one-message": Mutant(POLICY_STOP, "LASTS_S = 0.06", "LASTS_S = 0.0", POLICY_STOPS),
