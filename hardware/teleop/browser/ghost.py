@@ -68,7 +68,7 @@ class GhostPage:
 
 
 def _message(text: str, then: Pictures, now: Callable[[], Pictures], fresh: bool) -> str:
-    """What a page is sent: pictures of now, and all else where it is new."""
+    """The message to a page: pictures of now, and all else where it is new."""
     message: dict[str, Any] = {"now": _sources(now())}
     if fresh:
         message |= {"text": text, "note": (KEPT if then else NONE) if text else "", "then": _sources(then)}
