@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hardware.execution.episode_end import EpisodeEnd
+from hardware.execution.policy_stop import PolicyStop
 from hardware.node_parameters import PolicyParameters
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.deploy import nodes
@@ -82,6 +83,7 @@ class Disarming:
     def __init__(self, seconds: float) -> None:
         self._end = EpisodeEnd(seconds)
         self._outcome, self._ended_at, self._arming, self.done = "", np.inf, "", False
+        self._stop = PolicyStop()
         self.error: Exception | None = None
         self.asked: list[Any] = []
         self.reported: list[str] = []
