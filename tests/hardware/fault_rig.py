@@ -83,7 +83,7 @@ class FaultRig:
         self.supervisor = SafetySupervisor(CONTRACT, clock, wall)
         self.supervisor.streamers_alive(1, "targets")
         self.filter = self.supervisor.filter
-        self.streamer = Streamer(CONTRACT, self._send, clock=clock, wall=wall)
+        self.streamer = Streamer(CONTRACT, self._send, grace_s=STEP, clock=clock, wall=wall)  # as on a real arm
         self.joints = JointReader(CONTRACT, clock)  # the policy's
         self.monitor = LimitMonitor.of(CONTRACT.robot, PERIOD)
         self.paused: dict[str, float] = {}
