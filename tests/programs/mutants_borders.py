@@ -125,6 +125,7 @@ MUTANTS: dict[str, Mutant] = {
     "who-quits-is-counted": Mutant("robolearn/hil/actor.py", "            if labelled or over:", '            if labelled or over or label in ("quit", "return"):', ("tests/hil/test_hil_agent.py",)),
     "a-discarded-take-is-a-failure": Mutant("robolearn/hil/actor.py", "            if labelled or over:", '            if labelled or over or dropped:', ("tests/hil/test_hil_agent.py",)),
     "a-camera-has-the-name-of-a-file": Mutant(f"{DATA}/lerobot/features.py", "return key + \"_\" if is_reserved(camera_name(key)) else key", "return key", ("tests/data/tools/test_pictures_in_tables.py::test_a_camera_of_a_file_of_arrays_does_too",)),
+    "edits-lose-the-pictures-of-a-final": Mutant(f"{DATA}/convert/source.py", "dataset.final(index, numbers, images)", "{}", ("tests/data/tools/test_data_edit.py::test_drop_keeps_everything_of_the_others_and_their_videos_to_the_byte",)),
     "lines-end-anywhere": Mutant(f"{FORMATS}/lerobot_v21.py", 'text.split("\\n")', "text.splitlines()", REPORTS),
     "quantiles-stay-bounds": Mutant(f"{DATA}/writing/locked_dataset.py", "                    stats = self._described()\n", "                    stats = split(self._stats, self._sizes)\n", REPORTS),
     "the-outlier-is-of-the-next-episode": Mutant(f"{DATA}/lerobot/columns.py", 'np.flatnonzero(wild), side="right") - 1', "np.flatnonzero(wild))", OUTLIERS),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError, check_compatible
@@ -17,6 +18,7 @@ from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
 
 CAMERA = "images.front"
+FINAL = "meta/robolearn_final/chunk-000/file-{:03d}.parquet"
 
 
 def stored(source: EpisodeSource, out: Path) -> list[Episode]:
@@ -58,6 +60,9 @@ def test_drop_keeps_everything_of_the_others_and_their_videos_to_the_byte(filmed
     same(after[1], before[2])
     assert len(after) == 2 and after[0].intervention is not None and after[0].intervention[3]
     assert len(mp4s(tmp_path / "out")) == 4 and set(mp4s(tmp_path / "out")) < set(mp4s(filmed))
+    for new, old in enumerate((0, 2)):  # the observation after the last action, its pictures among it
+        stands, stood = (pq.read_table(root / FINAL.format(i)) for root, i in ((tmp_path / "out", new), (filmed, old)))
+        assert stands == stood and column(CAMERA) in stands.column_names
 
 
 @pytest.mark.long
