@@ -4,14 +4,13 @@ what was recorded or edited since. The judge of the digests is hashlib.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import json
 import logging
 import os
 import shutil
-import threading
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 from aiohttp import web
+
+sys.path.insert(0, str(Path(__file__).parent))
+from web_server import serving
 
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
@@ -270,25 +272,9 @@ class Server:
 def server(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(remote, "PAUSE_S", 0.0)
     monkeypatch.setenv("ROBOLEARN_CACHE", str(tmp_path / "cache"))
-    served, ready, stop = Server(root), threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        app = web.Application()
-        app.router.add_route("*", "/set/{name:.+}", served.handle)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        served.address = f"http://127.0.0.1:{runner.addresses[0][1]}/set"
-        ready.set()
-        await asyncio.to_thread(stop.wait)
-        await runner.cleanup()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    assert ready.wait(10)
-    yield served
-    stop.set()
-    thread.join()
+    served = Server(root)
+    with serving("{name:.+}", served.handle) as served.address:
+        yield served
 
 
 def opened(server: Server, tmp_path: Path) -> remote.RemotePath:

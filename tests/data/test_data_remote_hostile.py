@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import threading
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from aiohttp import web
+
+sys.path.insert(0, str(Path(__file__).parent))
+from web_server import serving
 
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.lerobot import remote
@@ -64,26 +67,9 @@ def proper(_: web.Request, start: int, end: int) -> web.Response:
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(remote, "PAUSE_S", 0.0)
     monkeypatch.setattr(remote, "BLOCK", 1000)
-    served, ready, stop = Server(), threading.Event(), threading.Event()
-
-    async def serve() -> None:
-        app = web.Application()
-        app.router.add_route("*", "/set/file", served.handle)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        served.address = f"http://127.0.0.1:{runner.addresses[0][1]}/set"
-        ready.set()
-        await asyncio.to_thread(stop.wait)
-        await runner.cleanup()
-
-    thread = threading.Thread(target=asyncio.run, args=(serve(),))
-    thread.start()
-    assert ready.wait(10)
-    yield served
-    stop.set()
-    thread.join()
+    served = Server()
+    with serving("file", served.handle) as served.address:
+        yield served
 
 
 def read(server: Server, cache: Path) -> bytes:

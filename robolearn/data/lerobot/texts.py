@@ -91,6 +91,15 @@ def is_text(kind: pa.DataType) -> bool:
     return str(kind) in ("string", "large_string", "string_view", "null")
 
 
+def encodes(text: str) -> bool:
+    """False where UTF-8 has no bytes for it: it holds half of a character that takes two, as names of files may."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def strings_of(table: pa.Table, name: str, what: str) -> Strings:
     """Column `name` of `table`. Raises `BadInput`: there is none, or what it holds is no text."""
     if name not in table.column_names or not is_text(table[name].type):

@@ -8,6 +8,7 @@ from pathlib import Path
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.checksums import CHECKSUMS_PATH, FileSums, blocks_of, files_of, written_as
+from robolearn.data.lerobot.texts import encodes
 from robolearn.io.json_files import LIMIT
 
 
@@ -25,7 +26,7 @@ def write_checksums(root: Path, progress: Callable[[int, dict[str, float]], None
     with layout.lock(root):
         found: dict[str, FileSums] = {}
         for number, name in enumerate(files_of(root), 1):
-            if not _encodes(name):
+            if not encodes(name):
                 raise BadInput(f"data set {root}", got=f"a file called {name!r}", expected="names in UTF-8")
             found[name] = _summed(root / name)
             if progress is not None:
@@ -49,12 +50,3 @@ def _summed(path: Path) -> FileSums:
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
         raise RobolearnError(f"{path} was changed while it was read. Run the command again")
     return FileSums(after.st_size, after.st_mtime_ns, digests)
-
-
-def _encodes(name: str) -> bool:
-    """False where the file system's bytes are no UTF-8."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -19,7 +19,7 @@ from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.core.types import RATE_NOTED, RATE_REFUSED
 from robolearn.data.lerobot.columns import stamped_rate_fault
 from robolearn.data.lerobot.features import cast, is_image, stored_dtype
-from robolearn.data.lerobot.texts import Strings
+from robolearn.data.lerobot.texts import Strings, encodes
 from robolearn.data.video.encoder import VideoConfig
 from robolearn.io.append_only import Journal, records
 
@@ -116,21 +116,12 @@ def texts_of(
     found: dict[str, Strings] = {}
     for name in wanted:
         values = np.array(list(texts[name]), object)
-        strange = [value for value in values if not (value is None or (isinstance(value, str) and _encodes(value)))]
+        strange = [value for value in values if not (value is None or (isinstance(value, str) and encodes(value)))]
         if values.shape != (length,) or strange:
             got = f"{strange[0]!r:.40}" if strange else f"{len(values)} of them"
             raise BadInput(f"text {name!r}", got=got, expected=f"{length} strings of whole characters")
         found[name] = values
     return found
-
-
-def _encodes(text: str) -> bool:
-    """True unless it holds half of a character that takes two."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _component(spec: ArraySpec, where: NDArray) -> str:
