@@ -7,9 +7,11 @@ slowly than the arm moves finishes the film after the run.
 
 from __future__ import annotations
 
+import json
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.observing.joints import JointReader
+from hardware.recording.rollouts import FAILURE, STOPPED, SUCCESS, TIMEOUT
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_joints
 from hardware.ros2.runtime import Node
@@ -32,6 +35,7 @@ log = logging.getLogger(__name__)
 READY = "ready to film"  # logged once everything that can fail was tried
 SEES = "sees the arm"  # logged with the first picture
 BEHIND = {True: 20_000, False: 200}  # frames that wait to be drawn: a scene is small, pictures of cameras are not
+OUTCOME_S = 1.0  # for which the film shows how the last episode ended
 
 Picture = NDArray[np.uint8]
 
@@ -45,12 +49,49 @@ class Seen:
       width: opening of the gripper [m]; NaN: not known.
       scene: around the arm, of a simulation.
       images: camera → picture; of a real station.
+      caption: the episode, its time or its outcome; empty before the first.
     """
 
     q: NDArray[np.float64] | None
     width: float = float("nan")
     scene: Scene | None = None
     images: dict[str, Picture] = field(default_factory=dict)
+    caption: str = ""
+
+
+ENDS = {
+    SUCCESS: "solved in {:.1f} s",
+    FAILURE: "not solved in {:.1f} s",
+    TIMEOUT: "not solved: out of time after {:.1f} s",
+    STOPPED: "stopped by the safety filter after {:.1f} s",
+}  # fmt: skip
+
+
+class EpisodeClock:
+    """The episode and its time [s] as a caption, then its outcome, until the next one begins. Args: steady time [s]."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._begun, self._ended = clock, 0.0, ""
+        self.episode = 0
+
+    @property
+    def outcome_shown(self) -> bool:
+        """True from an episode's end to the next one's begin."""
+        return bool(self._ended)
+
+    def begin(self) -> None:
+        """An episode begins."""
+        self.episode, self._begun, self._ended = self.episode + 1, self._clock(), ""
+
+    def end(self, outcome: str, seconds: float) -> None:
+        """It ended with one of `hardware.recording.rollouts.OUTCOMES` after `seconds`."""
+        self._ended = ENDS[outcome].format(seconds)
+
+    def caption(self) -> str:
+        """The text now."""
+        if not self.episode:
+            return ""
+        return f"episode {self.episode}: {self._ended or f'{self._clock() - self._begun:.1f} s'}"
 
 
 class Drawer(Protocol):
@@ -85,6 +126,8 @@ class FilmNode(Node):
         self._frames: queue.SimpleQueue[Callable[[], Seen] | None] = queue.SimpleQueue()
         self._newest: dict[str, Any] = {}
         self._most, self._lost, self._sees = BEHIND[c.simulated], 0, False
+        self._episodes = EpisodeClock()
+        self.hear(messages.String, topics.ROLLOUT, self._on_rollout, qos.latched(10))
         if c.simulated:
             hear_joints(self, c, self._joints, self._on_joints)
             self.hear(MarkerArray, topics.SIM_SCENE, self._on_scene, qos.latched())
@@ -97,8 +140,13 @@ class FilmNode(Node):
         self.beat(1.0 / c.control_hz, self._tick)
 
     def begin_stop(self, reason: str) -> None:
-        if self._thread is not None:
-            self._frames.put(None)
+        if self._thread is None:
+            return
+        self.take_all()
+        if self._episodes.outcome_shown and (seen := self._look()) is not None:
+            for _ in range(round(OUTCOME_S * self.contract.control_hz)):
+                self._frames.put(seen)
+        self._frames.put(None)
 
     def stopped(self) -> bool:
         done = self._thread is None or not self._thread.is_alive()
@@ -106,6 +154,13 @@ class FilmNode(Node):
             error = self._failure
             self.error = error if isinstance(error, RobolearnError) else RobolearnError(f"no film: {error!r}")
         return done
+
+    def _on_rollout(self, message: Any, info: Any) -> None:
+        said = json.loads(message.data)
+        if said["outcome"]:
+            self._episodes.end(said["outcome"], said["seconds"])
+        else:
+            self._episodes.begin()
 
     def _on_joints(self, message: Any, info: Any) -> None:
         self._joints.update(*messages.named(message), messages.seconds(message.header.stamp))
@@ -134,16 +189,18 @@ class FilmNode(Node):
 
     def _look(self) -> Callable[[], Seen] | None:
         """Content of the next picture, in the thread that draws; None while a part was never seen."""
-        c = self.contract
+        c, caption = self.contract, self._episodes.caption()
         if c.simulated:
             q, scene = self._joints.q, self._scene
-            seen = Seen(q, self._joints.width, scene)
+            seen = Seen(q, self._joints.width, scene, caption=caption)
             return None if q is None or scene is None else lambda: seen
         newest = dict(self._newest)
         if len(newest) < len(c.cameras):
             return None
         return lambda: Seen(
-            None, images={name: messages.picture(newest[name], camera) for name, camera in c.cameras.items()}
+            None,
+            images={name: messages.picture(newest[name], camera) for name, camera in c.cameras.items()},
+            caption=caption,
         )
 
     def _film(self) -> None:

@@ -101,7 +101,7 @@ def permissions(contract: AnyContract, *, poses: bool = False) -> dict[str, dict
             publish=(topics.TARGET, topics.MOTION_STATUS), subscribe=(*states, topics.SAFETY_STATE, topics.SET_POINT)
         ),
         "doctor": _node(subscribe=(*measured, *lenses, topics.SAFETY_STATE), lifecycle=False),
-        "film": _node(subscribe=(*states, *own, *scene) if contract.simulated else cameras),
+        "film": _node(subscribe=(topics.ROLLOUT, *((*states, *own, *scene) if contract.simulated else cameras))),
         "calibrate": _node(subscribe=(*states, *cameras), lifecycle=False),
     }
     if poses:

@@ -19,7 +19,7 @@ SAFETY_STATE = "safety_state"  # safety → everybody
 STREAMER_STATUS = "streamer_status"
 POLICY_STATUS = "policy_status"
 MOTION_STATUS = "motion_status"
-ROLLOUT = "rollout"  # robolearn deploy → rollouts: an episode begins, and its outcome
+ROLLOUT = "rollout"  # robolearn deploy → rollouts, film: an episode begins, and its outcome
 POLICY_ALIVE = "policy_alive"  # policy → streamer, 50 Hz
 
 ARM = "arm"

@@ -94,6 +94,13 @@ def filmed(path: Path, robot: str, contract: AnyContract, task: str, enclaves: b
 NICE = 10  # what drives the arm goes first
 
 
+def captioned(picture: np.ndarray, seen: Seen) -> np.ndarray:
+    """`picture` with the caption of `seen`."""
+    from robolearn.eval.video import written
+
+    return written(picture, seen.caption) if seen.caption else picture
+
+
 class SimulatedDrawer:
     """A `Drawer` of the simulated arm, from the joints and the scene that it publishes."""
 
@@ -102,7 +109,7 @@ class SimulatedDrawer:
 
     def draw(self, seen: Seen) -> np.ndarray:
         assert seen.q is not None and seen.scene is not None
-        return self._film.frame(seen.q, seen.width, seen.scene)
+        return captioned(self._film.frame(seen.q, seen.width, seen.scene), seen)
 
     def close(self) -> None:
         self._film.close()
@@ -117,7 +124,8 @@ class CameraDrawer:
         height = max(image.shape[0] for image in seen.images.values())
         widths = [round(image.shape[1] * height / image.shape[0]) for image in seen.images.values()]
         images = zip(seen.images.values(), widths, strict=True)
-        return np.concatenate([cv2.resize(image, (width, height)) for image, width in images], axis=1)
+        row = np.concatenate([cv2.resize(image, (width, height)) for image, width in images], axis=1)
+        return captioned(row, seen)
 
     def close(self) -> None:
         pass

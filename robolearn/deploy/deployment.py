@@ -135,7 +135,7 @@ def deploy(
     with log_folder("deploy", logs) as folder:
         nodes = StackProcesses(stack, folder.path, {"OMP_NUM_THREADS": "1"})
         with nullcontext({}) if recorder is None else recorder(deployment) as recorded:
-            result = _run(deployment, operator, nodes, quiet, watched, recorder is not None)
+            result = _run(deployment, operator, nodes, quiet, watched)
         folder.kept = folder.kept or result["ended"] is not None
     result |= recorded
     result |= {"logs": str(folder.path) if folder.kept else None, "wall_s": {"total": time.perf_counter() - begun}}
@@ -206,7 +206,6 @@ def _run(
     nodes: StackProcesses,
     quiet: bool,
     watched: Callable[[], bool],
-    records: bool,
 ) -> dict[str, Any]:
     from hardware.ros2 import topics
     from hardware.ros2.runtime import realtime
@@ -231,7 +230,7 @@ def _run(
             home = partial(go_home, client, nodes.check) if deployment.homes else no_homing
             arm = RealArm(contract.name, operator, home) if simulation is None else SimulatedArm(client, home)
             limit_s = deployment.limit_s if simulation is None else simulation.limit_s
-            say = client.publish_json(topics.ROLLOUT) if records else lambda _: None
+            say = client.publish_json(topics.ROLLOUT)
             begins = partial(say, {"outcome": ""})
             try:
                 with Progress(
@@ -241,7 +240,7 @@ def _run(
                         client, arm, deployment.episodes, limit_s=limit_s, alive=nodes.check, begins=begins
                     ):
                         results.append(result)
-                        say({"outcome": result.outcome})
+                        say({"outcome": result.outcome, "seconds": result.seconds})
                         bar(len(results), {"successes": sum(r.success for r in results)})
             finally:
                 report = dict(client.report.values) if client.report else {}

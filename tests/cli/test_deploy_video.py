@@ -22,7 +22,7 @@ from untrained import make_policy
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos
-from hardware.ros2.film_node import FilmNode
+from hardware.ros2.film_node import EpisodeClock, FilmNode
 from hardware.ros2.process import Background, wait_until
 from robolearn.cli.film import make_drawer, write
 from robots.stations import CONTRACTS, load_contract
@@ -73,6 +73,47 @@ def test_the_whole_run_is_on_film(deploy: Callable[..., Running], blind: Path, t
     assert 0.95 * seconds < len(pictures) / rate < seconds + 60.0, (seconds, len(pictures))
     first, last = (pictures[i].astype(int) for i in (0, -1))
     assert first.std() > 20 and np.abs(first - last).mean() > 0.5, "nothing has moved"
+    # Burned in: nothing before the episode, its time while it runs, and how it ended for a second at least.
+    shown = [box(picture) for picture in pictures]
+    begin = shown.index(True)
+    assert begin > 0 and all(shown[begin:])
+    assert 0.9 * seconds * rate < len(shown) - begin
+    ends = [np.abs(headline(picture) - headline(pictures[-1])).mean() < 3.0 for picture in pictures]
+    assert sum(ends) > 0.9 * rate, "the outcome is not held"
+    assert not any(ends[begin : begin + int(0.8 * seconds * rate)])
+
+
+def headline(picture: np.ndarray) -> np.ndarray:
+    """Where a caption stands, as whole numbers."""
+    return picture[:16, :160].astype(int)
+
+
+def box(picture: np.ndarray) -> bool:
+    """True where a dark box with light letters is in the upper left corner."""
+    corner = headline(picture)
+    dark = (np.abs(corner - 40).max(axis=2) < 24).mean()
+    return dark > 0.35 and (corner.min(axis=2) > 150).any()
+
+
+def test_a_caption_is_the_time_and_then_the_outcome() -> None:
+    now = 100.0
+    episodes = EpisodeClock(lambda: now)
+    assert episodes.caption() == "" and not episodes.outcome_shown
+    episodes.begin()
+    now = 103.25
+    assert episodes.caption() in ("episode 1: 3.2 s", "episode 1: 3.3 s") and not episodes.outcome_shown
+    episodes.end("success", 3.0)
+    now = 120.0
+    assert episodes.caption() == "episode 1: solved in 3.0 s" and episodes.outcome_shown
+    episodes.begin()
+    assert episodes.caption() == "episode 2: 0.0 s" and not episodes.outcome_shown
+    for outcome, text in (
+        ("failure", "not solved in 9.5 s"),
+        ("timeout", "not solved: out of time after 9.5 s"),
+        ("stopped", "stopped by the safety filter after 9.5 s"),
+    ):
+        episodes.end(outcome, 9.5)
+        assert episodes.caption() == f"episode 2: {text}"
 
 
 def filming(running: Running) -> int:
@@ -167,12 +208,21 @@ def test_a_real_station_is_filmed_through_its_cameras(tmp_path: Path) -> None:
                 publisher.publish((messages.compressed_image if compressed else messages.image)(picture, at, name))
 
         driver.create_timer(0.02, publish)
-        time.sleep(4.0)
+        say = driver.create_publisher(messages.String, f"{contract.namespace}/robolearn/rollout", qos.latched(10))
+        time.sleep(1.5)
+        say.publish(messages.String(data='{"outcome": ""}'))
+        time.sleep(2.0)
+        say.publish(messages.String(data='{"outcome": "stopped", "seconds": 2.0}'))
+        time.sleep(0.5)
         node.begin_stop("done")
         wait_until(node.stopped, 30.0, "the film to be written")
         assert node.error is None
     rate, pictures = frames(out)
-    assert rate == contract.control_hz and 1.0 < len(pictures) / rate < 5.0
+    assert rate == contract.control_hz and 2.0 < len(pictures) / rate < 6.5
     assert len(contract.cameras) == 2
-    left, right = (pictures[-1][10, column].astype(int).mean() for column in (10, -10))
+    left, right = (pictures[-1][-10, column].astype(int).mean() for column in (10, -10))
+    assert abs(pictures[0][3, 3].astype(int).mean() - 60) < 8, "a caption before the first episode"
+    assert abs(pictures[-1][3, 3].astype(int).mean() - 40) < 12, "no caption"
+    ended = [np.abs(headline(picture) - headline(pictures[-1])).mean() < 3.0 for picture in pictures]
+    assert 1.25 < sum(ended) / rate < 2.0, "half a second until the film was ended, and one to see the outcome"
     assert abs(left - 60) < 8 and abs(right - 160) < 8

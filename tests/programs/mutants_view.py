@@ -7,6 +7,9 @@ import sys
 from mutation import Mutant, kill_replacements
 
 VIEW, SEEN = ("tests/hardware/teleop/test_view.py",), ("tests/hardware/teleop/test_view_chromium.py",)
+FILM_NODE, VIDEO = "hardware/ros2/film_node.py", "tests/cli/test_deploy_video.py"
+CAPTIONS = tuple(f"{VIDEO}::test_{name}" for name in (
+    "a_caption_is_the_time_and_then_the_outcome", "a_real_station_is_filmed_through_its_cameras"))  # fmt: skip
 WATCHED, FILMED = ("tests/cli/test_cli_view.py",), ("tests/sim/test_film.py",)
 LET_IN = ("tests/hardware/teleop/test_browser_access.py",)
 BROWSER, DEVICE = "hardware/teleop/browser", "hardware/teleop/wrapped.py"
@@ -35,6 +38,11 @@ MUTANTS: dict[str, Mutant] = {
     "clip-end-forgotten": Mutant(CLIPS, '["final_obs"] = out.final', '["final_obs"] = out.observation', WATCHED),
     "clip-in-haste": Mutant(PLAYER, "else 1.0 / self._hz)", "else 0.0)", WATCHED),
     "clip-wanted-by-nobody": Mutant(PLAYER, "self._next is None and self._page.watched", "self._next is None", WATCHED),
+    "caption-of-the-last-episode": Mutant(FILM_NODE, 'self._clock(), ""\n', "self._clock(), self._ended\n", CAPTIONS),
+    "caption-without-outcome": Mutant(FILM_NODE, "{self._ended or", "{'' or", CAPTIONS),
+    "caption-every-end-a-success": Mutant(FILM_NODE, "ENDS[outcome].format", "ENDS[SUCCESS].format", CAPTIONS),
+    "outcome-not-held": Mutant(FILM_NODE, "if self._episodes.outcome_shown and", "if False and", CAPTIONS),
+    "film-without-captions": Mutant("robolearn/cli/film.py", "if seen.caption else picture", "if False else picture", CAPTIONS),
     "film-of-the-start": Mutant(FILM, "            if geom is None:", "            if True:", FILMED),
     "film-gripper-open": Mutant(FILM, "closed + share * (opened - closed)", "opened", FILMED),
 }  # fmt: skip
