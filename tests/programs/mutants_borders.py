@@ -29,6 +29,11 @@ MOVING = ("tests/reports/test_arms_that_move.py",)
 ROLLOUTS, ROLLOUT = "hardware/recording/rollouts.py", ("tests/hardware/test_rollouts.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "arrays-of-the-first-episode-alone": Mutant(f"{FORMATS}/hdf5.py", "arrays_in(demo, own).keys() - heads.keys()", "()", HDF5),
+    "single-values-vanish": Mutant(f"{FORMATS}/hdf5.py", "single.update(arrays_in(demo, own, single=True))", "0", HDF5),
+    "attributes-vanish": Mutant(f"{FORMATS}/hdf5.py", "attributes.update(demo.attrs)", "0", HDF5),
+    "strings-of-strangers-vanish": Mutant(f"{FORMATS}/robomimic.py", "if stored is not None else texts_in(file, names, heads)", "", HDF5),
+    "text-that-some-lack": Mutant(f"{FORMATS}/hdf5.py", "if all(found[key] in file[name] for name in names)", "", HDF5),
     "a-picture-is-turned-by-a-note": Mutant(
         "robolearn/data/video/readers.py", "cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION", "cv2.IMREAD_COLOR",
         ("tests/data/test_data_images.py::test_a_note_of_the_camera_turns_no_picture",),

@@ -9,6 +9,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from robolearn.cli.main import main
@@ -107,6 +108,40 @@ def test_libero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(said["left_out"]) == left
     assert any("turned upright" in line for line in said["changed"])
     assert any(line.startswith("float64 is stored as float32: ") for line in said["changed"])
+
+
+def test_what_only_some_episodes_have_and_single_values_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    libero(tmp_path / "libero.hdf5")
+    with h5py.File(tmp_path / "libero.hdf5", "a") as file:
+        file["data/demo_1/obs/force"], file["data/demo_1/notes/mark"] = steps(2), steps(1)
+        file["data/demo_0/horizon"], file["data/demo_0"].attrs["seed"] = 30, 7
+        file["data/demo_0/obs/pair"] = np.zeros(T, [("a", "f4"), ("b", "i4")])
+    said = bring(tmp_path / "libero.hdf5", tmp_path / "set", capsys)
+    assert {
+        "notes/mark: in 1 of 2 episodes, not in data/demo_0",
+        "obs/force: in 1 of 2 episodes, not in data/demo_0",
+        "horizon (one value an episode)",
+        "attributes of the episodes: seed",
+    } <= set(said["left_out"])
+    assert any(line.startswith("obs/pair (1 [") for line in said["left_out"])
+
+
+def test_strings_in_the_observations_come_in_as_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    libero(tmp_path / "libero.hdf5")
+    phases = [["reach", "ä\u2028b", ""] * T, ["grasp"] * T]
+    with h5py.File(tmp_path / "libero.hdf5", "a") as file:
+        for e, said in enumerate(phases):
+            file[f"data/demo_{e}/obs"].create_dataset("phase", data=said[:T], dtype=h5py.string_dtype())
+        file["data/demo_0/obs/sometimes"] = np.array([b"x"] * T, "S4")
+    said = bring(tmp_path / "libero.hdf5", tmp_path / "set", capsys)
+    assert "obs/phase → phase (text)" in said["read"]
+    assert any(line.startswith("obs/sometimes") for line in said["left_out"])
+    (file,) = (tmp_path / "set" / "data").rglob("*.parquet")
+    table = pq.read_table(file, columns=["phase", "episode_index"])
+    assert table["phase"].to_pylist() == phases[0][:T] + phases[1]
+    assert "phase" not in Dataset.open(tmp_path / "set", images=False).interface.observation
 
 
 def test_isaac_lab(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

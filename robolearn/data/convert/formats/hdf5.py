@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from robolearn.core import BadInput
 from robolearn.core.installation import install_command
 from robolearn.data.convert.for_arm import GRIPPER, JOINTS
 from robolearn.data.convert.formats.arrays import Head
-from robolearn.data.lerobot.features import IMAGES
+from robolearn.data.lerobot.features import IMAGES, text_names
 
 
 def library() -> Any:
@@ -89,6 +90,54 @@ def _refusal(path: Path, where: str, got: str) -> BadInput:
     return BadInput(f"HDF5 file {path}: {where}", got=got, expected="everything in the file itself")
 
 
+def arrays_in(group: Any, own: Collection[str] = (), single: bool = False) -> dict[str, Head]:
+    """Every array in the h5py `group` by its path there, without the axis of time, but those below `own`; or every
+    `single` value."""
+    import h5py
+
+    found: dict[str, Head] = {}
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and bool(item.ndim) != single and name.split("/")[0] not in own:
+            found[name] = Head(tuple(item.shape[1:]), item.dtype)
+
+    group.visititems(visit)
+    return found
+
+
+def texts_in(file: Any, names: Sequence[str], heads: Mapping[str, Head]) -> dict[str, str]:
+    """Feature of text → its array, of those of `heads` that are a string per step in ``obs`` of every episode."""
+    import h5py
+
+    found = {
+        name.removeprefix("obs/").replace("/", "_"): name
+        for name, head in heads.items()
+        if name.startswith("obs/") and not head.shape and h5py.check_string_dtype(head.dtype) is not None
+    }
+    features = {key: {"dtype": "string", "shape": [1]} for key in found}
+    return {key: found[key] for key in text_names(features) if all(found[key] in file[name] for name in names)}
+
+
+def elsewhere(
+    file: Any, path: Path, names: Sequence[str], heads: Mapping[str, Head], own: Collection[str]
+) -> list[str]:
+    """A line on each of what no feature is made of in the episodes `names`: arrays that the first of them, which has
+    `heads`, lacks; single values; attributes."""
+    arrays, single, attributes = Counter[str](), set[str](), set[str]()
+    for name in names:
+        with suppress(BadInput), damage(path, name):  # named where it is read
+            demo = file[name]
+            arrays.update(arrays_in(demo, own).keys() - heads.keys())
+            single.update(arrays_in(demo, own, single=True))
+            attributes.update(demo.attrs)
+    lines = [f"{key}: in {count} of {len(names)} episodes, not in {names[0]}" for key, count in sorted(arrays.items())]
+    lines += [f"{key} (one value an episode)" for key in sorted(single)]
+    if others := sorted(attributes - _READ):
+        lines.append(f"attributes of the episodes: {', '.join(others)}")
+    return lines
+
+
+_READ = {"num_samples", "success", "terminated", "truncated", "task", "ep_meta"}
 _ARM = ("eef_pos", "eef_quat", "gripper_qpos")
 
 

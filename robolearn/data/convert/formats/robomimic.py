@@ -41,12 +41,15 @@ from robolearn.data.convert.formats.hdf5 import (
     UNKNOWN,
     FileFacts,
     Layout,
+    arrays_in,
     check_own,
     damage,
+    elsewhere,
     facts_of,
     layout_of,
     library,
     open_file,
+    texts_in,
 )
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, check_new
@@ -80,7 +83,11 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         facts = facts_of(data.attrs, path)
         demo = file[names[0]]
         stored = data.attrs.get(_INTERFACE)
-        clock, found = clocks(_arrays(demo), options, account)
+        heads = arrays_in(demo, _OWN)
+        own = {name: f"texts/{name}" for name in demo.get("texts", ())}
+        texts = own if stored is not None else texts_in(file, names, heads)
+        clock, found = clocks(heads, options, account)
+        account.left_out += elsewhere(file, path, names, heads, _OWN)
         if stored is not None:
             interface = options.applied(Interface.from_json(json.loads(str(stored))))
             parts = {key: (_stored_name(key, found),) for key in interface.observation}
@@ -89,8 +96,10 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
                 account.became(key, name)
         else:
             layout = layout_of(found, names[0].startswith("traj_"))
-            interface, arrays = _derive(path, names[0], found, layout, facts, options, account)
-        stamps, texts = tuple(demo.get("stamps", ())), tuple(demo.get("texts", ()) if stored is not None else ())
+            numbers = {key: head for key, head in found.items() if key not in texts.values()}
+            interface, arrays = _derive(path, names[0], numbers, layout, facts, options, account)
+        account.read += [f"{name} → {key} (text)" for key, name in texts.items() if stored is None]
+        stamps = tuple(demo.get("stamps", ()))
         stated = any(_flag(file[name], "success") is not None for name in names)
         solved = rewarded(file[name]["rewards"][()] for name in names if "rewards" in file[name])
     task = options.task or facts.task or path.stem
@@ -111,7 +120,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
             return reading.draft(file[names[number]], interface, arrays, task, solved, options)
 
     outcomes = stated or options.success is not None or solved is not None
-    return imported(ForeignSet(interface, names, action, draft, stamps, outcomes, account, texts), options)
+    return imported(ForeignSet(interface, names, action, draft, stamps, outcomes, account, tuple(texts)), options)
 
 
 def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robot: str = "") -> None:
@@ -203,20 +212,6 @@ def _names(file: Any, path: Path, key: str, account: Account) -> list[str]:
     return sorted(found, key=lambda name: int(name.rsplit("_", 1)[1]))
 
 
-def _arrays(demo: Any) -> dict[str, Head]:
-    """Every array of a demonstration by its path in it, without the axis of time."""
-    import h5py
-
-    found: dict[str, Head] = {}
-
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and item.ndim and name.split("/")[0] not in _OWN:
-            found[name] = Head(tuple(item.shape[1:]), item.dtype)
-
-    demo.visititems(visit)
-    return found
-
-
 _OWN = ("rewards", "dones", "success", "terminated", "truncated", "fail", "stamps", "tasks", "interventions")
 
 
@@ -251,7 +246,9 @@ def _derive(
         key: Head(head.shape, np.dtype(np.float32) if head.dtype.kind == "f" else head.dtype)
         for key, head in found.items() if key in wanted and head.dtype.kind in "fiub"
     }  # fmt: skip
-    others = Counter(key.split("/")[0] for key in found.keys() - numbers.keys())
+    rest = found.keys() - numbers.keys()
+    account.left_out += [f"{key} ({found[key]})" for key in rest if key.startswith("obs/")]
+    others = Counter(key.split("/")[0] for key in rest if not key.startswith("obs/"))
     account.left_out += [f"{key} ({count} array{'s' * (count > 1)})" for key, count in others.items()]
     given = replace(options, named=named)
     arrays = assigned(numbers, layout.usual(numbers, bool(options.robot)), "actions", given, account, layout.components)
@@ -299,7 +296,7 @@ class _Demo:
     name: str
     layout: Layout
     upside_down: bool
-    texts: tuple[str, ...]
+    texts: Mapping[str, str]
 
     def draft(
         self, demo: Any, interface: Interface, arrays: ArrayMap, task: str, solved: float | None, options: ReadOptions
@@ -338,7 +335,7 @@ class _Demo:
         helped = np.asarray(demo["interventions"][()], bool) if "interventions" in demo else None
         told = words or (options.task or own or task,)
         episode = stored_episode(numbers, action, reward, *ends, told, helped, stamps)
-        texts = {key: demo["texts"][key].asstr()[()] for key in self.texts}
+        texts = {key: np.asarray(array(name).asstr()[()], object)[:length] for key, name in self.texts.items()}
         return EpisodeDraft(replace(episode, final=final, texts=texts), images, f"{self.path.name}: {self.name}")
 
     def _pictures(self, name: str, length: int) -> Iterator[NDArray[np.uint8]]:
