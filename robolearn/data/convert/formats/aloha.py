@@ -14,6 +14,7 @@ Files do not say how an episode ended, nor their rate: 50 Hz is assumed.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from robolearn.data.lerobot.features import IMAGES
 CONTROL_HZ = 50.0  # ALOHA's DT is 0.02 s
 BLOCK = 16  # pictures that are in memory together
 _PICTURES, _QPOS = "observations/images/", "observations/qpos"
+_LENGTHS = "compress_len"
 _JOINTS = ("waist", "shoulder", "elbow", "forearm_roll", "wrist_angle", "wrist_rotate", "gripper")
 
 
@@ -57,6 +59,12 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         coded = any(_is_coded(file[name]) for name in cameras)
     if coded:
         account.changed.append("pictures of JPEG are decoded")
+    with open_file(first) as file:
+        account.left_out += [f"{_LENGTHS}: lengths of files, which are decoded without them"] * (_LENGTHS in file)
+    seen, rest = heads.keys() | {_LENGTHS}, dict[str, str]()
+    for _, more in sound(_heads, files, [], replace(options, skip_bad=True)):  # a draft names those that are none
+        rest |= {name: f"{name} ({more[name]}): not in {first.name}" for name in more.keys() - seen}
+    account.left_out += [rest[name] for name in sorted(rest)]
     own = {first}  # files that lead to no other
 
     def numbers(number: int, name: str) -> NDArray:
@@ -77,7 +85,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     return episodes_of(
         NamedArrays(
             f"ALOHA folder {path}", [file.name for file in files], heads, numbers, pictures, usual, "action",
-            lambda _: task, options.hz or CONTROL_HZ, components=_components,
+            lambda _: (task,), options.hz or CONTROL_HZ, components=_components,
         ),
         options,
         account,
@@ -101,7 +109,7 @@ def _heads(path: Path) -> dict[str, Head]:
     heads: dict[str, Head] = {}
 
     def visit(name: str, item: object) -> None:
-        if not isinstance(item, h5py.Dataset) or not item.ndim or name == "compress_len":
+        if not isinstance(item, h5py.Dataset) or not item.ndim or name == _LENGTHS:
             return
         shape, kind = tuple(item.shape[1:]), item.dtype
         if name.startswith(_PICTURES) and _is_coded(item) and len(item):

@@ -8,7 +8,7 @@ which they are named.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 import numpy as np
@@ -195,9 +195,11 @@ class NamedArrays:
       read: (number of an episode, array) → (T, …).
       pictures: (number of an episode, array) → its pictures, (H, W, 3) RGB, or grey ones as `coloured` takes them.
       usual, action, components: as for `assigned`.
-      task: number of an episode → words, empty where nothing says it.
+      task: number of an episode → words, one for all frames or one for each, empty where nothing says it.
       hz, embodiment: None or empty where nothing says it.
       reward: the array of rewards, or nothing.
+      texts: feature of text → its array.
+      strings: (number of an episode, array of text) → (T,) text.
       ends: number of an episode → whether it succeeded and whether it terminated, None where nothing says it.
     """
 
@@ -208,11 +210,13 @@ class NamedArrays:
     pictures: Callable[[int, str], Pictures]
     usual: Mapping[str, str]
     action: str
-    task: Callable[[int], str]
+    task: Callable[[int], Sequence[str]]
     hz: float | None = None
     embodiment: str = ""
     components: Callable[[str, tuple[int, ...]], Sequence[str]] | None = None
     reward: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    strings: Callable[[int, str], Sequence[str]] = field(default=lambda number, name: ())
     ends: Callable[[int], tuple[bool | None, bool | None]] = field(default=lambda number: (None, None))
 
 
@@ -221,7 +225,10 @@ def episodes_of(found: NamedArrays, options: ReadOptions, account: Account) -> E
     observation that is known, or an array of another length or shape; episode and array are named."""
     clock, heads = clocks(found.heads, options, account)
     numbers = {name: head for name, head in heads.items() if head.dtype.kind in "fiub"}
-    account.left_out += [f"{name} ({head})" for name, head in heads.items() if name not in numbers]
+    others = {name: head for name, head in heads.items() if name not in {*numbers, *found.texts.values()}}
+    account.left_out += [f"{name} ({head})" for name, head in others.items()]
+    for key, name in found.texts.items():
+        account.became(key, [name], "text")
     wide = [name for name, head in numbers.items() if head.dtype == np.float64]
     numbers |= {name: Head(numbers[name].shape, np.dtype(np.float32)) for name in wide}
     arrays = assigned(numbers, found.usual, found.action, options, account, found.components)
@@ -276,13 +283,14 @@ def episodes_of(found: NamedArrays, options: ReadOptions, account: Account) -> E
                 vectors[key] = values.astype(spec.dtype, copy=False)
         reward, success, terminated = ending(number)
         success = outcome(success, options, reward, solved)
-        words = options.task or found.task(number)
-        episode = stored_episode(vectors, actions, reward, success, terminated, None, (words,), None, {})
-        return EpisodeDraft(episode, images, found.episodes[number])
+        words = (options.task,) if options.task else tuple(found.task(number))
+        episode = stored_episode(vectors, actions, reward, success, terminated, None, words, None, {})
+        texts = {key: np.array(list(found.strings(number, name)), object) for key, name in found.texts.items()}
+        return EpisodeDraft(replace(episode, texts=texts), images, found.episodes[number])
 
     stated = any(success is not None for _, success, _ in endings.values())
     outcomes = options.success is not None or solved is not None or stated
-    return imported(ForeignSet(interface, found.episodes, action, draft, (), outcomes, account), options)
+    return imported(ForeignSet(interface, found.episodes, action, draft, (), outcomes, account, found.texts), options)
 
 
 def _counted(found: NamedArrays, number: int, name: str, length: int, shape: tuple[int, ...]) -> Pictures:

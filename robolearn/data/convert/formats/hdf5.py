@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -123,14 +122,14 @@ def elsewhere(
 ) -> list[str]:
     """A line on each of what no feature is made of in the episodes `names`: arrays that the first of them, which has
     `heads`, lacks; single values; attributes."""
-    arrays, single, attributes = Counter[str](), set[str](), set[str]()
+    arrays, single, attributes = dict[str, Head](), set[str](), set[str]()
     for name in names:
         with suppress(BadInput), damage(path, name):  # named where it is read
             demo = file[name]
-            arrays.update(arrays_in(demo, own).keys() - heads.keys())
+            arrays |= {key: head for key, head in arrays_in(demo, own).items() if key not in heads}
             single.update(arrays_in(demo, own, single=True))
             attributes.update(demo.attrs)
-    lines = [f"{key}: in {count} of {len(names)} episodes, not in {names[0]}" for key, count in sorted(arrays.items())]
+    lines = [f"{key} ({arrays[key]}): not in {names[0]}" for key in sorted(arrays)]
     lines += [f"{key} (one value an episode)" for key in sorted(single)]
     if others := sorted(attributes - _READ):
         lines.append(f"attributes of the episodes: {', '.join(others)}")

@@ -4,6 +4,7 @@
              <name>-<split>.tfrecord-<i>-of-<n>
     a record = one episode = tf.train.Example: feature → list of bytes, floats or integers, T times each, in a row
       steps/action, steps/reward, steps/is_terminal …
+      steps/language_instruction      the task, of each step; text of other names comes under its own, without folders
       steps/observation/<name>        ``state`` and ``proprio`` are ``proprio``, colour pictures are cameras
 
     length (8 bytes) | crc of it (4) | record | crc of it (4);    crc′ = (crc32c ≫ 15 | crc32c ≪ 17) + a282ead8
@@ -31,13 +32,14 @@ from robolearn.data.convert.formats.arrays import Head, NamedArrays, Pictures, d
 from robolearn.data.convert.formats.config import ARRAYS, FormatConfig
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeSource
-from robolearn.data.lerobot.features import IMAGES
+from robolearn.data.lerobot.features import IMAGES, text_names
 from robolearn.io.json_files import parse_json
 
 STEPS, SEEN = "steps/", "observation/"
 _PROPRIO = ("observation/state", "observation/proprio")
 _WORDS = ("language_instruction", "observation/natural_language_instruction")
-_OWN = ("reward", "discount", "is_first", "is_last", "is_terminal")
+_OWN = ("reward", "is_terminal", "discount", "is_first", "is_last")
+TEXT = Head((), np.dtype(str))
 _RECORD = 1 << 31  # bytes of an episode: protobuf reads no more
 
 
@@ -54,9 +56,18 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     for name, head in heads.items():
         if head.is_picture and min(head.shape) < 0:  # of a size that only the pictures say
             heads[name] = Head(next(shards.pictures(0, name)).shape, head.dtype)
-    facts = {name for name in (*_OWN, *_WORDS) if heads.pop(name, None) is not None}
+    facts = {name for name in (*_OWN, shards.words or "") if heads.pop(name, None) is not None}
     if shards.words:
         account.became("task", [shards.words])
+    for name, feature in {"reward": "reward", "is_terminal": "terminated"}.items():
+        if name in facts:
+            account.became(feature, [name])
+    account.left_out += [f"{name}: no part of an episode here" for name in _OWN[2:] if name in facts]
+    texts: dict[str, str] = {}
+    for name in sorted(shards.texts & heads.keys()):
+        word = name.rsplit("/", 1)[-1]
+        if text_names({word: {"dtype": "string", "shape": [1]}}):
+            texts.setdefault(word, name)
     account.left_out += [name for name in described if not name.startswith(STEPS)]
     usual = {name: "proprio" for name in _PROPRIO if name in heads}
     usual |= {
@@ -65,7 +76,8 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     }  # fmt: skip
     found = NamedArrays(
         f"RLDS folder {path}", [record.name for record in shards.records], heads, shards.numbers, shards.pictures,
-        usual, "action", shards.task, reward="reward" if "reward" in facts else "", ends=shards.ends,
+        usual, "action", shards.task, reward="reward" if "reward" in facts else "", texts=texts, strings=shards.strings,
+        ends=shards.ends,
     )  # fmt: skip
     return episodes_of(found, options, account)
 
@@ -75,11 +87,13 @@ class _Shards:
 
     Attributes:
       words: the feature that is the task in words, or None.
+      texts: the features that are text, one for each step.
     """
 
     def __init__(self, records: list[_Record], described: Mapping[str, Head], folder: str) -> None:
         self.records, self._described, self._folder = records, described, folder
         self.words = next((name for name in _WORDS if STEPS + name in described), None)
+        self.texts = {name.removeprefix(STEPS) for name, head in described.items() if head == TEXT}
         self._newest: tuple[int, Any] | None = None
 
     def values(self, number: int, name: str) -> Any:
@@ -110,10 +124,17 @@ class _Shards:
         for t, content in enumerate(self.values(number, name)):
             yield decoded(content, f"{self.records[number].name}: {name} at frame {t}")
 
-    def task(self, number: int) -> str:
-        """In words; by the name of the folder above where no feature is."""
-        said = self.values(number, self.words) if self.words else ()
-        return said[0].decode("utf-8", "replace").strip() if said else self._folder
+    def strings(self, number: int, name: str) -> list[str]:
+        """(T,) text."""
+        said = self.values(number, name)
+        if said and not isinstance(said[0], bytes):
+            raise BadInput(f"{self.records[number].name}: {name}", got="numbers", expected="text for each step")
+        return [one.decode("utf-8", "replace") for one in said]
+
+    def task(self, number: int) -> list[str]:
+        """In words, for each step; by the name of the folder above where no feature is."""
+        said = [one.strip() or self._folder for one in self.strings(number, self.words)] if self.words else []
+        return said or [self._folder]
 
     def ends(self, number: int) -> tuple[bool | None, bool | None]:
         """(None, whether it terminated)."""
@@ -145,9 +166,12 @@ def _flat(feature: Mapping[str, Any], name: str) -> Iterator[tuple[str, Head]]:
         shape = tuple(int(edge) for edge in kept["shape"].get("dimensions", ()))
         ragged = "tensor" in feature and any(edge < 1 for edge in shape)
         kind = kept["dtype"] if plain and not ragged and kept["dtype"] not in ("string", "object") else "object"
-        yield name, Head(shape, np.dtype({"bfloat16": "float32"}.get(kind, kind)))
+        if "tensor" in feature and kept["dtype"] == "string" and not shape:
+            yield name, TEXT
+        else:
+            yield name, Head(shape, np.dtype({"bfloat16": "float32"}.get(kind, kind)))
     else:
-        yield name, Head((), np.dtype(object))
+        yield name, TEXT if "text" in feature else Head((), np.dtype(object))
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,9 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
             layout = layout_of(found, names[0].startswith("traj_"))
             numbers = {key: head for key, head in found.items() if key not in texts.values()}
             interface, arrays = _derive(path, names[0], numbers, layout, facts, options, account)
-        account.read += [f"{name} → {key} (text)" for key, name in texts.items() if stored is None]
+            _note_outcomes(file, names, account)
+            for key, name in texts.items():
+                account.became(key, [name], "text")
         stamps = tuple(demo.get("stamps", ()))
         stated = any(_flag(file[name], "success") is not None for name in names)
         solved = rewarded(file[name]["rewards"][()] for name in names if "rewards" in file[name])
@@ -212,6 +214,16 @@ def _names(file: Any, path: Path, key: str, account: Account) -> list[str]:
     return sorted(found, key=lambda name: int(name.rsplit("_", 1)[1]))
 
 
+def _note_outcomes(file: Any, names: list[str], account: Account) -> None:
+    """Note in `account` what the episodes `names` say of rewards and outcomes, and what of it does not come."""
+    own = {key for name in names for key in _OWN if key in file[name] or key in file[name].attrs}
+    for key, feature in {"rewards": "reward", "success": "success", "terminated": "terminated",
+                         "truncated": "truncated"}.items():  # fmt: skip
+        if key in own:
+            account.became(feature, [key])
+    account.left_out += [f"{key}: no part of an episode here" for key in ("dones", "fail") if key in own]
+
+
 _OWN = ("rewards", "dones", "success", "terminated", "truncated", "fail", "stamps", "tasks", "interventions")
 
 
@@ -246,9 +258,9 @@ def _derive(
         key: Head(head.shape, np.dtype(np.float32) if head.dtype.kind == "f" else head.dtype)
         for key, head in found.items() if key in wanted and head.dtype.kind in "fiub"
     }  # fmt: skip
-    rest = found.keys() - numbers.keys()
-    account.left_out += [f"{key} ({found[key]})" for key in rest if key.startswith("obs/")]
-    others = Counter(key.split("/")[0] for key in rest if not key.startswith("obs/"))
+    strange = sorted(key for key in found.keys() - numbers.keys() if key in wanted)
+    account.left_out += [f"{key} ({found[key]}): no numbers" for key in strange]
+    others = Counter(key.split("/")[0] for key in found.keys() - wanted)
     account.left_out += [f"{key} ({count} array{'s' * (count > 1)})" for key, count in others.items()]
     given = replace(options, named=named)
     arrays = assigned(numbers, layout.usual(numbers, bool(options.robot)), "actions", given, account, layout.components)

@@ -4,6 +4,7 @@
     data/<name>                (N, …)       ``state`` and ``robot<i>_eef_pos`` … are ``proprio``; pictures (H, W, 3),
                                             also of whole floats from 0 to 255, are cameras; the others are left out
                                             unless they are mapped
+    data/<text>                (N,)         of strings: a feature of text
     data/timestamp             (N,) [s]     judged against the rate, and left out
     meta/episode_ends          (E,)         the frame behind the last of each episode
 
@@ -30,11 +31,11 @@ from robolearn.data.convert.formats.arrays import Head, NamedArrays, Pictures, e
 from robolearn.data.convert.formats.config import ARRAYS, FormatConfig
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeSource
-from robolearn.data.lerobot.features import IMAGES
+from robolearn.data.lerobot.features import IMAGES, text_names
 from robolearn.io.json_files import json_in, parse_json
 
 CODECS = ("blosc", "bytes", "bz2", "crc32c", "delta", "gzip", "lz4", "lzma", "shuffle", "sharding_indexed", "transpose",
-          "zlib", "zstd")  # fmt: skip
+          "vlen-utf8", "zlib", "zstd")  # fmt: skip
 CHUNK = 1 << 30  # bytes of one chunk when decoded
 LARGEST = 1 << 20  # bytes of a description
 BLOCK = 32  # pictures that are in memory together
@@ -94,9 +95,18 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
                 block = block.astype(np.uint8)
             yield from block
 
+    texts = {
+        name: name for name, head in heads.items()
+        if head.dtype.kind in "UTO" and not head.shape and text_names({name: {"dtype": "string", "shape": [1]}})
+    }  # fmt: skip
+
+    def strings(number: int, name: str) -> list[str]:
+        return [str(one) for one in numbers(number, name)]
+
     task = re.sub(r"\.zarr(\.zip)?$", "", path.resolve().name).replace("_", " ")
     names = [f"episode {i} of {path.name}" for i in range(len(ends))]
-    found = NamedArrays(what, names, heads, numbers, pictures, usual, "action", lambda _: task)
+    found = NamedArrays(what, names, heads, numbers, pictures, usual, "action", lambda _: (task,), texts=texts,
+                        strings=strings)  # fmt: skip
     return episodes_of(found, options, account)
 
 
@@ -129,8 +139,8 @@ def _check(path: Path, what: str) -> None:
         if not isinstance(described, dict):
             raise BadInput(f"{what}: {name}", got="no description of an array", expected="one")
         kind = described.get("dtype", described.get("data_type", ""))
-        if isinstance(kind, str) and kind.endswith("O"):
-            raise BadInput(f"{what}: {name}", got="objects", expected="numbers")
+        if isinstance(kind, str) and kind.endswith("O") and "vlen-utf8" not in _codecs(described):
+            raise BadInput(f"{what}: {name}", got="objects", expected="numbers or text")
         for codec in _codecs(described):
             if codec not in CODECS:
                 raise BadInput(f"{what}: {name}", got=f"codec {codec!r}", available=CODECS)
