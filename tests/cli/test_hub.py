@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import pickle
 import shutil
 import subprocess
@@ -153,6 +155,36 @@ def test_a_hub_that_announces_otherwise_is_not_believed(
     done = hub("pull", "me/lift", "--out", tmp_path / "there" / "lift")
     assert done.returncode in (1, 2) and says in done.stderr, done.stderr
     assert set(tmp_path.rglob("*")) - before <= {tmp_path / "there", hub.folder / "log"}
+
+
+def test_a_set_gets_checksums_there_and_is_not_pushed_where_its_own_find_damage(
+    hub: Hub, demos: Path, tmp_path: Path
+) -> None:
+    own, file = tmp_path / "own", "meta/robolearn_checksums.json"
+    shutil.copytree(demos, own)
+    later = own / "meta" / "later.json"
+    hub.result("push", own, "me/summed")
+    there = hub.there("dataset", "me/summed")
+    sums = json.loads((there / file).read_text())["files"]
+    pushed = {str(path.relative_to(there)) for room in ("meta", "data", "videos") for path in there.glob(f"{room}/**/*")
+              if path.is_file()}  # fmt: skip
+    assert sums.keys() == pushed - {file} and not (own / file).exists()
+    for name, of in sums.items():
+        content = (there / name).read_bytes()
+        digests = [hashlib.sha256(content[at : at + (1 << 20)]).hexdigest() for at in range(0, len(content), 1 << 20)]
+        assert of["sha256"] == digests and of["size"] == len(content), name
+    hub.result("pull", "me/summed", "--out", tmp_path / "back")
+    assert main(["dataset", "validate", str(tmp_path / "back")]) == 0
+    assert main(["dataset", "checksums", str(own)]) == 0
+    later.write_text('{"a": 1}')  # makes the set's own stale: those that are pushed are not
+    hub.result("push", own, "me/summed")
+    assert "meta/later.json" in json.loads((hub.there("dataset", "me/summed") / file).read_text())["files"]
+    assert main(["dataset", "checksums", str(own)]) == 0
+    times = later.stat()
+    later.write_text('{"a": 0}')
+    os.utime(later, ns=(times.st_atime_ns, times.st_mtime_ns))
+    refused = hub("push", own, "me/summed")
+    assert refused.returncode == 2 and "other bytes than by" in refused.stderr.replace("\n", " "), refused.stderr
 
 
 def test_a_set_with_a_damaged_video_gets_no_name(hub: Hub, tmp_path: Path) -> None:

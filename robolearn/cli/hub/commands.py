@@ -26,8 +26,8 @@ class HubPush(Command):
     """Push a policy or a data set to a hub of Hugging Face's protocol, with a page that says what was measured.
 
     A policy's success is measured now, by `robolearn evaluate`, and stands on its page with that command. A data set
-    gets the tag by which LeRobot opens it. What was there under that name before is replaced. The token is that of
-    HF_TOKEN or of `hf auth login`, the address HF_ENDPOINT.
+    gets the tag by which LeRobot opens it, and checksums of its files as they are. What was there under that name
+    before is replaced. The token is that of HF_TOKEN or of `hf auth login`, the address HF_ENDPOINT.
 
     Example: robolearn hub push runs/rl me/lift-panda
     """
@@ -47,7 +47,7 @@ class HubPush(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"repo", "kind", "url", "files", "bytes", "measured"}``."""
-        from robolearn.cli.hub.remote import check_name, content_of, open_hub, push
+        from robolearn.cli.hub.remote import check_name, content_of, open_hub, push, with_checksums
         from robolearn.io.json_files import read_json
 
         at_least(0, episodes=self.episodes)
@@ -59,13 +59,14 @@ class HubPush(Command):
         if content.kind == "dataset":
             from robolearn.cli.dataset.inspection import DatasetInfo
 
+            content = with_checksums(self.what, content)
             card = dataset_card(self.repo, DatasetInfo(data=self.what).run())
         else:
             measured = self._measure() if self.episodes else None
             card = policy_card(self.repo, read_json(content.files["config.json"], what=f"policy {self.what}"), measured)
         url = push(hub, self.repo, content, card, private=self.private, message="Pushed by robolearn")
         told = {"repo": self.repo, "kind": content.kind, "url": url, "measured": measured}
-        return {**told, "files": len(content.files) + 1, "bytes": content.bytes}
+        return {**told, "files": len(content.files) + len(content.made) + 1, "bytes": content.bytes}
 
     def _measure(self) -> dict[str, Any]:
         from robolearn.cli.evaluate import Evaluate

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from json import JSONDecodeError
 from pathlib import Path
@@ -37,15 +37,17 @@ class Content:
     Attributes:
       kind: ``"model"`` or ``"dataset"``, as the hub has it.
       files: path there → file here.
+      made: path there → content that has no file here.
     """
 
     kind: str
     files: dict[str, Path]
+    made: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         """Of all files."""
-        return sum(path.stat().st_size for path in self.files.values())
+        return sum(path.stat().st_size for path in self.files.values()) + sum(map(len, self.made.values()))
 
 
 def content_of(path: Path) -> Content:
@@ -70,6 +72,25 @@ def content_of(path: Path) -> Content:
     folder = policy_folder(path)
     load_policy(folder).check_whole(f"hub push: {path}")
     return Content("model", {name: folder / name for name in (CONFIG, WEIGHTS)})
+
+
+def with_checksums(path: Path, content: Content) -> Content:
+    """`content` of the data set `path` with checksums of its files as they are, in place of older ones: readers over
+    HTTP look for flipped bits by them. Raises `BadInput`: the set's own checksums say that a file is damaged."""
+    from robolearn.data.lerobot.checksums import CHECKSUMS_PATH, FileSums, blocks_of, written_as
+    from robolearn.data.lerobot.layout import json_bytes
+    from robolearn.data.validate.checksums import compared
+    from robolearn.data.validate.opened import Tolerances, opened
+
+    damage, _ = compared(opened(path), Tolerances())
+    if damage:
+        raise BadInput(f"data set {path}, {damage[0].where}: {damage[0].what}")
+    files = {name: file for name, file in content.files.items() if name != CHECKSUMS_PATH}
+    sums = {}
+    for name, file in files.items():
+        facts = file.stat()
+        sums[name] = FileSums(facts.st_size, facts.st_mtime_ns, tuple(blocks_of(file)))
+    return replace(content, files=files, made={CHECKSUMS_PATH: json_bytes(written_as(sums))})
 
 
 def _check_videos(root: Path) -> None:
@@ -143,7 +164,8 @@ def push(hub: Any, repo: str, content: Content, card: str, *, private: bool, mes
     kind = content.kind
     with spoken(hub, repo):
         hub.create_repo(repo, repo_type=kind, private=private, exist_ok=True)
-        files = {"README.md": card.encode(), **{name: str(path) for name, path in content.files.items()}}
+        held = {name: str(path) for name, path in content.files.items()}
+        files: dict[str, Any] = {"README.md": card.encode(), **held, **content.made}
         there = set(hub.list_repo_files(repo, repo_type=kind)) - {".gitattributes"}
         # A set that has become shorter must not keep old files: readers take all that are in data/.
         changes: list[Any] = [CommitOperationDelete(path_in_repo=name) for name in sorted(there - files.keys())]
