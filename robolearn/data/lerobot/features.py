@@ -227,6 +227,17 @@ def cast(given: NDArray, dtype: DTypeLike) -> tuple[NDArray, NDArray[np.bool_]]:
         return kept, kept.astype(given.dtype) != given
 
 
+def truths(values: Any, what: str) -> NDArray[np.bool_]:
+    """A copy of `values` as truth values. Raises `BadInput`, with `what`: one is neither 0 nor 1, or no number."""
+    given = np.asarray(values)
+    if given.dtype.kind not in "biuf":
+        raise BadInput(what, got=f"{given.dtype}", expected="truth values")
+    kept, wrong = cast(given, bool)
+    if wrong.any():
+        raise BadInput(what, got=f"{given[wrong][0]}", expected="truth values, 0 or 1")
+    return kept
+
+
 def schema_of(features: Mapping[str, Mapping[str, Any]]) -> pa.Schema:
     """The Arrow schema of the frames: plain columns for shape (1,), fixed_size_list otherwise."""
     fields = []

@@ -36,7 +36,8 @@ from robolearn.data.lerobot.features import (
     failure_number,
     image_keys,
     is_image,
-)
+    truths,
+)  # fmt: skip
 from robolearn.data.video.encoder import EpisodeVideo, VideoConfig, VideoEncoder
 from robolearn.data.writing.locked_dataset import CheckedEpisode, LockedDataset
 from robolearn.data.writing.steps import (
@@ -339,12 +340,11 @@ class EpisodeWriter:
         if len(episode.frame_tasks) not in (0, *length):
             raise BadInput("frame_tasks", got=f"{len(episode.frame_tasks)} tasks", expected=f"{length[0]}, or none")
         if failure_number(episode.failure) and FAILURE not in self.locked.features:
-            hint = "Record into a new set"
-            got = f"the failure {episode.failure}"
+            hint, got = "Record into a new set", f"the failure {episode.failure}"
             raise BadInput(f"data set {self.path}", got=got, expected="a set that labels failures", hint=hint)
         intervention = episode.intervention
         if intervention is not None:
-            intervention = np.asarray(intervention, bool)
+            intervention = truths(intervention, "intervention")
             if intervention.shape != length:
                 raise BadInput("intervention", got=f"shape {intervention.shape}", expected=f"shape {length}")
             self._intervention(bool(intervention.any()))

@@ -126,3 +126,25 @@ def test_npz_whole_numbers_are_not_rounded_by_the_floats_of_another_file(tmp_pat
     np.savez(folder / "0.npz", action=moves, count=np.arange(6))
     dataset = open_numbers(bring(folder, tmp_path / "whole", hz=10.0))
     assert dataset.episode(1).observation["count"].ravel()[4] == odd
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30, 1.7, 0.4, -1])
+@pytest.mark.parametrize("fact", ["success", "terminated", "truncated", "intervention"])
+def test_npz_facts_that_are_no_truth_values_are_refused(tmp_path: Path, fact: str, value: float) -> None:
+    (tmp_path / "push").mkdir()
+    said = np.array([0, 0, value, 0])
+    np.savez(tmp_path / "push" / "0.npz", action=np.zeros((4, 2)), proprio=np.eye(4), **{fact: said})  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match=rf"0\.npz: {fact}: got .*, expected truth values, 0 or 1"):
+        bring(tmp_path / "push", tmp_path / "set", hz=10.0)
+
+
+@pytest.mark.parametrize("fact", ["success", "terminated", "interventions"])
+def test_facts_in_hdf5_that_are_no_truth_values_are_refused(robomimic: Path, tmp_path: Path, fact: str) -> None:
+    with h5py.File(robomimic, "a") as file:
+        demo: Any = file["data/demo_0"]
+        if fact in demo:
+            del demo[fact]
+        demo.attrs.pop(fact, None)
+        demo[fact] = np.full(len(demo["actions"]), 0.4)
+    with pytest.raises(BadInput, match=rf"demo_0, {fact}: got 0\.4, expected truth values, 0 or 1"):
+        bring(robomimic, tmp_path / "set")

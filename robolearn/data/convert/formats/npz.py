@@ -46,7 +46,7 @@ from robolearn.data.convert.formats.config import (
 )
 from robolearn.data.convert.options import Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, new_folder
-from robolearn.data.lerobot.features import IMAGES, cast, is_image
+from robolearn.data.lerobot.features import IMAGES, cast, is_image, truths
 from robolearn.data.lerobot.texts import WORDS
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import array
@@ -151,7 +151,7 @@ def _fact(file: Path, data: dict[str, NDArray], name: str, length: int) -> bool 
     if data[name].shape not in ((), (length,)) or data[name].dtype.kind not in "biuf":
         got = f"{data[name].shape} {data[name].dtype}"
         raise BadInput(f"npz file {file}: {name}", got=got, expected="a bool, or one for each step")
-    return bool(data[name].any())
+    return bool(truths(data[name], f"npz file {file}: {name}").any())
 
 
 def _action(file: Path, data: dict[str, NDArray], interface: Interface, arrays: ArrayMap) -> NDArray[np.float32]:
@@ -260,7 +260,7 @@ def _draft(
     if len(words) not in (0, 1, length):
         raise BadInput(f"npz file {file}: task", got=f"{len(words)} texts", expected=f"one, or {length}")
     ends = (success, _fact(file, data, "terminated", length), _fact(file, data, "truncated", length))
-    helped = np.asarray(data["intervention"], bool) if "intervention" in data else None
+    helped = truths(data["intervention"], f"npz file {file}: intervention") if "intervention" in data else None
     times = {name: np.asarray(data[f"stamp.{name}"], np.float64) for name in stamps}
     task = options.task or file.parent.name
     episode = stored_episode(vectors, action, reward, *ends, words or (task,), helped, times)

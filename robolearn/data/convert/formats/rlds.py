@@ -32,7 +32,7 @@ from robolearn.data.convert.formats.arrays import Head, NamedArrays, Pictures, d
 from robolearn.data.convert.formats.config import ARRAYS, FormatConfig
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeSource
-from robolearn.data.lerobot.features import IMAGES, text_names
+from robolearn.data.lerobot.features import IMAGES, cast, text_names
 from robolearn.io.json_files import parse_json
 
 STEPS, SEEN = "steps/", "observation/"
@@ -117,7 +117,10 @@ class _Shards:
         size = int(np.prod(head.shape)) if head.shape else 1
         if array.size % size:
             raise BadInput(f"{where}: {name}", got=f"{array.size} numbers", expected=f"{head} for each step")
-        return array.reshape(-1, *head.shape).astype(head.dtype)
+        kept, wrong = cast(array, head.dtype)
+        if wrong.any():
+            raise BadInput(f"{where}: {name}", got=f"{array[wrong][0]}", expected=f"numbers that {head.dtype} holds")
+        return kept.reshape(-1, *head.shape)
 
     def pictures(self, number: int, name: str) -> Pictures:
         """Decoded, one by one."""

@@ -53,7 +53,7 @@ from robolearn.data.convert.formats.hdf5 import (
 )
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, check_new
-from robolearn.data.lerobot.features import IMAGES, is_image
+from robolearn.data.lerobot.features import IMAGES, is_image, truths
 from robolearn.data.lerobot.texts import WORDS
 from robolearn.data.reading.reader import Dataset
 from robolearn.data.video.segments import Images, PictureStream, frames
@@ -102,7 +102,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
             for key, name in texts.items():
                 account.became(key, [name], "text")
         stamps = tuple(demo.get("stamps", ()))
-        stated = any(_flag(file[name], "success") is not None for name in names)
+        stated = any("success" in held for name in names for held in (file[name], file[name].attrs))
         solved = rewarded(file[name]["rewards"][()] for name in names if "rewards" in file[name])
     task = options.task or facts.task or path.stem
     if facts.upside_down and any(key.startswith(IMAGES) for key in interface.observation):
@@ -227,10 +227,12 @@ def _note_outcomes(file: Any, names: list[str], account: Account) -> None:
 _OWN = ("rewards", "dones", "success", "terminated", "truncated", "fail", "stamps", "tasks", "interventions")
 
 
-def _flag(demo: Any, name: str) -> bool | None:
+def _flag(demo: Any, name: str, where: str) -> bool | None:
     """A fact about `demo`, or about one of its steps; None where the file does not have it."""
     held = demo.attrs if name in demo.attrs else demo
-    return bool(np.any(held[name][()] if held is demo else held[name])) if name in held else None
+    if name not in held:
+        return None
+    return bool(truths(held[name][()] if held is demo else held[name], f"{where}, {name}").any())
 
 
 def _stored_name(key: str, found: Mapping[str, Head]) -> str:
@@ -339,12 +341,12 @@ class _Demo:
                 numbers[key] = values[:length]
                 final |= {key: values[length]} if extra else {}
         reward = np.asarray(demo["rewards"][()], np.float32) if "rewards" in demo else None
-        success = outcome(_flag(demo, "success"), options, reward, solved)
-        ends = (success, _flag(demo, "terminated"), _flag(demo, "truncated"))
+        success = outcome(_flag(demo, "success", where), options, reward, solved)
+        ends = (success, _flag(demo, "terminated", where), _flag(demo, "truncated", where))
         stamps = {key: np.asarray(demo["stamps"][key][()], np.float64) for key in demo.get("stamps", ())}
         own = str(demo.attrs.get("task") or _words(demo.attrs.get("ep_meta")))
         words = tuple(demo["tasks"].asstr()[()]) if "tasks" in demo and not options.task else ()
-        helped = np.asarray(demo["interventions"][()], bool) if "interventions" in demo else None
+        helped = truths(demo["interventions"][()], f"{where}, interventions") if "interventions" in demo else None
         told = words or (options.task or own or task,)
         episode = stored_episode(numbers, action, reward, *ends, told, helped, stamps)
         texts = {key: np.asarray(array(name).asstr()[()], object)[:length] for key, name in self.texts.items()}
