@@ -33,6 +33,11 @@ class MotionLog:
     measured: Array
 
     @property
+    def unsure_s(self) -> float:
+        """Standard deviation of the moment of its set-points [s]."""
+        return 0.0
+
+    @property
     def seconds(self) -> float:
         """Its length [s]."""
         return len(self.commanded) * self.period
@@ -42,6 +47,14 @@ class MotionLog:
         rows = slice(round(begin * len(self.commanded)), round(end * len(self.commanded)))
         return MotionLog(self.robot, self.period, self.commanded[rows], self.measured[rows])
 
+    def seen(self, positions: Array) -> Array:
+        """(…, T, n) → (…, K, n): of positions one period after each set-point those at the moments of `measured`."""
+        return positions
+
+    def after(self, seconds: float) -> slice:
+        """The rows of `measured` from so long after the beginning on."""
+        return slice(round(seconds / self.period), None)
+
     def save(self, path: Path) -> Path:
         """Write it to `path` (.npz)."""
         with replacing(path) as made, made.open("wb") as file:
@@ -50,6 +63,34 @@ class MotionLog:
                 measured=self.measured,
             )  # fmt: skip
         return path
+
+
+@dataclass(frozen=True)
+class SparseLog(MotionLog):
+    """A log whose joints were kept more seldom than set-points were sent, as the rows of a data set are.
+
+    Attributes:
+      measured: (K, n) positions [rad].
+      at: (K,) when, since the first set-point, rising [s]; from one period on to the end of the log.
+    """
+
+    at: Array
+
+    @property
+    def unsure_s(self) -> float:
+        """Of a moment anywhere within a period."""
+        return self.period / np.sqrt(12.0)
+
+    def seen(self, positions: Array) -> Array:
+        """See `MotionLog.seen`; on a line between two."""
+        place = np.clip(self.at / self.period - 1.0, 0.0, positions.shape[-2] - 1.0)
+        before = np.minimum(place.astype(np.int64), positions.shape[-2] - 2)
+        share = (place - before)[:, None]
+        return (1.0 - share) * positions[..., before, :] + share * positions[..., before + 1, :]
+
+    def after(self, seconds: float) -> slice:
+        """See `MotionLog.after`."""
+        return slice(int(np.searchsorted(self.at, seconds)), None)
 
 
 KEYS = ("robot", "period", "commanded", "measured")

@@ -48,7 +48,8 @@ class Identify(MovingCommand):
     """
 
     log: Path | None = None
-    """A motion that was recorded before (.npz): robot, period [s], commanded and measured (T, n) [rad]."""
+    """What was recorded before, in place of a motion: a data set of `record` or `deploy --record` of this arm, whose
+    last episodes are held out, or an .npz: robot, period [s], commanded and measured (T, n) [rad]."""
     seconds: float = 60.0
     """Length of the motion [s], ways between its pieces aside."""
     speed: float = 1.0
@@ -103,14 +104,19 @@ class Identify(MovingCommand):
         for one in earlier:
             one.check(contract.robot)
         begun = time.perf_counter()
-        motion, stopped = self._motion(contract)
+        motion, stopped = None, ""
+        if self.log is not None and self.log.is_dir():
+            fitted, held = self._logged(contract)
+        else:
+            motion, stopped = self._motion(contract)
+            fitted, held = [motion.part(0.0, 1.0 - self.held_out)], [motion.part(1.0 - self.held_out, 1.0)]
         moved = time.perf_counter()
-        fitted, held = motion.part(0.0, 1.0 - self.held_out), motion.part(1.0 - self.held_out, 1.0)
-        if held.seconds < JUDGED_S:
-            got = f"{motion.seconds:.1f} s of motion, {held.seconds:.1f} s of them held out"
+        seconds = sum(one.seconds for one in fitted), sum(one.seconds for one in held)
+        if seconds[1] < JUDGED_S:
+            got = f"{sum(seconds):.1f} s of motion, {seconds[1]:.1f} s of them held out"
             raise BadInput("motion", got=got, expected=f"{JUDGED_S:g} s held out: more of it, or --held-out")
         fit, pages, errors = self._fit(contract, fitted, held)
-        result = self._result(contract, fit, errors, (fitted.seconds, held.seconds), earlier)
+        result = self._result(contract, fit, errors, seconds, earlier)
         result["stopped"] = stopped or None
         result["wall_s"] = {"motion": moved - begun, "fit": time.perf_counter() - moved}
         result |= self._write(motion, fit, result, pages)
@@ -120,6 +126,15 @@ class Identify(MovingCommand):
             result["station_version"] = keep(station, f"identify: {error:.3f} mrad on held-out motion").number
         result["wall_s"]["total"] = time.perf_counter() - begun
         return result
+
+    def _logged(self, contract: Contract) -> tuple[Sequence[MotionLog], Sequence[MotionLog]]:
+        """Of a data set: what is fitted, and what is held out."""
+        from robolearn.deploy.logged import held_out, logged_motions
+
+        assert self.log is not None
+        if self.dynamics != "none":
+            raise BadInput("--dynamics", got=f"{self.dynamics} with --log", expected="one of them")
+        return held_out(logged_motions(self.log, contract), self.held_out)
 
     def _motion(self, contract: Contract) -> tuple[MotionLog, str]:
         """The motion, and why it was stopped before its end, or nothing."""
@@ -192,22 +207,34 @@ class Identify(MovingCommand):
             log.warning("%s; the %.0f s until then are used", moved.stopped, moved.log.seconds)
         return moved.log, moved.stopped
 
-    def _fit(self, contract: Contract, fitted: MotionLog, held: MotionLog) -> tuple[Fit, Any, tuple[Errors, Errors]]:
+    def _fit(
+        self, contract: Contract, fitted: Sequence[MotionLog], held: Sequence[MotionLog]
+    ) -> tuple[Fit, Any, tuple[Errors, Errors]]:
+        import numpy as np
+
         from robolearn.core.machine import available_cpus
         from robolearn.eval.dynamics_page import HeldOut
         from robolearn.runs import Progress
-        from sim.identification.fit import EVALUATIONS, ROUNDS, SKIP_S, Identifier
+        from robots.motion_log import SparseLog
+        from sim.identification import fit as fits
 
-        identifier = Identifier(contract.robot, fitted.period, self.threads or available_cpus())
-        with Progress("fitting", total=ROUNDS * EVALUATIONS, unit="Jacobians", show=("error_mrad",),
+        sparse = isinstance(held[0], SparseLog)
+        skip_s = fits.SKIP_ROWS_S if sparse else fits.SKIP_S
+        identifier = fits.Identifier(
+            contract.robot, fitted[0].period, self.threads or available_cpus(), skip_s=skip_s
+        )  # fmt: skip
+        with Progress("fitting", total=fits.ROUNDS * fits.EVALUATIONS, unit="Jacobians", show=("error_mrad",),
                       quiet=self.json) as progress:  # fmt: skip
             fit = identifier.fit(fitted, lambda done, error: progress(done, {"error_mrad": 1e3 * error}))
-        skip = round(SKIP_S / held.period)
-        predicted = [identifier.predict(held, values)[skip:] for values in ({}, fit.values())]
+        both = ({}, fit.values())
         of_fitted, of_held = (
-            Errors(*(1e3 * identifier.error(part, values) for values in ({}, fit.values()))) for part in (fitted, held)
+            Errors(*(1e3 * identifier.error(part, values) for values in both)) for part in (fitted, held)
         )
-        return fit, HeldOut(held.period, held.measured[skip:], *predicted), (of_fitted, of_held)
+        judged = [(one, one.after(skip_s)) for one in held]
+        measured = np.concatenate([one.measured[rows] for one, rows in judged])
+        predicted = [np.concatenate([identifier.predict(one, values)[rows] for one, rows in judged]) for values in both]
+        period = 1.0 / contract.control_hz if sparse else held[0].period
+        return fit, HeldOut(period, measured, *predicted), (of_fitted, of_held)
 
     def _result(
         self,
@@ -243,7 +270,7 @@ class Identify(MovingCommand):
             "course": course([*earlier, fit.config("now")]) if earlier else {},
         }
 
-    def _write(self, motion: MotionLog, fit: Fit, result: dict[str, Any], held: Any) -> dict[str, Any]:
+    def _write(self, motion: MotionLog | None, fit: Fit, result: dict[str, Any], held: Any) -> dict[str, Any]:
         from robolearn.eval.dynamics_page import write_dynamics_page
         from robots.dynamics import PARAMETERS
         from robots.dynamics_file import write_dynamics
@@ -254,6 +281,7 @@ class Identify(MovingCommand):
         if keep:
             write_dynamics(path, fit.config(str(path)), source="robolearn identify")
         if motion_file is None:
+            assert motion is not None
             motion_file = motion.save(self.out / "motion.npz")
         command = command_text("identify", replace(self, log=motion_file, dynamics="none"))
         units = {name: (parameter.unit, parameter.nominal) for name, parameter in PARAMETERS.items()}

@@ -32,8 +32,11 @@ from sim.identification.model import ArmModel
 
 log = logging.getLogger(__name__)
 
+Motions = MotionLog | Sequence[MotionLog]
+
 MOST_DELAY_S = 0.25
 SKIP_S = 4.0  # of each log: until every joint has moved, friction hides where it rests
+SKIP_ROWS_S = 1.0  # of an episode of a data set, where it is less: many are short, and what came before is unknown
 ROUNDS = 2  # of the weights s
 EVALUATIONS = 10  # of the residuals, in a round
 COARSE, GAIN = 1e-4, 0.2  # a round ends where a step takes less off χ²: this share; in the last this much
@@ -133,6 +136,10 @@ class Fit:
         return DynamicsConfig(name, spreads, self.robot.name, self.names, rows)
 
 
+def _each(motions: Motions) -> Sequence[MotionLog]:
+    return [motions] if isinstance(motions, MotionLog) else motions
+
+
 def _prior(flat: str) -> Prior:
     return PRIORS[flat.split(".")[0]]
 
@@ -154,16 +161,19 @@ class Identifier:
     Args:
       threads: of the physics.
       fitted: the parameters; others stay as modelled.
+      skip_s: of each log, which is not judged [s].
     """
 
-    def __init__(self, robot: RobotSpec, period: float, threads: int, fitted: Sequence[str] = tuple(PRIORS)) -> None:
-        self.robot = robot
+    def __init__(
+        self, robot: RobotSpec, period: float, threads: int, fitted: Sequence[str] = tuple(PRIORS), *,
+        skip_s: float = SKIP_S,
+    ) -> None:  # fmt: skip
+        self.robot, self._skip_s = robot, skip_s
         n = len(robot.joints)
         self.names = tuple(f"{name}.{i}" for name in fitted for i in range(PARAMETERS[name].count(n)))
         spreads = {name: uniform(PARAMETERS[name].low, PARAMETERS[name].high) for name in fitted}
         spreads["command_delay"] = uniform(0.0, MOST_DELAY_S)
         self.model = ArmModel(robot, DynamicsConfig("", spreads), len(self.names) + 1, period, threads)
-        self._skip = round(SKIP_S / period)
         priors = [_prior(name) for name in self.names]
         self._mean = np.array([0.0 if p.factor else p.mean for p in priors])
         self._sd = np.array([p.sd for p in priors])
@@ -173,16 +183,18 @@ class Identifier:
         self._high = np.where([name == "command_delay.0" for name in self.names], MOST_DELAY_S, self._high)
 
     def predict(self, motion: MotionLog, values: dict[str, Array]) -> Array:
-        """(T, n) predicted positions [rad]."""
-        return self.model.predict(motion, [values])[0]
+        """(K, n) predicted positions [rad], a row for each that was measured."""
+        return motion.seen(self.model.predict(motion, [values]))[0]
 
-    def error(self, motion: MotionLog, values: dict[str, Array]) -> float:
+    def error(self, motions: Motions, values: dict[str, Array]) -> float:
         """Root mean square of measured minus predicted positions [rad]."""
-        errors = (motion.measured - self.predict(motion, values))[self._skip :]
-        return float(np.sqrt(np.mean(errors**2)))
+        judged = ((one, one.after(self._skip_s)) for one in _each(motions))
+        errors = [(one.measured - self.predict(one, values))[rows] for one, rows in judged]
+        return float(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
 
-    def fit(self, motion: MotionLog, progress: Callable[[int, float], None] = lambda done, error: None) -> Fit:
-        """The posterior given `motion`; `progress` is called with the count of Jacobians and the residual [rad]."""
+    def fit(self, motions: Motions, progress: Callable[[int, float], None] = lambda done, error: None) -> Fit:
+        """The posterior given `motions`; `progress` is called with the count of Jacobians and the residual [rad]."""
+        motion = _each(motions)
         n = len(self.robot.joints)
         x, scale, count = self._start(), np.full(n, FIRST_ERROR), 0
         jacobian = np.empty((0, 0))
@@ -201,7 +213,7 @@ class Identifier:
             data = (jacobian / scale[:, None]).reshape(-1, len(at))
             return np.concatenate([data, np.diag(1.0 / self._sd)])
 
-        rows = motion.measured[self._skip :].size
+        rows = sum(one.measured[one.after(self._skip_s)].size for one in motion)
         for round_ in range(ROUNDS):
             tolerance = GAIN / rows if round_ else COARSE
             found = least_squares(
@@ -215,11 +227,14 @@ class Identifier:
         data = (self._jacobian(motion, x) / scale[:, None]).reshape(-1, len(x))
         covariance = np.linalg.inv(data.T @ data + np.diag(self._sd**-2.0))
         covariance = self._as_wide_as_it_is(motion, x, covariance, scale)
+        if (delay := "command_delay.0") in self.names:  # one for all episodes: more of them do not make it less
+            at = self.names.index(delay)
+            covariance[at, at] += max(one.unsure_s for one in motion) ** 2
         white = float(np.sqrt(0.5 * np.mean(np.diff(errors, axis=0) ** 2)))
         residual = float(np.sqrt(np.mean(errors**2)))
         return Fit(self.robot, self.names, x, covariance, self._sd, white, residual)
 
-    def _as_wide_as_it_is(self, motion: MotionLog, x: Array, covariance: NDArray, scale: Array) -> Array:
+    def _as_wide_as_it_is(self, motion: Sequence[MotionLog], x: Array, covariance: NDArray, scale: Array) -> Array:
         """`covariance` (k, k), wider along its axes where two deviations cost less than the 4 of linear residuals:
         friction and backlash, say, stand for each other further than their derivatives show."""
         variances, axes = np.linalg.eigh(covariance / np.outer(self._sd, self._sd))
@@ -236,7 +251,7 @@ class Identifier:
         wide = (axes * (wider * variances)) @ axes.T
         return np.outer(self._sd, self._sd) * wide
 
-    def _cost(self, motion: MotionLog, points: Sequence[Array], scale: Array) -> Array:
+    def _cost(self, motion: Sequence[MotionLog], points: Sequence[Array], scale: Array) -> Array:
         """(M,) sums of squares of the weighed residuals and the prior's."""
         errors = self._errors(motion, points) / scale
         return (errors**2).sum((1, 2)) + (((np.array(points) - self._mean) / self._sd) ** 2).sum(1)
@@ -246,15 +261,21 @@ class Identifier:
         inside = self._low + 0.2 * self._sd
         return np.where(self._mean <= self._low, inside, self._mean)
 
-    def _errors(self, motion: MotionLog, points: Sequence[Array]) -> Array:
-        """(M, T, n) predicted minus measured, huge where a rollout breaks down."""
-        try:
-            found = self.model.predict(motion, [_values(self.names, point) for point in points])
-        except SimulationError:
-            return np.full((len(points), len(motion.measured) - self._skip, len(self.robot.joints)), 10.0)
-        return np.nan_to_num(found - motion.measured, nan=10.0)[:, self._skip :]
+    def _errors(self, motion: Sequence[MotionLog], points: Sequence[Array]) -> Array:
+        """(M, K, n) predicted minus measured, one log after the other, huge where a rollout breaks down."""
+        values = [_values(self.names, point) for point in points]
+        found = []
+        for one in motion:
+            rows = one.after(self._skip_s)
+            try:
+                seen = one.seen(self.model.predict(one, values))[:, rows]
+            except SimulationError:
+                found.append(np.full((len(points), *one.measured[rows].shape), 10.0))
+                continue
+            found.append(np.nan_to_num(seen - one.measured[rows], nan=10.0))
+        return np.concatenate(found, 1)
 
-    def _jacobian(self, motion: MotionLog, at: Array) -> NDArray[np.float64]:
+    def _jacobian(self, motion: Sequence[MotionLog], at: Array) -> NDArray[np.float64]:
         """(T, n, k) by finite differences, all columns in one rollout."""
         steps = np.where(at + STEP * self._sd > self._high, -STEP, STEP) * self._sd
         points = [at, *(at + steps[i] * np.eye(len(at))[i] for i in range(len(at)))]

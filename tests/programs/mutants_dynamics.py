@@ -14,6 +14,8 @@ REJECTED = ("tests/cli/test_identify.py::test_a_fit_that_predicts_no_better_than
 VERDICTS = ("tests/cli/test_identify.py::test_the_verdict_on_a_fit_that_predicts_nothing_better",)
 MOVED, PLAYED = "hardware/calibration/motion.py", "hardware/execution/played_motion.py"
 MOVES = ("tests/hardware/calibration/test_motion.py",)
+ROWS, OF_ROWS = "hardware/calibration/rows.py", ("tests/hardware/test_motion_of_rows.py",)
+KEPT, OF_SETS = "robolearn/deploy/logged.py", ("tests/cli/test_identify_logs.py",)
 WAYS, EXCITED = "robots/excitation.py", "robolearn/deploy/excited.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -28,6 +30,18 @@ MUTANTS: dict[str, Mutant] = {
     "a-motion-is-not-tried-before": Mutant(EXCITED, "drive(PerfectArm(contract.joints, start), contract, targets)", "pass", MOVES),
     "beyond-the-workspace": Mutant(WAYS, "if limits is not None and limits.workspace is not None:", "if False:", MOVES),
     "as-fast-as-the-arm": Mutant(WAYS, "velocity = speed * (np.array(robot.velocity) if limits is None else limits.velocity)", "velocity = np.array(robot.velocity)", MOVES),
+    "targets-of-the-next-row": Mutant(ROWS, 'side="right") - 1', 'side="right").clip(max=len(sent) - 1)', OF_ROWS),
+    "targets-are-set-points": Mutant(ROWS, "commanded[i] = motion.q", "commanded[i] = goals[k]", OF_ROWS),
+    "rows-by-the-action's-stamp": Mutant(ROWS, "at = seen - begin", "at = sent - begin", OF_ROWS),
+    "a-joint-state-counts-twice": Mutant(ROWS, " & (np.diff(seen, prepend=-np.inf) > 0.0)", "", OF_ROWS),
+    "rows-on-the-grid": Mutant("robots/motion_log.py", "share = (place - before)[:, None]", "share = 0.0", OF_ROWS),
+    "the-filter's-moment-is-known": Mutant("robots/motion_log.py", "return self.period / np.sqrt(12.0)", "return 0.0", OF_ROWS),
+    "gaps-of-rows-are-drawn-over": Mutant(KEPT, "apart.max() * hz > LATE", "apart.max() * hz > 99.0", OF_SETS),
+    "old-joints-are-now": Mutant(KEPT, "if abs(age[worst]) > GAP_S else", "if abs(age[worst]) > 9.0 else", OF_SETS),
+    "of-any-arm": Mutant(KEPT, "if interface.embodiment != contract.robot.name:", "if False:", OF_SETS),
+    "of-any-rate": Mutant(KEPT, "if abs(interface.control_hz - contract.control_hz) > 1e-6 * contract.control_hz:", "if False:", OF_SETS),
+    "predicted-actions-were-sent": Mutant(KEPT, "all() or PREDICTED_ACTIONS in interface.extra:", "all():", OF_SETS),
+    "what-judges-was-fitted": Mutant(KEPT, "return list(motions[:-count]), list(", "return list(motions), list(", OF_SETS),
     "payload-is-carried": Mutant(ARM, "CARRIER + value(\"payload\")[0]", "CARRIER", WORLD),
     "links-carry-themselves": Mutant(ARM, "body.gravcomp = 0.0", "pass", WORLD),
     "damping-as-modelled": Mutant(ARM, "= m.dof_damping[v] * damping", "= m.dof_damping[v]", WORLD),
