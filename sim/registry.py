@@ -16,7 +16,7 @@ import tyro
 
 from robolearn.core import BadInput, Env, Interface
 from robolearn.core.plugins import Table, with_plugins
-from robolearn.core.specs import COUSIN, is_image
+from robolearn.core.specs import COUSIN, DISTRACTOR, is_image
 from robolearn.core.switches import available
 from robolearn.io.hashes import sha256_file
 from robolearn.runs.command import words_of
@@ -116,6 +116,9 @@ class WorldConfig:
     cousins: Annotated[str, available(_cousins)] = _needs("none", "has_cousins")
     """Cousins of the scene in each episode, in lift, lift_to and pick_place: another thing, the table's height and what
     stands about; a named range, or a file. Policies observe the same; collect records the feature cousin, too."""
+    distractor: bool = _needs(False, "has_distractor")
+    """A second cube lies on the table, in lift and pick_place, which the words do not mean. Policies observe the same;
+    collect records the feature distractor, too."""
     station: Annotated[str, available(_stations)] = _needs("", "has_stations")
     """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     threads: Annotated[int, tyro.conf.arg(name="sim-threads")] = 0
@@ -197,6 +200,8 @@ class WorldConfig:
             found = replace(found, cameras=tuple(dict.fromkeys(cameras)), image_size=edge)
         if self.cousins == "none" and any(COUSIN in interface.observation for interface in interfaces):
             found = replace(found, cousins="twin")
+        if any(DISTRACTOR in interface.observation for interface in interfaces):
+            found = replace(found, distractor=True)
         if not self.family.simulates_arm:
             return found
         from robots import PAIRS, ROBOTS
@@ -210,7 +215,7 @@ class WorldConfig:
         """Option → value, for the configuration of a run: what no interface holds, where not the default. Of a
         file of dynamics or cousins, or a station's folder, the content counts, too: another one of that name is
         another world."""
-        names = ("reward", "start_range", "looks", "dynamics", "cousins", "station")
+        names = ("reward", "start_range", "looks", "dynamics", "cousins", "distractor", "station")
         values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
         found = {name: values[name][0] for name in names if values[name][0] != values[name][1]}
         if "dynamics" in found:
@@ -252,6 +257,7 @@ class Family:
     has_start_range: bool = False  # the range of starts can be narrowed
     has_looks: bool = False  # visual randomisation
     has_cousins: bool = False  # scenes that differ
+    has_distractor: bool = False  # a thing that is not meant may lie there
     has_stations: bool = False  # cameras of a robot contract
     has_ways_back: bool = False  # tasks that bring back what others have moved
     has_snapshots: bool = False  # episodes that begin in any state
@@ -289,13 +295,14 @@ _SHIPPED: dict[str, Family] = {
         "",
         "sim.embedded.build:make",
         listed_by="sim.registry:task_names",
-        demonstrator="scripts, in 12 qualities",
+        demonstrator="scripts, in 13 qualities",
         cameras="front, side, wrist",
         simulates_arm=True,
         has_progress=True,
         has_start_range=True,
         has_looks=True,
         has_cousins=True,
+        has_distractor=True,
         has_stations=True,
         has_ways_back=True,
         has_snapshots=True,

@@ -29,8 +29,9 @@ class Collect(Command):
     """Number of episodes, successful or not."""
     quality: DemoQuality = "mixed"
     """Quality of the demonstrations; narrow: an expert on the middle half of the starts alone; fair, mixed and poor:
-    two strategies, each with its own error of aim, some haste; missed to frozen: failures of this kind, failures: of
-    all kinds that the task has, in turn; the column failure of the set labels them."""
+    two strategies, each with its own error of aim, some haste; missed to distractor: failures of this kind, failures:
+    of all kinds that the world has, in turn; the column failure of the set labels them. distractor asks for
+    --distractor."""
     out: Path
     """The data set's folder."""
     seed: int = 0
@@ -75,7 +76,7 @@ class Collect(Command):
                 seed = self.seed * 1_000_003 + have
                 expert = demonstrator(task, env, self.quality, seed if have else self.seed)
                 left = max(self.episodes - have, 0)
-                if world.family.has_snapshots and left:
+                if world.family.has_snapshots and left and not world.distractor:
                     starts = (env.interface.embodiment, share, world.dynamics, seed, env.num_envs, left)
                     note_starts(self.out, CollectedStarts(task, *starts))
                 with Progress(f"collecting {task}", total=left, unit="episodes", quiet=self.json) as progress:
@@ -92,6 +93,7 @@ class Collect(Command):
             "start_range": share,
             "cameras": list(self.world.cameras),
             **({"cousins": self.world.cousins} if self.world.differences() else {}),
+            **({"distractor": True} if self.world.distractor else {}),
             "episodes": total,
             "frames": frames,
             "expert_success": float(stored.success.mean()),

@@ -212,6 +212,8 @@ class RewardEvaluate(Command):
         for key in ("voc", "voc_reversed", "tau", "success_failure_gap", "wrong_task_ratio", "calibration"):
             console.print(f"{key:20} {_span(result[key])}")
         console.print(f"{'false positives':20} {rate_text(result['false_positive_rate'])}")
+        for kind, row in result["by_failure"].items():
+            console.print(f"{'  ' + kind:20} {rate_text(row['called_done'])} called done")
         for name in ("precision", "recall"):
             value = result["done"][name]
             console.print(f"{'done: ' + name:20} {rate_text(value) if value else 'never called done'}")

@@ -15,6 +15,8 @@ OBJECTS = "objects"
 """The task's vector of a simulated world, privileged by its name."""
 COUSIN = "cousin"
 """The shape of the thing and the height of the table in a simulated world whose scenes differ."""
+DISTRACTOR = "distractor"
+"""The pose of a thing that the words do not mean, in a simulated world that has one."""
 PROMPT = "prompt"
 """The task in words, as the vector of a sentence."""
 GOAL = "goal."
@@ -91,14 +93,14 @@ class Interface:
         """This interface with some of its observation features only; ``images`` stands for all cameras.
 
         Args:
-          features: names; none for the usual: all features but `COUSIN`, and where there are pictures nothing
-            privileged.
+          features: names; none for the usual: all features but `COUSIN` and `DISTRACTOR`, and where there are pictures
+            nothing privileged.
 
         Raises:
           BadInput: a feature that there is not, or none left.
         """
         pictures = [key for key, spec in self.observation.items() if is_image(spec)]
-        hidden = self.privileged if pictures else (COUSIN,)
+        hidden = self.privileged if pictures else (COUSIN, DISTRACTOR)
         chosen = [key for key in self.observation if key not in hidden]
         if features:
             chosen = [key for name in features for key in (pictures if name == "images" and pictures else (name,))]

@@ -10,6 +10,7 @@ from robolearn.core.errors import BadInput
 from robots import PAIRS, ROBOTS, robot_named
 from robots.stations import load_contract
 from sim.embedded.cousins import load_cousins
+from sim.embedded.distractor import with_distractor
 from sim.embedded.scene import check_robot
 from sim.embedded.world import MujocoWorlds
 from sim.registry import WorldConfig, robot_names
@@ -33,6 +34,15 @@ def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
             raise BadInput("--cousins", got="them with --back-policy", expected="one of them")
         cousins.check(robot)
         task = replace(task, cousins=cousins)
+    if config.distractor:
+        for flag, given in (
+            ("--cousins", cousins),
+            ("--back-policy", config.two_way),
+            ("--begin-along", config.begin_along),
+        ):
+            if given:
+                raise BadInput("--distractor", got=f"it with {flag}", expected="one of them")
+        task = with_distractor(task)
     worlds: Callable[..., MujocoWorlds] = MujocoWorlds
     if config.two_way:
         from sim.embedded.two_way import TwoWayWorlds

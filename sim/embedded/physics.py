@@ -19,6 +19,7 @@ from robots import CONTROL_HZ, AnyRobot, RobotSpec, solve
 from robots.dynamics import NONE, PARAMETERS, DynamicsConfig
 from robots.stations import Contract
 from sim.embedded.cousin_scenes import CousinScenes, about_names, half_of
+from sim.embedded.distractor import place_distractor
 from sim.embedded.dynamics import ArmDynamics, Episode
 from sim.embedded.scene import build_model, check_robot
 from sim.embedded.task import Array, BodyPose, Extent, Start, State, Task, layout_of
@@ -262,6 +263,9 @@ class Physics:
         as measured [rad]."""
         rngs = self.draw_physics(worlds, episodes)
         starts = [self._layout.place(self.task.start(rng)) for rng in rngs]
+        if self.task.distractor:
+            scale = self._layout.scale
+            starts = [place_distractor(start, key, scale) for start, key in zip(starts, episodes, strict=True)]
         if self.cousins is not None:
             starts = [self.cousins.place(int(w), start) for w, start in zip(worlds, starts, strict=True)]
         self.clear(worlds)

@@ -14,6 +14,7 @@ from robots import PAIRS, ROBOTS, AnyRobot, RobotSpec
 from robots.dynamics import NONE, DynamicsConfig
 from robots.stations import Camera, Contract
 from sim.embedded.cousin_scenes import prepare_cousins
+from sim.embedded.distractor import add_distractor
 from sim.embedded.dynamics import prepare
 from sim.embedded.task import Task, WorkspaceLayout, fits, layout_of
 from sim.embedded.visual_randomisation import add_patterns
@@ -74,6 +75,8 @@ def build_model(
         rgba=[0.79, 0.72, 0.62, 1.0],
     )
     task.build(spec)
+    if task.distractor:
+        add_distractor(spec, GRASPED)
     if task.cousins is not None:
         prepare_cousins(spec, task.cousins, task.thing)
     return spec.compile()

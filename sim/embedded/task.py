@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec
-from robolearn.core.specs import COUSIN
+from robolearn.core.se3 import rot6d, rotate_inverse
+from robolearn.core.specs import COUSIN, DISTRACTOR
 from robots import AnyRobot
 from robots.spec import GripperKind
 
@@ -102,6 +103,22 @@ def draw(rng: np.random.Generator, ranges: Array, share: float) -> Array:
     return 0.5 * (low + high) + share * (high - low) * (rng.random(len(ranges)) - 0.5)
 
 
+def pose_names(body: str) -> tuple[str, ...]:
+    """Names of the components of `pose_seen`."""
+    return (
+        *(f"{body}_{axis}" for axis in "xyz"),
+        *(f"tcp_{body}_{axis}" for axis in "xyz"),
+        *(f"tcp_{body}_rot{i}" for i in range(6)),
+    )
+
+
+def pose_seen(state: State, body: str) -> Array:
+    """(N, 12) where a body is in the base frame, and in the tcp frame with its orientation."""
+    pose = state.bodies[body]
+    relative = rotate_inverse(state.tcp_rot, pose.pos - state.tcp_pos)
+    return np.concatenate([pose.pos, relative, rot6d(np.swapaxes(state.tcp_rot, -1, -2) @ pose.rot)], -1)
+
+
 COUSIN_NAMES = ("half_x", "half_y", "half_z", "table_z")  # of the feature `COUSIN` [m]
 
 
@@ -124,11 +141,14 @@ class Task:
     thing: str = ""  # the body, of one box, that is handled
     has_cousins: bool = False  # success, failure, progress and script go by the `extent` of the thing
     cousins: CousinRange | None = None  # its scenes, where they differ
+    has_distractor: bool = False  # a thing that is not meant may lie beside the one that is
+    distractor: bool = False  # it does
 
     @property
     def privileged(self) -> dict[str, ArraySpec]:
         """Feature → spec, of what worlds show beside `objects`."""
         names = {"target": self.target_names, COUSIN: COUSIN_NAMES if self.cousins else ()}
+        names[DISTRACTOR] = pose_names(DISTRACTOR) if self.distractor else ()
         return {key: ArraySpec((len(own),), names=own, privileged=True) for key, own in names.items() if own}
 
     def truth(self, state: State) -> dict[str, Array]:
@@ -136,6 +156,8 @@ class Task:
         found = {"target": self.target(state)} if self.target_names else {}
         if self.cousins:
             found[COUSIN] = np.column_stack([state.lying.half, state.lying.table])
+        if self.distractor:
+            found[DISTRACTOR] = pose_seen(state, DISTRACTOR)
         return found
 
     def script(self) -> Script | PairScript:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Env, Interface, Observation
+from robolearn.core.specs import DISTRACTOR
 from sim.embedded.task import Task
 from sim.experts.failures import FailingScript, FailingScriptFacts
 from sim.experts.operator import Patience, ScriptedOperator
@@ -66,8 +67,14 @@ def make_expert(task: str, interface: Interface, num_envs: int, quality: Quality
             raise BadInput("quality", got=got, expected="another one: scripts of two arms fail by chance alone")
         return PairExpert(script, interface, num_envs, quality, seed)
     if quality.failures:
+        there = DISTRACTOR in interface.observation
         if every and isinstance(script, FailingScriptFacts):
-            quality = replace(quality, failures=script.failures.kinds)
+            facts = script.failures
+            quality = replace(quality, failures=(*facts.kinds, *((DISTRACTOR,) if there and facts.thing else ())))
+        elif DISTRACTOR in quality.failures and not there:
+            raise BadInput(
+                "quality distractor", got="a world without one", expected="--distractor, in lift or pick_place"
+            )
         script = FailingScript(script, quality.failures)
     return ScriptedExpert(script, interface, num_envs, quality, seed)
 

@@ -6,6 +6,7 @@
     nearly        all but the last part of the way
     pushed_away   the closed gripper pushes the thing aside
     frozen        the arm stops, and stays where it is
+    distractor    all is done with another thing than the one that is meant; in worlds that have one
 
 A failure wraps a task's script: it changes waypoints, and how far it goes is drawn once an episode. Whether the episode
 failed is still the world's to say.
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core.errors import BadInput
+from robolearn.core.specs import DISTRACTOR
 from sim.experts.waypoints import Array, Script, View, Waypoint
 
 SLOW = 0.4  # of a full deflection, where a few centimetres decide
@@ -38,7 +40,8 @@ class FailureFacts:
       aside: shortest and longest way beside the right place [m]; empty where the task has none: the thing is dragged.
       short: how much the last phase lacks, upwards, where it nearly succeeds [m]; empty: `near` aside.
       near: how far beside the right place is nearly there [m].
-      kinds: the failures that make sense.
+      kinds: the failures that make sense, whatever lies about.
+      thing: the body that is meant, where another one may be grasped in its place; or none.
     """
 
     carry: int
@@ -48,6 +51,7 @@ class FailureFacts:
     aside: tuple[float, float] | tuple[()] = ()
     short: tuple[float, float] | tuple[()] = ()
     near: tuple[float, float] = (0.0, 0.0)
+    thing: str = ""
 
 
 @runtime_checkable
@@ -71,8 +75,9 @@ class FailingScript:
     def __init__(self, script: Script, kinds: Sequence[str]) -> None:
         if not isinstance(script, FailingScriptFacts):
             raise BadInput("quality", got=", ".join(kinds), expected="another one: this task's script cannot fail so")
-        if unknown := [kind for kind in kinds if kind not in script.failures.kinds]:
-            raise BadInput("quality: failure", got=unknown[0], available=script.failures.kinds)
+        able = (*script.failures.kinds, *((DISTRACTOR,) if script.failures.thing else ()))
+        if unknown := [kind for kind in kinds if kind not in able]:
+            raise BadInput("quality: failure", got=unknown[0], available=able)
         self._script, self._facts, self.kinds = script, script.failures, tuple(kinds)
         self.phases, self.strategies = script.phases, script.strategies
 
@@ -198,6 +203,12 @@ def _frozen(m: _Moment, plain: Waypoint) -> Waypoint:
     )
 
 
+def _distractor(m: _Moment, plain: Waypoint) -> Waypoint:
+    seen, thing = dict(m.view.objects), m.facts.thing
+    seen |= {name.replace(DISTRACTOR, thing): value for name, value in seen.items() if DISTRACTOR in name}
+    return replace(m, view=replace(m.view, objects=seen)).plain(m.phase)
+
+
 _KINDS: Mapping[str, Callable[[_Moment, Waypoint], Waypoint]] = {
     "missed": _missed,
     "dropped": _dropped,
@@ -205,9 +216,10 @@ _KINDS: Mapping[str, Callable[[_Moment, Waypoint], Waypoint]] = {
     "nearly": _nearly,
     "pushed_away": _pushed_away,
     "frozen": _frozen,
+    DISTRACTOR: _distractor,
 }
-KINDS = tuple(_KINDS)
-"""Names of the failures."""
+KINDS = tuple(kind for kind in _KINDS if kind != DISTRACTOR)
+"""Names of the failures that need nothing else on the table."""
 
 
 def _rows(value: Array | float, count: int) -> Array:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface, Observation
 from robolearn.core.se3 import matrix_to_rotvec
-from robolearn.core.specs import COUSIN
+from robolearn.core.specs import COUSIN, DISTRACTOR
 from robots import PAIRS, ROBOTS, AnyRobot, make_control, robot_named
 from robots.control import CONTROLS, DELTA_POS, DELTA_ROT
 from robots.spec import ArmPart, Base
@@ -58,6 +58,7 @@ QUALITIES: dict[str, Quality] = {
     "nearly": Quality(noise=0.05, failures=("nearly",)),
     "pushed_away": Quality(noise=0.05, failures=("pushed_away",)),
     "frozen": Quality(noise=0.05, failures=("frozen",)),
+    DISTRACTOR: Quality(noise=0.05, failures=(DISTRACTOR,)),
 }
 
 
@@ -193,7 +194,7 @@ class ScriptedExpert:
         joints = interface.action_kind == "joint_position"
         self._joints = JointMotion(self._robot, interface.control_hz) if joints else None
         # Beside what is seen of the objects a goal that nothing shows, and how the scene differs.
-        self._known = [key for key in ("objects", "target", COUSIN) if key in interface.observation]
+        self._known = [key for key in ("objects", "target", COUSIN, DISTRACTOR) if key in interface.observation]
         self._names = [name for key in self._known for name in interface.observation[key].names]
         self._rngs = [np.random.default_rng([seed, w, 1]) for w in range(num_envs)]
         self._offset = np.random.default_rng([seed, 2]).random(3)

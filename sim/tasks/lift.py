@@ -8,9 +8,9 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.se3 import rot6d, rotate_inverse, yaw_quat
+from robolearn.core.se3 import yaw_quat
 from sim.embedded.scene import GRASPED
-from sim.embedded.task import Array, Start, State, Task, draw
+from sim.embedded.task import Array, Start, State, Task, draw, pose_names, pose_seen
 from sim.experts.failures import KINDS, FailureFacts
 from sim.experts.operator import PATIENT, Patience
 from sim.experts.waypoints import Script, View, Waypoint, downward, nearest, yaw_of
@@ -44,11 +44,7 @@ def cube_pose(x: float, y: float, yaw: float) -> Array:
     return np.concatenate([[x, y, HALF], yaw_quat(yaw)])
 
 
-CUBE_NAMES = (  # the cube in the base frame, and in the tcp frame with its orientation
-    *(f"cube_{axis}" for axis in "xyz"),
-    *(f"tcp_cube_{axis}" for axis in "xyz"),
-    *(f"tcp_cube_rot{i}" for i in range(6)),
-)
+CUBE_NAMES = pose_names("cube")
 
 
 @dataclass(frozen=True)
@@ -63,6 +59,7 @@ class Lift(Task):
     observation_names: tuple[str, ...] = CUBE_NAMES
     thing: str = "cube"
     has_cousins: bool = True
+    has_distractor: bool = True
     patience: Patience = PATIENT
 
     def script(self) -> Script:
@@ -76,10 +73,7 @@ class Lift(Task):
         return Start(np.array(offset), tcp_yaw, bodies={"cube": cube_pose(x, y, yaw)})
 
     def observe(self, state: State) -> Array:
-        cube = state.bodies["cube"]
-        relative = rotate_inverse(state.tcp_rot, cube.pos - state.tcp_pos)
-        rot = np.swapaxes(state.tcp_rot, -1, -2) @ cube.rot
-        return np.concatenate([cube.pos, relative, rot6d(rot)], -1)
+        return pose_seen(state, "cube")
 
     def success(self, state: State) -> NDArray[np.bool_]:
         return state.bodies["cube"].pos[:, 2] > state.lying.rest + RAISED
@@ -141,7 +135,7 @@ class LiftScript:
 
     phases = 4
     strategies = 2
-    failures = FailureFacts(grasp=2, carry=3, drop=(0.012, 0.035), short=(-0.13, -0.115), kinds=KINDS)
+    failures = FailureFacts(grasp=2, carry=3, drop=(0.012, 0.035), short=(-0.13, -0.115), kinds=KINDS, thing="cube")
 
     def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
         if phase == 3:

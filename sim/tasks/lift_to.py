@@ -30,6 +30,7 @@ class LiftTo(Lift):
     prompt: str = "lift the cube to the goal"
     max_episode_steps: int = 100
     bodies: tuple[str, ...] = ("cube", "target")
+    has_distractor: bool = False
     target_names: tuple[str, ...] = ("target_x", "target_y", "target_z")
 
     def script(self) -> Script:

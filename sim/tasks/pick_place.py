@@ -118,7 +118,9 @@ class PickPlaceScript(LiftScript):
     """Grasp as in lift, carry, lower, open, retreat; from above and high, or from the side and low."""
 
     phases = 7
-    failures = FailureFacts(grasp=2, carry=4, drop=(0.04, 0.10), aside=(0.07, 0.11), near=(0.040, 0.052), kinds=KINDS)
+    failures = FailureFacts(
+        grasp=2, carry=4, drop=(0.04, 0.10), aside=(0.07, 0.11), near=(0.040, 0.052), kinds=KINDS, thing="cube"
+    )
 
     def plan(self, phase: int, view: View, strategy: NDArray[np.int64], bias: Array, memory: Array) -> Waypoint:
         if phase < 3:

@@ -51,7 +51,7 @@ def test_help_lists_the_arms_that_the_tasks_are_for(capsys, monkeypatch, command
 @pytest.mark.parametrize("command", ["collect", "record", "quickstart", "benchmark rl"])
 def test_help_lists_the_qualities_of_demonstrations_that_are_there(capsys, monkeypatch, command: str) -> None:
     monkeypatch.setitem(QUALITIES, "tired", QUALITIES["poor"])
-    kinds = "failures, missed, dropped, wrong_place, nearly, pushed_away, frozen"
+    kinds = "failures, missed, dropped, wrong_place, nearly, pushed_away, frozen, distractor"
     assert f"available: expert, narrow, fair, mixed, poor, {kinds}, tired)" in words(capsys, *command.split())
 
 

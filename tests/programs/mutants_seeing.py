@@ -170,7 +170,7 @@ MUTANTS: dict[str, Mutant] = {
         "sim/embedded/visual_randomisation.py", "picture * self.gain + 0.5", "picture + 0.0", RANDOMISATIONS
     ),
     "privileged-is-seen-beside-pictures": Mutant(
-        SPEC, "hidden = self.privileged if pictures else (COUSIN,)", "hidden = ()", SPECS
+        SPEC, "hidden = self.privileged if pictures else (COUSIN, DISTRACTOR)", "hidden = ()", SPECS
     ),
     "privileged-mark-is-not-written": Mutant(
         SPEC, '{"privileged": True} if key in self.privileged', '{"privileged": True} if False', SPECS

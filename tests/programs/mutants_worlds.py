@@ -25,6 +25,7 @@ CHUNKS = ("tests/sim/test_adapters_chunks.py",)
 VECTOR = ("tests/sim/test_adapters_vector.py",)
 COUSINS = ("tests/sim/test_cousins.py",)
 SCENES, RANGES = "sim/embedded/cousin_scenes.py", "sim/embedded/cousins.py"
+SECOND, BESIDE = "sim/embedded/distractor.py", ("tests/sim/test_distractor.py",)
 SHARES = (
     "tests/sim/test_workers.py::test_shares_are_the_same_worlds_and_one_that_dies_costs_its_running_episodes_alone",
 )
@@ -109,7 +110,15 @@ MUTANTS: dict[str, Mutant] = {
     "a-cylinder-is-half-as-high": Mutant(RANGES, "(2.0 * half[2]) ** 2) / 12.0", "half[2] ** 2) / 12.0", COUSINS),
     "a-capsule-stands": Mutant(SCENES, 'LYING if cousin.shape == "capsule" else UPRIGHT', "UPRIGHT", COUSINS),
     "clutter-in-the-way-of-the-hand": Mutant(SCENES, "if (free := np.flatnonzero(gaps > APART)).size:", "if (free := np.flatnonzero(gaps > 0.0)).size:", COUSINS),
-    "policies-see-the-shape-unasked": Mutant("robolearn/core/specs.py", "hidden = self.privileged if pictures else (COUSIN,)", "hidden = self.privileged if pictures else ()", COUSINS),
+    "policies-see-the-shape-unasked": Mutant("robolearn/core/specs.py", "hidden = self.privileged if pictures else (COUSIN, DISTRACTOR)", "hidden = self.privileged if pictures else (DISTRACTOR,)", COUSINS),
+    "policies-see-the-distractor-unasked": Mutant("robolearn/core/specs.py", "if pictures else (COUSIN, DISTRACTOR)", "if pictures else (COUSIN,)", BESIDE),
+    "the-distractor-lies-where-it-lay": Mutant(SECOND, "rng = np.random.default_rng([STREAM, *key])", "rng = np.random.default_rng([STREAM])", BESIDE),
+    "the-distractor-is-in-the-way": Mutant(SECOND, "np.flatnonzero(gaps > APART)", "np.flatnonzero(gaps > 0.0)", BESIDE),
+    "the-distractor-hangs-in-the-air": Mutant(SECOND, "np.concatenate([[x, y, HALF]", "np.concatenate([[x, y, 2 * HALF]", BESIDE),
+    "cousins-beside-a-distractor": Mutant("sim/embedded/build.py", '("--cousins", cousins)', '("--cousins", None)', BESIDE),
+    "the-thing-that-is-meant-is-grasped": Mutant("sim/experts/failures.py", "view=replace(m.view, objects=seen)", "view=m.view", BESIDE),
+    "all-kinds-without-the-distractor": Mutant("sim/experts/__init__.py", "(DISTRACTOR,) if there and facts.thing else ()", "()", BESIDE),
+    "a-distractor-that-is-not-there": Mutant("sim/experts/__init__.py", "elif DISTRACTOR in quality.failures and not there:", "elif False:", BESIDE),
     "any-width-is-gripped": Mutant(RANGES, "if self.width[1] > opens - MARGIN + 1e-9:", "if self.width[1] > opens + 1.0:", COUSINS),
     "pages-show-the-twin": Mutant("sim/embedded/world.py", "*self.physics.positions(world), appearance)", "*self.physics.positions(world))", COUSINS),
     "tall-things-weigh-as-the-twin": Mutant("sim/embedded/physics.py", "own, turns = self.cousins.mass[worlds], self.cousins.inertia[worlds]", "turns = self.cousins.inertia[worlds]", COUSINS),

@@ -51,7 +51,7 @@ INDEX = {"timestamp": scalar("float32")}
 INDEX |= {name: scalar("int64") for name in ("frame_index", "episode_index", "index", "task_index")}
 INTERVENTION = "is_intervention"
 FAILURE = "failure"
-FAILURES = ("", "missed", "dropped", "wrong_place", "nearly", "pushed_away", "frozen", "other")
+FAILURES = ("", "missed", "dropped", "wrong_place", "nearly", "pushed_away", "frozen", "other", "distractor")
 """Kinds of failure by their numbers in the column `FAILURE`; 0: none, or not known. New ones come last."""
 STAMP = "stamp."
 FRAME = "frame"
