@@ -130,6 +130,7 @@ def test_bad_input_is_a_line(
     made: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("robolearn.deploy.logged.motion_of_rows", lambda *rows: pytest.fail("it was taken"))
     rows(Path("data"), **made)
     capsys.readouterr()
     assert main(["identify", "--log", "data", "--out", "out"]) == 2

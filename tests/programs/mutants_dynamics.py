@@ -15,7 +15,8 @@ VERDICTS = ("tests/cli/test_identify.py::test_the_verdict_on_a_fit_that_predicts
 MOVED, PLAYED = "hardware/calibration/motion.py", "hardware/execution/played_motion.py"
 MOVES = ("tests/hardware/calibration/test_motion.py",)
 ROWS, OF_ROWS = "hardware/calibration/rows.py", ("tests/hardware/test_motion_of_rows.py",)
-KEPT, OF_SETS = "robolearn/deploy/logged.py", ("tests/cli/test_identify_logs.py",)
+KEPT, OF_SETS = "robolearn/deploy/logged.py", ("tests/cli/test_identify_logs.py::test_bad_input_is_a_line",)
+OF_SHARES = ("tests/cli/test_identify_logs.py::test_whole_episodes_are_held_out",)
 WAYS, EXCITED = "robots/excitation.py", "robolearn/deploy/excited.py"
 
 MUTANTS: dict[str, Mutant] = {
@@ -41,7 +42,7 @@ MUTANTS: dict[str, Mutant] = {
     "of-any-arm": Mutant(KEPT, "if interface.embodiment != contract.robot.name:", "if False:", OF_SETS),
     "of-any-rate": Mutant(KEPT, "if abs(interface.control_hz - contract.control_hz) > 1e-6 * contract.control_hz:", "if False:", OF_SETS),
     "predicted-actions-were-sent": Mutant(KEPT, "all() or PREDICTED_ACTIONS in interface.extra:", "all():", OF_SETS),
-    "what-judges-was-fitted": Mutant(KEPT, "return list(motions[:-count]), list(", "return list(motions), list(", OF_SETS),
+    "what-judges-was-fitted": Mutant(KEPT, "return list(motions[:-count]), list(", "return list(motions), list(", OF_SHARES),
     "payload-is-carried": Mutant(ARM, "CARRIER + value(\"payload\")[0]", "CARRIER", WORLD),
     "links-carry-themselves": Mutant(ARM, "body.gravcomp = 0.0", "pass", WORLD),
     "damping-as-modelled": Mutant(ARM, "= m.dof_damping[v] * damping", "= m.dof_damping[v]", WORLD),

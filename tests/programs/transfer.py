@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from robolearn.eval.intervals import clopper_pearson
+from robolearn.eval.intervals import Success, clopper_pearson
 from robolearn.eval.paired import mmrv, pearson
+from robolearn.eval.transfer_page import write_transfer_page
 
 LEVELS = ("none", "mild", "wild")
 
@@ -62,8 +63,8 @@ def judged(asked: argparse.Namespace, policy: Path, dynamics: str, at: Path) -> 
     return round(json.loads(at.read_text())["success"]["rate"] * asked.episodes)
 
 
-def predict(asked: argparse.Namespace, arms: list[Path]) -> None:
-    """Print how well each simulation predicts the success of the six checkpoints on each of `arms`."""
+def predict(asked: argparse.Namespace, arms: list[Path]) -> list[tuple[str, ...]]:
+    """Print how well each simulation predicts the success of the six checkpoints on each of `arms`; its rows."""
     checkpoints = [(asked.out / level, kind) for level in LEVELS for kind in ("imitation", "RL")]
 
     def rates(dynamics: str, name: str) -> list[float]:
@@ -83,11 +84,31 @@ def predict(asked: argparse.Namespace, arms: list[Path]) -> None:
             )
             error = float(np.mean(np.abs(np.subtract(simulated, real))))
             found.setdefault(model, []).append((pearson(simulated, real), mmrv(simulated, real), error))
+    rows = []
     for model, each in found.items():
         r, violation, error = np.array(each).T
+        spread = f"{violation.mean():.3f}, worst {violation.max():.3f}"
+        off = f"{100 * error.mean():.1f}, worst {100 * error.max():.1f}"
+        rows.append((model, f"{r.min():.3f} to {r.max():.3f}", spread, off))
         print(f"{model:10s} over {len(arms)} arms, six checkpoints: r {r.min():.3f} to {r.max():.3f}, MMRV "
               f"{violation.min():.3f} to {violation.max():.3f} (mean {violation.mean():.3f}), success off by "
               f"{100 * error.mean():.1f} points on average, {100 * error.max():.1f} on the worst arm")  # fmt: skip
+    return rows
+
+
+def page(asked: argparse.Namespace, rows: dict[str, dict[str, dict[str, int]]], predictions: list) -> Path:
+    """The page of the table: arms beside each other, with intervals."""
+    n = asked.episodes
+    kinds: dict[str, dict[str, dict[str, Success]]] = {}
+    promised: dict[str, dict[str, float]] = {}
+    for kind, table in rows.items():
+        for name in (*LEVELS, "identified"):
+            some = [row for key, row in table.items() if key.split()[0] == name]
+            on = {arm: Success.of(k, n) for row in some for arm, k in row.items() if arm != "promised"}
+            kinds.setdefault(kind, {})[name] = on
+            promised.setdefault(kind, {})[name] = float(np.mean([row["promised"] / n for row in some]))
+    command = f"python tests/programs/transfer.py {asked.arms} --out {asked.out}"
+    return write_transfer_page(asked.out / "report.html", asked.task, kinds, promised, predictions, command)
 
 
 def main() -> int:
@@ -125,7 +146,8 @@ def main() -> int:
             each = " ".join(f"{100 * rate:.1f}" for rate in rates)
             print(f"{kind:10s} {name:10s} promised {100 * promised:.1f}, on {len(rates)} hidden arms {each}: mean "
                   f"{100 * rates.mean():.1f} (one arm of that rate: {100 * low:.1f}–{100 * high:.1f})")  # fmt: skip
-    predict(asked, arms[: asked.predict])
+    predictions = predict(asked, arms[: asked.predict]) if asked.predict else []
+    print(f"report      {page(asked, rows, predictions)}")
     return 0
 
 
