@@ -19,7 +19,7 @@ from robots.stations import Contract
 log = logging.getLogger(__name__)
 
 SHORTEST_S = 2.0  # a shorter episode says nothing
-LEAST_S = 15.0  # of motion that is fitted
+LEAST_S = 15.0  # of motion, held-out episodes among it
 LONGEST_S = 180.0  # of a longer set, episodes spread over it
 LATE = 2.5  # control periods between two actions, at most
 STILL = 0.05  # of a joint that moved [rad]
