@@ -6,11 +6,11 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -290,7 +290,12 @@ class Nodes:
 
 
 class Station(Nodes):
-    """The client of a safety node that arms whenever it is asked to."""
+    """The client of a safety node that arms whenever it is asked to; `said` is what was published."""
+
+    said: ClassVar[list[tuple[str, dict[str, Any]]]] = []
+
+    def publish_json(self, topic: str) -> Callable[[dict[str, Any]], None]:
+        return lambda message: self.said.append((topic, message))
 
     report = SimpleNamespace(
         values={"commands": "7", "latency_p50_ms": "9.5", "latency_p99_ms": "11.0", "refusals": '{"obstacle": 2}'}
@@ -329,6 +334,8 @@ def test_a_stop_takes_nothing_away_from_the_episodes_before(monkeypatch, tmp_pat
     assert result["success"]["low"] == pytest.approx(0.0943, abs=1e-3), "Clopper and Pearson's of 2 of 3"
     assert result["latency_ms"]["p50"] == 9.5 and result["filter"]["commands"] == 7 and len(result["episode_s"]) == 3
     assert result["timed_out"] == [False] * 3
+    said = [("rollout", {"outcome": outcome, "seconds": 2.0}) for outcome in ("success", "success", "failure")]
+    assert Station.said[-3:] == said, "films and recordings hear each outcome"
     assert result["filter"]["refusals"] == {"obstacle": 2} and result["succeeded"] == [True, True, False]
     assert json.loads((tmp_path / "result.json").read_text()) == json.loads(json.dumps(result)), "written, too"
 
