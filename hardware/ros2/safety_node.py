@@ -28,7 +28,8 @@ from std_msgs.msg import Bool, Float64
 from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
-from hardware.execution.horizon import Horizon
+from hardware.execution.ahead import send_ahead
+from hardware.execution.horizon import Horizon, Point
 from hardware.observing.lag import LOOK_S, Lags
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.controllers import ArmControllers
@@ -277,7 +278,7 @@ class SafetyNode(Node):
     def _publish(self, command: ArmCommand) -> None:
         """To the controllers of all arms, or of none."""
         if self._horizon is not None:
-            self._publish_ahead(self._horizon, command)
+            send_ahead(self._horizon, self._filter, command, self._controllers_clock, self._ahead)
         elif not self._dry_run:
             made = [one.message(own) for one, own in zip(self.controllers, _each(command), strict=True)]
             checked = self._filter.checked(command)
@@ -288,30 +289,15 @@ class SafetyNode(Node):
         for one, own in zip(self.controllers, _each(command), strict=True):
             one.open(own.gripper)
 
-    def _publish_ahead(self, horizon: Horizon, command: ArmCommand) -> None:
-        """The same to trajectory controllers that set-points are sent ahead to."""
-        checked = self._filter.checked(command)
-        if checked is None:
-            return
-        if self._late(horizon):
-            return
-        now = self._controllers_clock()
-        due = horizon.points(checked.positions, checked.velocities, self._filter.knots_to_rest(), now)
-        made = [one.ahead(due) for one in self.controllers] if due else []
-        if not made or self._late(horizon):
-            return
-        for one, message in zip(self.controllers, made, strict=True):
-            one.publish_ahead(message)
-        horizon.sent()
+    def _ahead(self, due: Sequence[Point]) -> Callable[[], None]:
+        """Makes the messages of all controllers; the function that publishes them."""
+        made = [(one, one.ahead(due)) for one in self.controllers]
 
-    def _late(self, horizon: Horizon) -> bool:
-        """True where it is too late to send more: the filter is told where the arm comes to rest."""
-        now = self._controllers_clock()
-        rest = horizon.late(now)
-        if rest is not None:
-            log.warning("commands come late: the controller brakes by itself, and the arm goes on from rest")
-            self._filter.left_to_rest(rest.positions, max(rest.at - now, 0.0))
-        return rest is not None
+        def publish() -> None:
+            for one, message in made:
+                one.publish_ahead(message)
+
+        return publish
 
     def _controllers_clock(self) -> float:
         return 1e-9 * self.get_clock().now().nanoseconds

@@ -48,19 +48,29 @@ def main() -> int:
     rows = []
     for seed in range(asked.first, asked.first + asked.arms):
         began, used = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        words = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "identify"]
-        words += ["--dynamics", str(hidden), "--seconds", str(asked.seconds), "--seed", str(seed), "--json"]
-        done = subprocess.run(
-            [*words, "--out", str(asked.out / str(seed))], check=True, stdout=subprocess.PIPE, text=True
-        )
+        given = ["--dynamics", hidden, "--seconds", asked.seconds, "--seed", seed]
+        result = identify(*given, "--out", asked.out / str(seed))
         truth = load_dynamics(str(hidden)).draw(PANDA, (seed, 0, 0))
         spreads = {name: Spread("normal", tuple(values.tolist()), (0.0,)) for name, values in truth.items()}
         write_dynamics(asked.out / str(seed) / "truth.json", DynamicsConfig("truth", spreads, "panda"))
-        rows.append(judge(json.loads(done.stdout.splitlines()[-1]), str(hidden), seed))
+        rows.append(judge(result, str(hidden), seed))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         rows[-1]["cpu_s"] = round(after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime, 1)
         print(json.dumps(rows[-1] | {"wall_s": round(time.perf_counter() - began)}), flush=True)
         (asked.out / f"row-{seed}.json").write_text(json.dumps(rows[-1]))
+    return verdict(rows)
+
+
+def identify(*words: object) -> dict:
+    """The JSON of `robolearn identify` with these arguments."""
+    program = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"]
+    words = (*program, "identify", *words, "--json")
+    done = subprocess.run([str(word) for word in words], check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def verdict(rows: list[dict]) -> int:
+    """Print the totals; 0 where the targets of all are met."""
     print(json.dumps(totals(rows)))
     good = all(row["ratio"] <= 0.3 and abs(row["delay_error_ms"]) <= 3.0 for row in rows)
     return 0 if good and totals(rows)["inside"]["rate"] >= 0.9 else 1

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
-from identify_arms import HIDDEN, judge, totals
+from identify_arms import HIDDEN, identify, judge, verdict
 from logged_rig import record_episodes
 
 from sim.realtime import RealtimeWorld
@@ -38,17 +37,11 @@ def main() -> int:
         data, out = asked.out / f"data-{seed}", asked.out / str(seed)
         if not data.exists():
             record_episodes(RealtimeWorld("lift", seed, dynamics=str(hidden)), data, EPISODES, STEPS, seed)
-        words = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "identify"]
-        done = subprocess.run(
-            [*words, "--log", str(data), "--out", str(out), "--json"], check=True, stdout=subprocess.PIPE, text=True
-        )
-        row = judge(json.loads(done.stdout.splitlines()[-1]), str(hidden), seed) | {"cpu_s": 0.0}
+        row = judge(identify("--log", data, "--out", out), str(hidden), seed) | {"cpu_s": 0.0}
         print(json.dumps(row | {"wall_s": round(time.perf_counter() - began)}), flush=True)
         (asked.out / f"row-{seed}.json").write_text(json.dumps(row))
         rows.append(row)
-    print(json.dumps(totals(rows)))
-    good = all(row["ratio"] <= 0.3 and abs(row["delay_error_ms"]) <= 3.0 for row in rows)
-    return 0 if good and totals(rows)["inside"]["rate"] >= 0.9 else 1
+    return verdict(rows)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware"))
 from recording_rig import Paper, Report, Shelf
 
-from hardware.execution.horizon import Horizon
+from hardware.execution.ahead import send_ahead
+from hardware.execution.horizon import Horizon, Point
 from hardware.execution.streamer import Streamer, StreamStop, StreamTarget
 from hardware.observing.observer import Observer
 from hardware.recording import Recording, Session
@@ -225,24 +226,14 @@ class Chain:
             act()
 
     def _publish(self, command: ArmCommand) -> None:
-        checked = self.filter.checked(command)
-        if checked is None or self._late():
-            return
-        due = self.horizon.points(checked.positions, checked.velocities, self.filter.knots_to_rest(), self.wall())
-        if not due or self._late():
-            return
+        send_ahead(self.horizon, self.filter, command, self.wall, self._message)
+
+    def _message(self, due: list[Point]) -> Act:
         slow = self.rng.random() < SLOW_SHARE
         arrives = self.now + self.rng.uniform(0.0003, SLOW_S if slow else TRANSIT_S)
         arrives = max(arrives, self._messages[-1][0] if self._messages else 0.0)
         points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
-        self._messages.append((arrives, due[0].at - WALL, points))
-        self.horizon.sent()
-
-    def _late(self) -> bool:
-        rest = self.horizon.late(self.wall())
-        if rest is not None:
-            self.filter.left_to_rest(rest.positions, max(rest.at - self.wall(), 0.0))
-        return rest is not None
+        return lambda: self._messages.append((arrives, due[0].at - WALL, points))
 
 
 def wandering(rng: np.random.Generator, wild: bool) -> Callable[[int], np.ndarray]:

@@ -28,12 +28,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from hardware.execution.horizon import Horizon
+from hardware.execution.ahead import send_ahead
+from hardware.execution.horizon import Horizon, Point
 from hardware.safety import JointTarget, SafetyFilter
 from hardware.safety.states import SafetyState
 from robolearn.bench.emulators.trajectory_controller import TrajectoryController, TrajectoryPoint
@@ -90,6 +91,14 @@ def filtered(rng: np.random.Generator, name: str) -> np.ndarray:
     fault = STOPS[name]
     wanted, at, velocity = goals(rng, home, WILD if name == "wild" else CALM), home.copy(), np.zeros(7)
     armed, tick, done = False, 0.0, False
+
+    def at_controllers() -> float:
+        return now
+
+    def message(due: list[Point]) -> Callable[[], object]:
+        points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
+        return lambda: accepted(leads.accept(joints, points, due[0].at, now))
+
     while now < LONG_S + 1.5 or (np.any(np.abs(velocity) > 1e-4) and now < LONG_S + REST_S):
         if now >= tick and not (done and fault == "death"):
             late = now + rng.uniform(0.0, LATE_S) * (rng.random() < LATE_SHARE)
@@ -113,15 +122,8 @@ def filtered(rng: np.random.Generator, name: str) -> np.ndarray:
                 elif fault in ("stop", "estop"):
                     getattr(guard, fault)("a person")
             command = guard.step()
-            if command is not None and (command := guard.checked(command)) is not None:
-                if (rest := horizon.late(now)) is not None:  # as the safety node does
-                    guard.left_to_rest(rest.positions, max(rest.at - now, 0.0))
-                    continue
-                due = horizon.points(command.positions, command.velocities, guard.knots_to_rest(), now)
-                if due:
-                    points = [TrajectoryPoint(p.at - due[0].at, p.positions, p.velocities) for p in due]
-                    assert not (why := leads.accept(joints, points, due[0].at, now)), why
-                    horizon.sent()
+            if command is not None:
+                send_ahead(horizon, guard, command, at_controllers, message)
                 guard.sent()
         now, clock = now + CONTROLLER_S, clock + CONTROLLER_S
         velocity, at = ask(leads, asked, now, at, velocity)
@@ -130,6 +132,10 @@ def filtered(rng: np.random.Generator, name: str) -> np.ndarray:
     if name == "goals" and guard.state is not SafetyState.ARMED:
         sys.exit(f"{name}: the filter ended a motion that nothing was wrong with: {guard.reason}")
     return np.array(asked)
+
+
+def accepted(refusal: str) -> None:
+    assert not refusal, refusal
 
 
 def ask(leads: TrajectoryController, asked: list, now: float, at: np.ndarray, velocity: np.ndarray) -> tuple:
