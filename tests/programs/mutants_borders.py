@@ -18,6 +18,7 @@ NPZ = ("tests/data/tools/test_robomimic_and_npz.py",)
 GREY = ("tests/data/tools/test_grey_cameras.py",)
 CLOCKS = ("tests/data/tools/test_clocks_of_arrays.py",)
 BAG, BOTH_WAYS = ("tests/cli/test_bags.py",), ("tests/cli/test_bags_both_ways.py",)
+CLOCK = ("tests/cli/test_bag_clocks.py",)
 ARM, ODD = ("tests/data/tools/test_for_arm.py",), ("tests/data/tools/test_odd_types.py",)
 FOR_ARM = f"{DATA}/convert/for_arm.py"
 PLUGINS = ("tests/core/test_plugins.py",)
@@ -138,6 +139,11 @@ MUTANTS: dict[str, Mutant] = {
     "a-gripper-that-closes-at-the-end-is-an-outlier": Mutant(f"{DATA}/lerobot/columns.py", "and last + 1 not in ends", "", OUTLIERS),
     "what-is-observed-is-not-judged": Mutant(f"{FORMATS}/config.py", "                    seen.setdefault(key, {})[number] = values\n", "                    pass\n", OUTLIERS),
     "a-clock-may-step-back": Mutant(f"{BAGS}/series.py", "np.nonzero(np.diff(stamps) < -round(1e9 * BACK_S))", "np.nonzero(np.diff(stamps) < -round(1e15 * BACK_S))", BAG),
+    "a-recorder-s-clock-may-step-back": Mutant(f"{BAGS}/read.py", "    _check_forwards(\n        recording.back,", "    _check_forwards(\n        (),", CLOCK),
+    "a-step-back-of-one-chunk-alone": Mutant(f"{BAGS}/arrival.py", "doubled(np.concatenate(times))", "doubled(times[0])", CLOCK),
+    "an-index-in-the-order-of-time": Mutant(f"{BAGS}/arrival.py", "pairs[np.argsort(pairs[:, 1], kind=\"stable\"), 0]", "np.sort(pairs[:, 0])", CLOCK),
+    "another-order-is-a-step-back": Mutant(f"{BAGS}/arrival.py", "    if ((before", "    if True or ((before", CLOCK),
+    "what-was-not-heard-is-silent": Mutant(f"{BAGS}/read.py", "account.left_out += _unheard(parts[0], topics)", "pass", CLOCK),
     "one-schema-spoils-a-bag": Mutant(f"{BAGS}/recording.py", "        storage_mcap.get_msgdef = definition\n", "", BAG),
     "one-definition-spoils-a-bag": Mutant(f"{BAGS}/recording.py", "        except Exception as error:  # in the library's own words or in Python's\n            reasons", "        except ZeroDivisionError as error:\n            reasons", BAG),
     "a-hub-names-any-file": Mutant("robolearn/cli/hub/remote.py", "            _check_place(file.rfilename, repo)\n", "            pass\n", ("tests/cli/test_hub.py",)),

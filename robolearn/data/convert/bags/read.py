@@ -64,6 +64,8 @@ def read_bag(path: str | Path, station: Contract, options: ReadOptions = ReadOpt
             parts.append(part)
     if not parts:
         raise BadInput(f"bag {recording.path}", got="no episode of a step or more", expected="at least one")
+    if topics.events is None:
+        account.left_out += _unheard(parts[0], topics)
     actions, off = _actions(parts, topics)
     if off.any():
         share = f"{off.mean():.0%}" if off.mean() >= 0.01 else f"{int(off.sum())} frames"
@@ -108,6 +110,25 @@ def _spans(topics: TopicData, account: Account) -> list[Span]:
     return spans
 
 
+def _unheard(part: _Part, topics: TopicData) -> list[str]:
+    """Lines on the begin and the end of a bag without events where the only `part` has no frames, by topic."""
+    recording, lines = topics.recording, []
+    step_ns = 1e9 / topics.station.interface.control_hz
+    first = {role: int(series.stamps[0]) for role, series in topics.series.items() if role != "gripper"}
+    last = {role: int(series.stamps[-1]) for role, series in topics.series.items() if role != "gripper"}
+    head, tail = part.times[0] - recording.begin_ns, recording.end_ns - part.ends[-1]
+    late, early = max(first, key=first.__getitem__), min(last, key=last.__getitem__)
+    if head > 2 * step_ns:
+        lines.append(
+            f"the first {1e-9 * head:.2f} s of the bag, until the first message of {topics.station.topics[late].topic}"
+        )
+    if tail > 2 * step_ns:
+        lines.append(
+            f"the last {1e-9 * tail:.2f} s of the bag, after the last message of {topics.station.topics[early].topic}"
+        )
+    return lines
+
+
 def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
     station, recording, hz = topics.station, topics.recording, topics.station.interface.control_hz
     seen = {role: series for role, series in topics.series.items() if role not in COMMANDED}
@@ -124,17 +145,15 @@ def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
         times = times[times + round(1e9 / hz) > topics.series["command"].stamps[0]]
     if not len(times):
         return None
+    _check_forwards(
+        recording.back, span.end_ns, begin, f"bag {recording.path}: time of recording: episode {number}", recording
+    )
     chosen: dict[str, NDArray[np.int64]] = {}
     after = np.append(times[1:], times[-1] + round(1e9 / hz))
     for role, series in topics.series.items():
         channel: Topic = station.topics[role]
         where = f"bag {recording.path}: {channel.topic}: episode {number}"
-        for earliest, latest in series.back:
-            if earliest <= span.end_ns and latest >= begin:
-                at, by = 1e-9 * (earliest - recording.begin_ns), 1e-9 * (latest - earliest)
-                hint = "--skip-bad leaves such episodes out"
-                got = f"a clock that steps back by {by:.3f} s, to {at:.3f} s into the bag"
-                raise BadInput(where, got=got, expected="one that goes forwards", hint=hint)
+        _check_forwards(series.back, span.end_ns, begin, where, recording)
         if role not in COMMANDED:
             chosen[role] = newest(series.stamps, times)
             check_age(series.stamps, chosen[role], times, channel.max_age_s, where, recording.begin_ns)
@@ -144,6 +163,16 @@ def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
                 longest = max(channel.max_age_s, 1.0 / hz)
                 check_age(series.stamps, chosen[role], after, longest, where, recording.begin_ns)
     return _Part(number, span, times, after, chosen)
+
+
+def _check_forwards(back: Sequence[tuple[int, int]], end_ns: int, begin_ns: int, where: str, recording: Bag) -> None:
+    """Raise `BadInput` where a clock went `back` within an episode, to the time of messages that were there already."""
+    for earliest, latest in back:
+        if earliest <= end_ns and latest >= begin_ns:
+            at, by = 1e-9 * (earliest - recording.begin_ns), 1e-9 * (latest - earliest)
+            hint = "--skip-bad leaves such episodes out"
+            got = f"a clock that steps back by {by:.3f} s, to {at:.3f} s into the bag"
+            raise BadInput(where, got=got, expected="one that goes forwards", hint=hint)
 
 
 def alignment(stamps: Times, parts: list[_Part], role: str) -> dict[str, float]:

@@ -16,6 +16,7 @@ from typing import Any
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.errors import first_line
 from robolearn.core.installation import install_command
+from robolearn.data.convert.bags.arrival import recorded_twice
 
 SUFFIXES = (".mcap", ".db3")
 
@@ -47,7 +48,8 @@ class Bag:
     Attributes:
       topics: topic → message type, of those whose messages can be read.
       unreadable: topic → why its messages cannot be.
-      begin_ns: when the first message was recorded [ns].
+      begin_ns, end_ns: when the first and the last message were recorded [ns].
+      back: (earliest, latest) [ns] of times that the recorder's clock went through twice.
 
     Raises:
       BadInput: there is none, or it is damaged.
@@ -70,7 +72,8 @@ class Bag:
                     self.unreadable[one.topic] = why
             self.unreadable = {topic: why for topic, why in self.unreadable.items() if topic not in self.topics}
             counts = sum(connection.msgcount for connection in reader.connections)
-            self.begin_ns = int(reader.start_time) if counts else 0
+            self.begin_ns, self.end_ns = (int(reader.start_time), int(reader.end_time)) if counts else (0, 0)
+            self.back = recorded_twice(reader)
         if not counts:
             raise BadInput(f"bag {path}", got="no messages", expected="some")
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.core.se3 import quat_to_matrix
+from robolearn.data.convert.bags.arrival import BACK_S
 from robolearn.data.convert.bags.recording import EPISODE_EVENTS, Bag, Event, Message, read_event
 from robolearn.data.convert.options import Account
 from robolearn.data.lerobot.features import IMAGES
@@ -65,7 +66,6 @@ def check_age(stamps: Times, chosen: NDArray[np.int64], at: Times, max_age_s: fl
 
 Array = NDArray[np.float64]
 
-BACK_S = 0.1  # of several publishers on one topic a message may come this much later than a newer one
 ONE_CLOCK_S = 1.0  # stamps that are further than this from the time of recording are another clock's
 
 
