@@ -9,6 +9,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 import yaml
 from huggingface_hub import constants
 
+from robolearn.cli.hub.remote import content_of, with_checksums
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, Interface
 from robolearn.data import Dataset, EpisodeWriter
@@ -185,6 +187,24 @@ def test_a_set_gets_checksums_there_and_is_not_pushed_where_its_own_find_damage(
     os.utime(later, ns=(times.st_atime_ns, times.st_mtime_ns))
     refused = hub("push", own, "me/summed")
     assert refused.returncode == 2 and "other bytes than by" in refused.stderr.replace("\n", " "), refused.stderr
+
+
+def test_checksums_of_a_set_that_has_some_read_each_file_once(
+    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(demos, tmp_path / "own")
+    assert main(["dataset", "checksums", str(tmp_path / "own")]) == 0
+    content, opened, usual = content_of(tmp_path / "own"), Counter[str](), Path.open
+
+    def counted(path: Path, *args: Any, **kwargs: Any) -> Any:
+        opened.update([str(path)] if path.suffix == ".parquet" else [])
+        return usual(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", counted)
+    given = with_checksums(tmp_path / "own", content)
+    assert opened and set(opened.values()) == {1}, opened
+    sums = json.loads(given.made["meta/robolearn_checksums.json"])["files"]
+    assert sums.keys() == content.files.keys() - {"meta/robolearn_checksums.json"}
 
 
 def test_a_set_with_a_damaged_video_gets_no_name(hub: Hub, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ NPZ = ("tests/data/tools/test_robomimic_and_npz.py",)
 GREY = ("tests/data/tools/test_grey_cameras.py",)
 CLOCKS = ("tests/data/tools/test_clocks_of_arrays.py",)
 BAG, BOTH_WAYS = ("tests/cli/test_bags.py",), ("tests/cli/test_bags_both_ways.py",)
+SILENT = ("tests/data/tools/test_nothing_silent.py",)
 CLOCK = ("tests/cli/test_bag_clocks.py",)
 ARM, ODD = ("tests/data/tools/test_for_arm.py",), ("tests/data/tools/test_odd_types.py",)
 FOR_ARM = f"{DATA}/convert/for_arm.py"
@@ -92,8 +93,8 @@ MUTANTS: dict[str, Mutant] = {
     "zero-is-no-success": Mutant(f"{FORMATS}/config.py", "len(values) == 2 and 0 in values", "len(values) == 2 and min(values) == 0", HDF5),
     "rewards-go-before-the-person": Mutant(f"{FORMATS}/config.py", "options.success is not None or solved is None", "solved is None", HDF5),
     "options-without-a-use-are-dropped": Mutant(f"{FORMATS}/__init__.py", "        FORMATS[name].check(options)\n", "", HDF5),
-    "bad-episodes-vanish": Mutant(f"{DATA}/convert/options.py", "            left_out.append(str(error))\n", "", HDF5),
-    "bad-in-writing-vanish": Mutant(f"{DATA}/convert/source.py", '                source.account.left_out.append(f"{name}: {error}")\n', "", HDF5),
+    "bad-episodes-vanish": Mutant(f"{DATA}/convert/options.py", "            left_out.append(skipped(error))\n", "", HDF5),
+    "bad-in-writing-vanish": Mutant(f"{DATA}/convert/source.py", '                source.account.left_out.append(f"{name}: {skipped(error)}")\n', "", HDF5),
     "left-out-arrays-are-not-named": Mutant(f"{FORMATS}/arrays.py", '        account.left_out.append(f"{name} ({found[name]}){why}")\n', "", HDF5),
     "mapped-beside-the-usual": Mutant(f"{FORMATS}/arrays.py", "and not {name, feature} & by_user and", "and", HDF5),
     "mapped-and-usual-too": Mutant(f"{FORMATS}/arrays.py", "not {name, feature} & by_user", "not {feature} & by_user", ARM),
@@ -139,6 +140,22 @@ MUTANTS: dict[str, Mutant] = {
     "a-gripper-that-closes-at-the-end-is-an-outlier": Mutant(f"{DATA}/lerobot/columns.py", "and last + 1 not in ends", "", OUTLIERS),
     "what-is-observed-is-not-judged": Mutant(f"{FORMATS}/config.py", "                    seen.setdefault(key, {})[number] = values\n", "                    pass\n", OUTLIERS),
     "a-clock-may-step-back": Mutant(f"{BAGS}/series.py", "np.nonzero(np.diff(stamps) < -round(1e9 * BACK_S))", "np.nonzero(np.diff(stamps) < -round(1e15 * BACK_S))", BAG),
+    "the-first-of-two-robots-is-the-arm": Mutant(f"{FORMATS}/hdf5.py", "robots[0].lower() if len(robots) == 1", "robots[0].lower() if robots", HDF5),
+    "an-arm-beside-another-is-taken": Mutant(f"{FORMATS}/robomimic.py", "    if options.robot and (len(facts.robots) > 1", "    if False and (len(facts.robots) > 1", HDF5),
+    "who-skips-is-told-to-skip": Mutant(f"{DATA}/convert/options.py", "removeprefix(SKIP_HINT).removeprefix(SKIPS)", "removeprefix(SKIP_HINT)", ("tests/data/tools/test_clocks_of_arrays.py",)),
+    "aloha-looks-at-all-pictures-twice": Mutant(f"{FORMATS}/aloha.py", "partial(_heads, known=seen)", "partial(_heads)", ARRAYS),
+    "a-pushed-file-is-read-twice": Mutant("robolearn/cli/hub/remote.py", "compared(opened(path), Tolerances(), summed)", "compared(opened(path), Tolerances())", ("tests/cli/test_hub.py::test_checksums_of_a_set_that_has_some_read_each_file_once",)),
+    "1.7-is-true": Mutant(f"{DATA}/lerobot/features.py", "    if wrong.any():\n        raise BadInput(what, got=f\"{given[wrong][0]}\"", "    if False:\n        raise BadInput(what, got=f\"{given[wrong][0]}\"", NPZ),
+    "words-are-truth-values": Mutant(f"{DATA}/lerobot/features.py", 'if given.dtype.kind not in "biuf":\n        raise BadInput(what, got=f"{given.dtype}"', 'if False:\n        raise BadInput(what, got=f"{given.dtype}"', NPZ),
+    "an-outcome-of-npz-is-any-number": Mutant(f"{FORMATS}/npz.py", 'truths(data[name], f"npz file {file}: {name}")', "np.asarray(data[name])", NPZ),
+    "an-intervention-of-npz-is-any-number": Mutant(f"{FORMATS}/npz.py", 'truths(data["intervention"], f"npz file {file}: intervention")', 'np.asarray(data["intervention"], bool)', NPZ),
+    "an-outcome-of-hdf5-is-any-number": Mutant(f"{FORMATS}/robomimic.py", 'truths(held[name][()] if held is demo else held[name], f"{where}, {name}")', "np.asarray(held[name][()] if held is demo else held[name])", NPZ),
+    "an-intervention-of-hdf5-is-any-number": Mutant(f"{FORMATS}/robomimic.py", 'truths(demo["interventions"][()], f"{where}, interventions")', 'np.asarray(demo["interventions"][()], bool)', NPZ),
+    "plain-text-of-zarr-vanishes": Mutant(f"{FORMATS}/zarr_store.py", 'in "UTO" and not head.shape', 'in "TO" and not head.shape', SILENT),
+    "text-of-zarr-is-of-the-first-episode": Mutant(f"{FORMATS}/zarr_store.py", "[str(one) for one in numbers(number, name)]", "[str(one) for one in numbers(0, name)]", SILENT),
+    "text-of-rlds-vanishes": Mutant(f"{FORMATS}/rlds.py", "            texts.setdefault(word, name)", "            pass", SILENT),
+    "text-of-rlds-is-bytes": Mutant(f"{FORMATS}/rlds.py", '[one.decode("utf-8", "replace") for one in said]', "[str(one) for one in said]", SILENT),
+    "the-first-words-are-those-of-all-steps": Mutant(f"{FORMATS}/rlds.py", "return said or [self._folder]", "return said[:1] or [self._folder]", SILENT),
     "a-recorder-s-clock-may-step-back": Mutant(f"{BAGS}/read.py", "    _check_forwards(\n        recording.back,", "    _check_forwards(\n        (),", CLOCK),
     "a-step-back-of-one-chunk-alone": Mutant(f"{BAGS}/arrival.py", "doubled(np.concatenate(times))", "doubled(times[0])", CLOCK),
     "an-index-in-the-order-of-time": Mutant(f"{BAGS}/arrival.py", "pairs[np.argsort(pairs[:, 1], kind=\"stable\"), 0]", "np.sort(pairs[:, 0])", CLOCK),

@@ -82,15 +82,22 @@ def with_checksums(path: Path, content: Content) -> Content:
     from robolearn.data.validate.checksums import compared
     from robolearn.data.validate.opened import Tolerances, opened
 
-    damage, _ = compared(opened(path), Tolerances())
+    sums: dict[Path, FileSums] = {}
+
+    def summed(file: Path) -> tuple[str, ...]:  # each file is read once
+        if file not in sums:
+            facts = file.stat()
+            sums[file] = FileSums(facts.st_size, facts.st_mtime_ns, tuple(blocks_of(file)))
+        return sums[file].sha256
+
+    damage, _ = compared(opened(path), Tolerances(), summed)
     if damage:
         raise BadInput(f"data set {path}, {damage[0].where}: {damage[0].what}")
     files = {name: file for name, file in content.files.items() if name != CHECKSUMS_PATH}
-    sums = {}
-    for name, file in files.items():
-        facts = file.stat()
-        sums[name] = FileSums(facts.st_size, facts.st_mtime_ns, tuple(blocks_of(file)))
-    return replace(content, files=files, made={CHECKSUMS_PATH: json_bytes(written_as(sums))})
+    for file in files.values():
+        summed(file)
+    found = {name: sums[file] for name, file in files.items()}
+    return replace(content, files=files, made={CHECKSUMS_PATH: json_bytes(written_as(found))})
 
 
 def _check_videos(root: Path) -> None:

@@ -76,7 +76,16 @@ class ReadOptions:
         )
 
 
+SKIPS = "--skip-bad leaves such episodes out"
 SKIP_HINT = "`robolearn dataset import` leaves such episodes out with --skip-bad"
+
+
+def skipped(error: BadInput) -> str:
+    """The line on an episode that was left out for `error`, without the hint that it may be."""
+    rest = error.hint.removeprefix(SKIP_HINT).removeprefix(SKIPS).removeprefix(", ")
+    line = str(error).removesuffix(f". {error.hint}") if error.hint else str(error)
+    return line + f". {rest}" * bool(rest)
+
 
 Key = TypeVar("Key")
 Read = TypeVar("Read")
@@ -92,7 +101,7 @@ def sound(
         except BadInput as error:
             if not options.skip_bad:
                 raise error if error.hint else BadInput(str(error), hint=SKIP_HINT) from None
-            left_out.append(str(error))
+            left_out.append(skipped(error))
             continue
         yield one, result
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.core.machine import available_cpus
-from robolearn.data.convert.options import SKIP_HINT, Account
+from robolearn.data.convert.options import SKIP_HINT, Account, skipped
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.features import image_keys, interface_of, key_of, names_of, observed
 from robolearn.data.lerobot.remote import RemotePath
@@ -149,7 +149,7 @@ def _fill(part: Path, source: EpisodeSource, progress: Progress | None) -> Writt
             except BadInput as error:
                 if not source.skips:
                     raise BadInput(f"{name}: {error}", hint="" if error.hint else SKIP_HINT) from None
-                source.account.left_out.append(f"{name}: {error}")
+                source.account.left_out.append(f"{name}: {skipped(error)}")
                 continue
             successes += draft.episode.success
             if progress is not None:

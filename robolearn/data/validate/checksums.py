@@ -7,6 +7,7 @@ that is so, or the set has more frames, rows or films than the checksums are of,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from robolearn.core import BadInput
@@ -17,8 +18,14 @@ from robolearn.data.validate.opened import Defect, Opened, Tolerances
 GROWS = ("data/", "videos/", "meta/episodes/")  # where a recording has new files
 
 
-def compared(data: Opened, limits: Tolerances) -> tuple[list[Defect], list[str]]:
-    """Damage, and a remark on checksums that are stale. Films are only looked at where they are decoded, too."""
+def compared(
+    data: Opened, limits: Tolerances, digests: Callable[[Path], Iterable[str]] = blocks_of
+) -> tuple[list[Defect], list[str]]:
+    """Damage, and a remark on checksums that are stale. Films are only looked at where they are decoded, too.
+
+    Args:
+      digests: those of the blocks of a file.
+    """
     root = data.root
     if data.live or not (root / CHECKSUMS_PATH).exists():
         return [], []
@@ -34,7 +41,7 @@ def compared(data: Opened, limits: Tolerances) -> tuple[list[Defect], list[str]]
             later.add(name)
             continue
         time = (root / name).stat().st_mtime_ns
-        if found := _difference(root / name, sums, limits.decode or not name.startswith("videos/")):
+        if found := _difference(root / name, sums, limits.decode or not name.startswith("videos/"), digests):
             other[name] = found
             later |= {name} if time != sums.mtime_ns else set()
         else:
@@ -52,17 +59,17 @@ def compared(data: Opened, limits: Tolerances) -> tuple[list[Defect], list[str]]
     return damage, [f"stale checksum: {count} changed since {CHECKSUMS_PATH} was written ({stale[0]}); {renew}"]
 
 
-def _difference(path: Path, sums: FileSums, whole: bool) -> str:
+def _difference(path: Path, sums: FileSums, whole: bool, digests: Callable[[Path], Iterable[str]]) -> str:
     """The difference of a file from its checksums, in words; its bytes are only read where `whole` is true."""
     if (size := path.stat().st_size) != sums.size:
         return f"{size} bytes, {sums.size} by {CHECKSUMS_PATH}"
     if not whole:
         return ""
     try:
-        digests = list(blocks_of(path))
+        found = list(digests(path))
     except OSError as error:
         return f"it cannot be read ({error.strerror})"
-    wrong = [number for number, (is_, was) in enumerate(zip(digests, sums.sha256, strict=False)) if is_ != was]
+    wrong = [number for number, (is_, was) in enumerate(zip(found, sums.sha256, strict=False)) if is_ != was]
     if not wrong:
         return ""
     first, last = wrong[0] * BLOCK, min((wrong[0] + 1) * BLOCK, size) - 1

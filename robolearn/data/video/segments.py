@@ -33,8 +33,8 @@ from robolearn.data.video.container import (
 from robolearn.data.video.packing import rgb
 
 HINT = (
-    "`robolearn dataset import` leaves such episodes out with --skip-bad, and takes pictures from further away with "
-    "--tolerance-s SECONDS"
+    "`robolearn dataset import` leaves such episodes out with --skip-bad, --tolerance-s SECONDS takes pictures from "
+    "further away"
 )
 
 

@@ -65,7 +65,8 @@ def test_a_gap_and_what_is_no_number_are_refused_or_left_out(
     assert "frame 3: got off the grid (timestamp 2.3000 s, expected 0.3000 s), expected frame / 10 Hz" in said
     assert "--skip-bad" in said and f"{name}, frame 3" in said
     result, dataset = imported(capsys, path, "--skip-bad")
-    assert dataset.episodes == 1 and any("frame 3: got off the grid" in line for line in result["left_out"])
+    (line,) = (line for line in result["left_out"] if "frame 3: got off the grid" in line)
+    assert dataset.episodes == 1 and "--skip-bad" not in line and "puts its frames onto the grid" in line
 
 
 @pytest.mark.parametrize("make", [npz, stored, hdf5])

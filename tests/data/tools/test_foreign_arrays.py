@@ -136,6 +136,16 @@ def test_aloha_with_plain_and_with_coded_pictures(
         assert seen[:, 4:-4, 4:28, 2].max() < 40, "blue is not red"
 
 
+def test_a_picture_of_aloha_is_decoded_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aloha(tmp_path / "pour_water", coded=True)
+    seen, decode = [], cv2.imdecode
+    monkeypatch.setattr(cv2, "imdecode", lambda *given: seen.append(1) or decode(*given))
+    imported(capsys, tmp_path / "pour_water", tmp_path / "set")
+    assert len(seen) == 3 * T + 1, "and the very first one for its size"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("form", [2, 3])
 @pytest.mark.parametrize("floats", [False, True])

@@ -110,6 +110,25 @@ def test_libero(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert any(line.startswith("float64 is stored as float32: ") for line in said["changed"])
 
 
+def test_a_file_of_two_robots_is_not_the_first_one_s(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "two.hdf5"
+    with h5py.File(path, "w") as file:
+        kwargs = {"robots": ["Panda", "Sawyer"], "control_freq": 20}
+        file.create_group("data").attrs["env_args"] = json.dumps({"type": 1, "env_kwargs": kwargs})
+        for arm in (0, 1):
+            file[f"data/demo_0/obs/robot{arm}_joint_pos"] = steps(7)
+            file[f"data/demo_0/obs/robot{arm}_eef_pos"] = steps(3)
+            file[f"data/demo_0/obs/robot{arm}_gripper_qpos"] = steps(2)
+        file["data/demo_0/actions"] = steps(14) / 10
+    said = bring(path, tmp_path / "set", capsys)
+    assert "no arm for 2 robots (Panda, Sawyer), which --embodiment names" in said["changed"][-1]
+    assert Dataset.open(tmp_path / "set").interface.embodiment == "none"
+    said = bring(path, tmp_path / "named", capsys, "--embodiment", "panda_pair")
+    assert not any("no arm" in line for line in said["changed"])
+    refused = bring(path, tmp_path / "arm", capsys, "--robot", "fr3", code=2)
+    assert "got more than one robot: Panda, Sawyer, expected one arm" in refused
+
+
 def test_what_only_some_episodes_have_and_single_values_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -255,6 +274,7 @@ def test_bad_episodes_are_left_out_and_named(tmp_path: Path, capsys: pytest.Capt
     said = bring(path, tmp_path / "set", capsys, "--no-images", "--skip-bad")
     assert said["episodes"] == Dataset.open(tmp_path / "set").episodes == 2
     bad = [line for line in said["left_out"] if "demo_" in line]
+    assert not any("--skip-bad" in line for line in bad)
     assert len(bad) == 3 and "no obs/ee_ori" in bad[1] + bad[2] and "inf" in bad[1] + bad[2]
     said = bring(path, tmp_path / "some", capsys, "--no-images", "--episodes", "4,0")
     assert said["episodes"] == 2 and "3 of 5 episodes, which --episodes does not name" in said["left_out"]

@@ -138,6 +138,13 @@ def test_npz_facts_that_are_no_truth_values_are_refused(tmp_path: Path, fact: st
         bring(tmp_path / "push", tmp_path / "set", hz=10.0)
 
 
+def test_words_are_no_truth_values(tmp_path: Path) -> None:
+    (tmp_path / "push").mkdir()
+    np.savez(tmp_path / "push" / "0.npz", action=np.zeros((4, 2)), proprio=np.eye(4), success=np.array(["False"] * 4))
+    with pytest.raises(BadInput, match=r"0\.npz: success: got <U5, expected truth values"):
+        bring(tmp_path / "push", tmp_path / "set", hz=10.0)
+
+
 @pytest.mark.parametrize("fact", ["success", "terminated", "interventions"])
 def test_facts_in_hdf5_that_are_no_truth_values_are_refused(robomimic: Path, tmp_path: Path, fact: str) -> None:
     with h5py.File(robomimic, "a") as file:

@@ -24,7 +24,7 @@ from robolearn.data.convert.bags.series import (
     read_topics,
 )
 from robolearn.data.convert.for_arm import led
-from robolearn.data.convert.options import Account, ReadOptions, sound
+from robolearn.data.convert.options import SKIPS, Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot.features import FRAME
 from robots import make_control
@@ -170,9 +170,8 @@ def _check_forwards(back: Sequence[tuple[int, int]], end_ns: int, begin_ns: int,
     for earliest, latest in back:
         if earliest <= end_ns and latest >= begin_ns:
             at, by = 1e-9 * (earliest - recording.begin_ns), 1e-9 * (latest - earliest)
-            hint = "--skip-bad leaves such episodes out"
             got = f"a clock that steps back by {by:.3f} s, to {at:.3f} s into the bag"
-            raise BadInput(where, got=got, expected="one that goes forwards", hint=hint)
+            raise BadInput(where, got=got, expected="one that goes forwards", hint=SKIPS)
 
 
 def alignment(stamps: Times, parts: list[_Part], role: str) -> dict[str, float]:

@@ -14,7 +14,9 @@ Files do not say how an episode ended, nor their rate: 50 Hz is assumed.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +64,9 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     with open_file(first) as file:
         account.left_out += [f"{_LENGTHS}: lengths of files, which are decoded without them"] * (_LENGTHS in file)
     seen, rest = heads.keys() | {_LENGTHS}, dict[str, str]()
-    for _, more in sound(_heads, files, [], replace(options, skip_bad=True)):  # a draft names those that are none
-        rest |= {name: f"{name} ({more[name]}): not in {first.name}" for name in more.keys() - seen}
+    later = partial(_heads, known=seen)
+    for _, more in sound(later, files, [], replace(options, skip_bad=True)):  # a draft names those that are none
+        rest |= {name: f"{name} ({head}): not in {first.name}" for name, head in more.items()}
     account.left_out += [rest[name] for name in sorted(rest)]
     own = {first}  # files that lead to no other
 
@@ -102,14 +105,14 @@ def _is_coded(data: Any) -> bool:
     return data.ndim == 2 or data.dtype.kind == "O"
 
 
-def _heads(path: Path) -> dict[str, Head]:
-    """The arrays of an episode; of pictures that are files, their size when decoded."""
+def _heads(path: Path, known: Collection[str] = ()) -> dict[str, Head]:
+    """The arrays of an episode that are not `known`; of pictures that are files, their size when decoded."""
     import h5py
 
     heads: dict[str, Head] = {}
 
     def visit(name: str, item: object) -> None:
-        if not isinstance(item, h5py.Dataset) or not item.ndim or name == _LENGTHS:
+        if not isinstance(item, h5py.Dataset) or not item.ndim or name in (_LENGTHS, *known):
             return
         shape, kind = tuple(item.shape[1:]), item.dtype
         if name.startswith(_PICTURES) and _is_coded(item) and len(item):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data.convert.formats.config import ForeignSet, imported, outcome, rewarded, stored_episode
-from robolearn.data.convert.options import Account, ReadOptions, sound
+from robolearn.data.convert.options import SKIPS, Account, ReadOptions, sound
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.lerobot.columns import GRID_S, clock_faults
 from robolearn.data.lerobot.features import IMAGES, TAKEN, camera_name, check_camera, free_name, is_image, stored_dtype
@@ -170,10 +170,7 @@ def check_clock(stamps: NDArray, hz: float, where: str, options: ReadOptions, ac
     stamps = np.asarray(stamps, np.float64).reshape(-1)
     stamps = stamps - stamps[:1]
     for fault in clock_faults(stamps, hz, options.tolerance_s):
-        hint = (
-            "--skip-bad leaves such episodes out, --tolerance-s SECONDS puts its frames onto the grid, "
-            "--hz says another rate"
-        )
+        hint = f"{SKIPS}, --tolerance-s SECONDS puts its frames onto the grid, --hz says another rate"
         got, expected = f"{fault.check} ({fault.what})", f"frame / {hz:g} Hz"
         raise BadInput(f"{where}, frame {fault.first}", got=got, expected=expected, hint=hint)
     off = np.abs(stamps - np.arange(len(stamps)) / hz).max(initial=0.0)

@@ -205,12 +205,15 @@ class FileFacts:
 
     Attributes:
       task: in words.
+      embodiment: its only robot.
+      robots: names of all of them.
       upside_down: its pictures begin with the lowest row.
     """
 
     task: str = ""
     hz: float | None = None
     embodiment: str = ""
+    robots: tuple[str, ...] = ()
     upside_down: bool = False
 
 
@@ -228,14 +231,15 @@ def facts_of(attributes: Mapping[str, Any], path: Path) -> FileFacts:
         env = {"env_name": info.get("env_id")}
         kwargs = info.get("env_kwargs") or {}
     robots = kwargs.get("robots") or kwargs.get("robot_uids")
-    robot = robots[0] if isinstance(robots, list) and robots else robots
+    robots = tuple(str(robot) for robot in (robots if isinstance(robots, list) else [robots]) if robot)
     words = problem.get("language_instruction") or kwargs.get("lang") or env.get("env_name") or ""
     words = " ".join(words) if isinstance(words, list) else str(words)
     hz = kwargs.get("control_freq")
     return FileFacts(
         words.strip().strip('"'),
         float(hz) if isinstance(hz, int | float) and hz > 0 else None,
-        str(robot).lower() if robot else "",
+        robots[0].lower() if len(robots) == 1 else "",
+        robots,
         # robosuite's own convention: the rows of a picture as OpenGL renders them, the lowest first.
         attributes.get("macros_image_convention") == "opengl",
     )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
 from robolearn.data.convert.formats.config import COMMON, ForeignSet, FormatConfig, imported, outcome, stored_episode
-from robolearn.data.convert.options import Account, ReadOptions
+from robolearn.data.convert.options import SKIPS, Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, segments_of
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.columns import GRID_S, clock_faults
@@ -191,7 +191,7 @@ def draft(
         raise BadInput(f"{what}, row {at}: frame_index", got=int(frame[at]), expected=at)
     if (stamped := plain("timestamp", "float64")) is not None:
         for fault in clock_faults(stamped, fps, options.tolerance_s):
-            hint = "--skip-bad leaves such episodes out, --tolerance-s SECONDS puts its frames onto the grid"
+            hint = f"{SKIPS}, --tolerance-s SECONDS puts its frames onto the grid"
             got = f"{fault.check} ({fault.what})"
             raise BadInput(f"{what}, frame {fault.first}", got=got, expected=f"frame / {fps:g} Hz", hint=hint)
         if (off := np.abs(stamped - np.arange(length) / fps).max()) > max(GRID_S, 1e-6 * length / fps):

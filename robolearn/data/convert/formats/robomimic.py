@@ -247,6 +247,9 @@ def _derive(
     if not any(key == "obs" or key.startswith("obs/") for key in found):
         hint = "robomimic's dataset_states_to_obs.py adds the observations to a file of states"
         raise BadInput(f"HDF5 file {path}: {name}", got="no observations (obs)", expected="some", hint=hint)
+    if options.robot and (len(facts.robots) > 1 or any(key.startswith("obs/robot1_") for key in found)):
+        got = f"more than one robot{': ' * bool(facts.robots)}{', '.join(facts.robots)}"
+        raise BadInput(f"--robot {options.robot}: HDF5 file {path}", got=got, expected="one arm")
     named = tuple(
         (f"obs/{one}" if one not in found and f"obs/{one}" in found else one, feature) for one, feature in options.named
     )
@@ -277,7 +280,8 @@ def _derive(
     if not (options.hz or facts.hz):
         assumed.append(f"{CONTROL_HZ:g} Hz; --hz changes it")
     if not (options.embodiment or facts.embodiment):
-        assumed.append("no arm, which --embodiment names")
+        several = f" for {len(facts.robots)} robots ({', '.join(facts.robots)})" * (len(facts.robots) > 1)
+        assumed.append(f"no arm{several}, which --embodiment names")
     if assumed:
         account.changed.append(f"what the file does not say is assumed: {'; '.join(assumed)}")
     return Interface(
