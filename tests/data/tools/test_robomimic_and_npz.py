@@ -140,8 +140,8 @@ def test_npz_facts_that_are_no_truth_values_are_refused(tmp_path: Path, fact: st
 
 def test_words_are_no_truth_values(tmp_path: Path) -> None:
     (tmp_path / "push").mkdir()
-    np.savez(tmp_path / "push" / "0.npz", action=np.zeros((4, 2)), proprio=np.eye(4), success=np.array(["False"] * 4))
-    with pytest.raises(BadInput, match=r"0\.npz: success: got <U5, expected truth values"):
+    np.savez(tmp_path / "push" / "0.npz", action=np.zeros((4, 2)), proprio=np.eye(4), intervention=["False"] * 4)
+    with pytest.raises(BadInput, match=r"0\.npz: intervention: got <U5, expected truth values"):
         bring(tmp_path / "push", tmp_path / "set", hz=10.0)
 
 
