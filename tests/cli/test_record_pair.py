@@ -65,10 +65,8 @@ def test_what_a_script_records_with_two_arms_is_learned_from(
         assert np.corrcoef(asked.ravel(), done.ravel())[0, 1] > 0.8
     assert np.abs(action[:, [6, 13]]).min() > 0.9, "grippers are open or closed"
 
-    assert main(["dataset", "validate", str(out), "--json"]) in (0, 1)
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    # A camera is drawn by this machine, which may stand still for a moment.
-    assert [fault for fault in found["findings"] if fault["check"] != "frozen clock"] == []
+    assert main(["dataset", "validate", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["findings"] == []
     train = ("train", "--data", out, "--out", tmp_path / "run", "--steps", 2, "--json")
     assert main([str(word) for word in train]) == 0
     learned = json.loads(capsys.readouterr().out.splitlines()[-1])

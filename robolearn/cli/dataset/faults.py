@@ -30,7 +30,7 @@ class DatasetValidate(Command):
     frozen_s: float = 1.0
     """Longest time that a camera may show the same picture while the arm moves [s]."""
     gap_s: float = 0.25
-    """Longest time that a raw timestamp may stand still, or jump [s]."""
+    """Longest time that a raw timestamp may stand still, or jump [s]; of a picture 0.5 s and three steps at least."""
 
     def run(self) -> dict[str, Any]:
         """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}],

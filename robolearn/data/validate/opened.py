@@ -55,6 +55,8 @@ class Tolerances:
       decode: whether videos are decoded, every frame of them.
       frozen_s: a camera may show one picture for this long while the arm moves [s].
       gap_s: a raw timestamp may stand still, or jump, by this much [s], and by three periods at least.
+      picture_age_s: a picture may be this old at a step [s], as `max_age_s` of the cameras of our stations permits: its
+        stamp may stand still or jump by that and three periods.
       back_s: a raw timestamp may be this much before the one of the frame before [s]: where a stamp of one clock is
         stored by another, the time between two readings comes in.
       grid_s: a timestamp may be off the frame rate's grid by this much [s]; LeRobot's own tolerance.
@@ -63,6 +65,7 @@ class Tolerances:
     decode: bool = True
     frozen_s: float = 1.0
     gap_s: float = 0.25
+    picture_age_s: float = 0.5
     back_s: float = 1e-3
     grid_s: float = GRID_S
 

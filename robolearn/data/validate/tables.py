@@ -13,7 +13,16 @@ from robolearn.core import BadInput
 from robolearn.core.types import RATE_REFUSED
 from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.columns import clock_faults, judged, outliers, runs, stamped_rate_fault, still
-from robolearn.data.lerobot.features import FRAME, INTERFACE_KEY, NUMBERS, STAMP, key_of, stamp_column, stamp_name
+from robolearn.data.lerobot.features import (
+    FRAME,
+    IMAGES,
+    INTERFACE_KEY,
+    NUMBERS,
+    STAMP,
+    key_of,
+    stamp_column,
+    stamp_name,
+)
 from robolearn.data.lerobot.statistics import describe
 from robolearn.data.reading.loading import read_weights
 from robolearn.data.validate.opened import Defect, Opened, Rows, Tolerances, frames_text
@@ -223,7 +232,8 @@ def sources(data: Opened, limits: Tolerances) -> Iterator[Defect]:
 
     A device or a gripper need not have a new message in every frame.
     """
-    allowed = max(limits.gap_s, PERIODS / data.fps)
+    usual = max(limits.gap_s, PERIODS / data.fps)
+    pictured = max(usual, limits.picture_age_s + PERIODS / data.fps)
     steady = {FRAME, *(key_of(name) for name in data.info["features"] if name.startswith("observation."))}
     for rows in data.episodes.values():
         for key, values in rows.columns.items():
@@ -233,7 +243,8 @@ def sources(data: Opened, limits: Tolerances) -> Iterator[Defect]:
                     what = f"{key} {now:.4f} s after {then:.4f} s, {then - now:.3g} s less"
                     what += frames_text(first + 1, last + 1)
                     yield Defect("time goes back", what, rows.file, rows.index, first + 1)
-                if stamp_name(key) in steady:
+                if (name := stamp_name(key)) in steady:
+                    allowed = pictured if name.startswith(IMAGES) else usual
                     # 0 stands for no message yet; but a clock may begin at 0, too.
                     since = int((values != 0).argmax()) if len(values) else 0
                     begin = since if since and values[since] > allowed else 0

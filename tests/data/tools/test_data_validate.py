@@ -192,6 +192,27 @@ def test_raw_timestamps_that_stand_still_or_jump(tmp_path: Path) -> None:
     assert stamped(tmp_path / "dead", dead) == [("frozen clock", 0, 41)]
 
 
+def test_a_picture_may_be_as_old_as_a_station_permits(tmp_path: Path) -> None:
+    interface = Interface(
+        {"proprio": ArraySpec((1,)), "images.front": ArraySpec((16, 16, 3), "uint8")}, ArraySpec((1,)), 20.0
+    )
+
+    def faults(name: str, held: float) -> list[tuple[str, int | None, int | None]]:
+        """A camera that shows one picture for `held` seconds."""
+        with EpisodeWriter(tmp_path / name, interface, stamps=["images.front", "proprio"]) as writer:
+            for t in range(60):
+                now = 1e9 + t / 20
+                seen = 1e9 + 0.5 if 0.5 <= t / 20 < 0.5 + held else now
+                image = np.full((16, 16, 3), t, np.uint8)
+                stamps = {"images.front": seen, "proprio": now}
+                writer.add({"proprio": [t], "images.front": image}, [0.0], stamps=stamps)
+            writer.end(success=True, terminated=True, task="wait")
+        return found(tmp_path / name)
+
+    assert faults("busy", 0.5) == []  # record and deploy go on with pictures of this age
+    assert faults("stuck", 0.8) == [("frozen clock", 0, 11)]
+
+
 def test_what_speaks_rarely_or_late_is_no_fault(tmp_path: Path) -> None:
     usual = 1e9 + np.arange(60) / 20
     once = np.where(np.arange(60) < 7, 0.0, usual[7])  # a gripper that is commanded once
