@@ -87,11 +87,12 @@ class RolloutRecording:
         self._rested = self._begun and (self._rested or (self._armed and not arming))
         self._armed = self._begun and arming
 
-    def target(self, positions: NDArray, age_s: float = 0.0) -> None:
-        """A target (n + arms,) of the streamer, sent so long ago: what is observed now is observed later than it."""
+    def target(self, positions: NDArray, late_s: float = 0.0, missed: str = "") -> None:
+        """A target (n + arms,) of the streamer, sent `late_s` ago: the observer was fed with what had been sent before
+        it, but for what was `missed`, in words."""
         if not self._armed or self.error is not None or self._why:
             return
-        now = self._clock()
+        now = self._clock() - late_s
         if self._row is not None and np.array_equal(positions, self._row.target):
             # Sent once more; that of the next step, too, where the arm stands and is asked for the same again.
             if (now - self._last) * self._hz < REPEATED:
@@ -102,8 +103,8 @@ class RolloutRecording:
         except NotObserved as error:
             self._why = str(error)
             return
-        if age_s * self._hz > 1.0:
-            self._why = f"the recorder was held up for {age_s:.2f} s"
+        if missed:
+            self._why = f"the recorder was held up for {late_s:.2f} s and missed {missed}"
             return
         if self._storage.pending() > BEHIND_S * self._hz:
             self._why = f"images and rows are stored {BEHIND_S:g} s behind"
@@ -113,7 +114,7 @@ class RolloutRecording:
         assert q is not None
         self._first = now if self._count == 0 and self._row is None else self._first
         self._last = now
-        stamps = {**self._observer.source_stamps(), "action": self._wall()}
+        stamps = {**self._observer.source_stamps(), "action": self._wall() - late_s}
         self._row = _Pending(observation, q.copy(), np.array(positions, dtype=np.float64), stamps)
 
     def accepted(self, positions: NDArray) -> None:

@@ -181,7 +181,12 @@ def test_an_episode_without_an_outcome_leaves_nothing(bench: Bench, caplog: pyte
 
 
 def test_what_cannot_be_right_is_left_out_and_said(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    for wrong, words in (("late", "held up for 0.20 s"), ("blind", "joint"), ("behind", "behind"), ("slow", "stored")):
+    for wrong, words in (
+        ("late", "held up for 0.20 s and missed 0.30 s of /joint_states"),
+        ("blind", "joint"),
+        ("behind", "behind"),
+        ("slow", "stored"),
+    ):
         bench.recording.begin()
         bench.recording.armed(True)
         for step in range(60):
@@ -190,7 +195,8 @@ def test_what_cannot_be_right_is_left_out_and_said(bench: Bench, caplog: pytest.
             if step == 30:
                 bench.storage.waiting = 10**6 * (wrong == "behind")
                 bench.now += 30.0 * (wrong == "blind")
-                bench.recording.target(bench.asked(0.3), 0.2 if wrong == "late" else 0.0)
+                late = (0.2, "0.30 s of /joint_states") if wrong == "late" else ()
+                bench.recording.target(bench.asked(0.3), *late)
                 bench.storage.waiting = 0
         bench.recording.end("success")
         assert words in caplog.records[-1].message, (wrong, caplog.records[-1].message)

@@ -29,6 +29,8 @@ IN_TABLES = ("tests/data/tools/test_pictures_in_tables.py::test_a_reader_looks_a
 TEXTS, SUMS = "tests/data/tools/test_texts.py", "tests/data/test_data_checksums.py"
 MOVING = ("tests/reports/test_arms_that_move.py",)
 ROLLOUTS, ROLLOUT = "hardware/recording/rollouts.py", ("tests/hardware/test_rollouts.py",)
+WAITING, WAITED = "hardware/ros2/rollouts_node.py", ("tests/hardware/test_rollouts_node.py",)
+OLD_PICTURE = ("tests/data/tools/test_data_validate.py::test_a_picture_may_be_as_old_as_a_station_permits",)
 
 MUTANTS: dict[str, Mutant] = {
     "arrays-of-the-first-episode-alone": Mutant(f"{FORMATS}/hdf5.py", "if key not in heads}", "if False}", HDF5),
@@ -208,7 +210,12 @@ MUTANTS: dict[str, Mutant] = {
     "a-recording-s-files-are-summed": Mutant(f"{DATA}/writing/checksums.py", "    with layout.lock(root):\n", "    if True:\n", (f"{SUMS}::test_a_set_that_is_recorded_into_gets_none",)),
     "a-stop-is-an-end-of-the-task": Mutant(ROLLOUTS, "ended = outcome in (SUCCESS, FAILURE)", "ended = outcome != TIMEOUT", ROLLOUT),
     "an-arm-that-stands-has-no-steps": Mutant(ROLLOUTS, "if (now - self._last) * self._hz < REPEATED:", "if True:", ROLLOUT),
-    "late-rows-are-stored": Mutant(ROLLOUTS, "if age_s * self._hz > 1.0:", "if age_s > 1e9:", ROLLOUT),
+    "rows-of-what-was-missed-are-stored": Mutant(ROLLOUTS, "        if missed:\n", "        if False:\n", ROLLOUT),
+    "what-waited-is-read-by-topic": Mutant(WAITING, "sorted(self._waiting, key=lambda one: one[:2]), []", "[*self._waiting], []", WAITED),
+    "a-target-is-now": Mutant(ROLLOUTS, '"action": self._wall() - late_s}', '"action": self._wall()}', WAITED),
+    "every-clock-is-ours": Mutant(WAITING, "abs(self._least) > ONE_CLOCK_S", "False", WAITED),
+    "a-picture-may-be-of-any-age": Mutant(f"{DATA}/validate/tables.py", "pictured if name.startswith(IMAGES)", "1e9 if name.startswith(IMAGES)", OLD_PICTURE),
+    "a-picture-is-as-joints-are": Mutant(f"{DATA}/validate/tables.py", "pictured if name.startswith(IMAGES)", "usual if name.startswith(IMAGES)", OLD_PICTURE),
     "an-episode-without-an-outcome-stays": Mutant(ROLLOUTS, "self._storage.put(self._writer.discard)", "pass", ROLLOUT),
 }  # fmt: skip
 
