@@ -171,7 +171,7 @@ class RolloutsNode(Node):
         self.recording.armed(bool(arming))
 
     def _on_target(self, message: JointTrajectory, info: Any) -> None:
-        sent_s = 1e-9 * info["source_timestamp"]
+        sent_s = self._heard[topics.TARGET]
         assert self.recording is not None
         for point in list(message.points)[:1]:
             self.recording.target(np.array(point.positions), time.time() - sent_s, self._missed(sent_s))
