@@ -136,7 +136,7 @@ class RolloutsNode(Node):
             act()
 
     def _missed(self, sent_s: float) -> str:
-        """What was sent shortly before `sent_s` and is not there, in words; nothing where it is all there."""
+        """The input that was sent shortly before `sent_s` and is not there, in words; nothing where all are."""
         ages = {topic: sent_s - self._heard.get(topic, sent_s) for topic in self._needed}
         late = [topic for topic, age in ages.items() if age > self._needed[topic]]
         return f"{ages[late[0]]:.2f} s of {late[0]}" if late else ""

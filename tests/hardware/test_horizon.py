@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from scipy.interpolate import CubicHermiteSpline
 
+from hardware.execution.ahead import send_ahead
 from hardware.execution.horizon import Horizon, Knots, Point
+from hardware.safety.states import ArmCommand
 
 PERIOD, AHEAD = 0.005, 0.04
 
@@ -209,3 +211,53 @@ def test_at_rest_nothing_is_late() -> None:
     horizon = moving()
     horizon.begin()
     assert horizon.late(99.0) is None, "a new motion starts from rest"
+
+
+POSE = (np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
+
+
+class Guard:
+    """Of a safety filter what sending ahead asks for."""
+
+    def __init__(self, now: ArmCommand | None) -> None:
+        self.now = now
+        self.rest: list[tuple[np.ndarray, float]] = []
+        self.asked: list[ArmCommand] = []
+
+    def checked(self, command: ArmCommand) -> ArmCommand | None:
+        self.asked.append(command)
+        return self.now
+
+    def knots_to_rest(self) -> Knots:
+        return braked(100)
+
+    def left_to_rest(self, q: np.ndarray, seconds: float) -> None:
+        self.rest.append((q, seconds))
+
+
+def sent_at(*clock: float, now: ArmCommand | None) -> tuple[list[list[Point]], Guard, Horizon]:
+    """What a command leads to beside the one that the filter has `now`, where the clock is read in turn."""
+    horizon, guard, times = moving(), Guard(now), iter(clock)
+    published: list[list[Point]] = []
+    command = ArmCommand(q_of(0), v_of(0), POSE, None)
+    send_ahead(horizon, guard, command, lambda: next(times), lambda due: lambda: published.append(due))  # type: ignore[arg-type]
+    assert guard.asked == [command]
+    return published, guard, horizon
+
+
+def test_what_is_sent_ahead_is_what_the_filter_has_right_before() -> None:
+    at, newest = 100 * PERIOD, ArmCommand(q_of(100), v_of(100), POSE, None)
+    ((due,), guard, horizon) = sent_at(at, at, at, now=newest)
+    assert any(np.array_equal(point.positions, newest.positions) for point in due) and not guard.rest
+    rest = horizon.late(at + AHEAD)
+    assert rest is not None and rest.positions == pytest.approx(q_of(100) + 0.05 * v_of(100)), "it counts as sent"
+    assert sent_at(now=None)[0] == [], "it may not leave any more"
+
+
+def test_what_comes_too_late_is_not_sent_and_the_filter_learns_where_the_arm_rests() -> None:
+    at, late, newest = 100 * PERIOD, 99 * PERIOD + AHEAD, ArmCommand(q_of(100), v_of(100), POSE, None)
+    for clock in ((late,), (at, at, late)):  # before points are made, and before they are published
+        published, guard, _ = sent_at(*clock, now=newest)
+        ((rest, seconds),) = guard.rest
+        assert published == [] and seconds == pytest.approx(0.1, abs=1e-3)
+        assert rest == pytest.approx(q_of(99) + 0.05 * v_of(99)), "by what it was sent before"

@@ -50,7 +50,19 @@ LAUNCHING, LAUNCHED = (
     ("tests/launch/test_launch_files.py::test_ros2_launch_ends_with_the_code_of_the_node_that_failed",),
 )
 
+SENDING, SENT = "hardware/execution/ahead.py", ("tests/hardware/test_horizon.py",)
+
 MUTANTS: dict[str, Mutant] = {
+    "what-is-sent-ahead-is-not-what-the-filter-has": Mutant(SENDING, "points(checked.positions,", "points(command.positions,", SENT),
+    "what-is-sent-ahead-is-not-checked": Mutant(SENDING, "checked = safety.checked(command)", "checked = command", SENT),
+    "what-is-late-is-made-ahead-of-the-arm": Mutant(SENDING, "if checked is None or _late(horizon, safety, clock):", "if checked is None:", SENT),
+    "what-was-late-while-it-was-made-is-sent": Mutant(
+        SENDING, "    if _late(horizon, safety, clock):\n        return\n", "", SENT
+    ),
+    "the-filter-hears-nothing-of-a-late-set-point": Mutant(
+        SENDING, "safety.left_to_rest(rest.positions, max(rest.at - now, 0.0))", "pass", SENT
+    ),
+    "what-was-sent-ahead-does-not-count": Mutant(SENDING, "    horizon.sent()\n", "", SENT),
     "a-motion-from-rest-begins-with-what-is-left-of-a-horizon": Mutant(
         AHEAD, "elif goal - self._points[-1].at > 2 * self._period and", "elif False and", ("tests/hardware/test_horizon.py",)
     ),
