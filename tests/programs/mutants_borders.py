@@ -18,6 +18,7 @@ NPZ = ("tests/data/tools/test_robomimic_and_npz.py",)
 GREY = ("tests/data/tools/test_grey_cameras.py",)
 CLOCKS = ("tests/data/tools/test_clocks_of_arrays.py",)
 BAG, BOTH_WAYS = ("tests/cli/test_bags.py",), ("tests/cli/test_bags_both_ways.py",)
+ALIKE = ("tests/data/tools/test_data_edit.py::test_a_merge_and_a_mixture_are_judged_alike",)
 SILENT = ("tests/data/tools/test_nothing_silent.py",)
 CLOCK = ("tests/cli/test_bag_clocks.py",)
 ARM, ODD = ("tests/data/tools/test_for_arm.py",), ("tests/data/tools/test_odd_types.py",)
@@ -184,6 +185,9 @@ MUTANTS: dict[str, Mutant] = {
     "text-is-cut-at-its-end": Mutant(f"{DATA}/lerobot/texts.py", "return np.array(table[name].to_pylist(), object)", "return np.array(table[name].to_pylist()).astype(object)", (f"{TEXTS}::test_what_a_format_cannot_hold_is_named[NUL]",)),
     "text-has-statistics": Mutant(f"{DATA}/lerobot/tables.py", "            continue  # text has no statistics, as LeRobot has it\n", "            pass\n", (f"{TEXTS}::test_an_edit_keeps_them[drop]",)),
     "text-of-the-next-episode": Mutant(f"{DATA}/lerobot/texts.py", '"equal", episode, f"data set', '"equal", episode + 1, f"data set', (f"{TEXTS}::test_they_are_no_observation_and_episodes_have_them",)),
+    "a-merge-refuses-what-training-takes": Mutant(f"{DATA}/convert/edit.py", "replace(face, extra=_without_scale(face)).to_json()", "face.to_json()", ALIKE),
+    "a-merge-mixes-scales": Mutant(f"{DATA}/convert/edit.py", 'check_compatible(replace(a, observation={}), b, what=what, subject="the first set")', "pass", ALIKE),
+    "units-of-exports-change-silently": Mutant(f"{DATA}/convert/edit.py", "if any(unit != units[0] for unit in units):", "if False:", ALIKE),
     "a-crop-keeps-all-text": Mutant(f"{DATA}/convert/edit.py", "texts={name: values[chosen] for", "texts={name: values for", (f"{TEXTS}::test_an_edit_keeps_them[crop]",)),
     "a-merge-has-the-text-of-one": Mutant(f"{DATA}/convert/edit.py", "if all(name in source.texts for source in sources))\n    others", ")\n    others", (f"{TEXTS}::test_a_merge_has_those_of_all_sets",)),
     "text-that-is-lost-is-not-named": Mutant(f"{DATA}/convert/edit.py", '    account.left_out += [f"{name} (string): not every set has it" for name in others]\n', "", (f"{TEXTS}::test_a_merge_has_those_of_all_sets",)),

@@ -86,6 +86,9 @@ def merge(datasets: Sequence[Dataset]) -> EpisodeSource:
     account.left_out += [f"{name} (string): not every set has it" for name in others]
     if image_keys(first.interface):
         account.changed.append(BOUNDS)
+    units = [source.interface.extra.get(ACTION_SCALE) for source in sources]
+    if any(unit != units[0] for unit in units):
+        account.changed.append(f"the units in which exports write actions: those of {datasets[0].path}")
     drafts, count = (draft for source in sources for draft in source.drafts), sum(source.count for source in sources)
     failures = any(source.failures for source in sources)
     return EpisodeSource(first.interface, drafts, count, stamps, account, first.outcomes, failures, texts=texts)
@@ -185,7 +188,7 @@ def act(
       mark: what the interface of the new set says of them, under `PREDICTED_ACTIONS`.
     """
     source = source_of(dataset)
-    extra = {key: value for key, value in source.interface.extra.items() if key != ACTION_SCALE}
+    extra = _without_scale(source.interface)
     extra |= {key: like.extra[key] for key in (ACTION_SCALE,) if key in like.extra} | {PREDICTED_ACTIONS: dict(mark)}
     acting = {"action": like.action, "action_kind": like.action_kind, "extra": extra}
     source.account.changed.append("actions: all are predicted, none was executed")
@@ -248,9 +251,9 @@ def _with(draft: EpisodeDraft, **changes: object) -> EpisodeDraft:
 
 def check_same(a: Interface, b: Interface, what: str) -> None:
     """Raise `BadInput` unless the set `what` with interface `b` is as the first one, with `a`."""
-    # Arm and actions, as training judges them.
+    # Arm and actions, as training judges them; the scale among them, of which the rest is the unit of exports.
     check_compatible(replace(a, observation={}), b, what=what, subject="the first set")
-    one, other = a.to_json(), b.to_json()
+    one, other = (replace(face, extra=_without_scale(face)).to_json() for face in (a, b))
     for key in one:
         features = {key: (one[key], other[key])}
         if key == "observation":
@@ -261,6 +264,10 @@ def check_same(a: Interface, b: Interface, what: str) -> None:
                 if key in ("observation", "action"):
                     got, expected = _said(theirs, mine), _said(mine, theirs)
                 raise BadInput(f"{what}: {name}", got=got, expected=expected)
+
+
+def _without_scale(interface: Interface) -> dict[str, Any]:
+    return {key: value for key, value in interface.extra.items() if key != ACTION_SCALE}
 
 
 def _said(spec: dict | None, beside: dict | None) -> str:

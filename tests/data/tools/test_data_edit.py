@@ -11,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError, check_compatible
+from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.convert import edit
 from robolearn.data.convert.source import EpisodeSource, drafts, new_folder, open_numbers, write_dataset
 from robolearn.data.lerobot.features import column
+from robolearn.data.mixture import check_alike
 from robolearn.data.validate import validate
 from robolearn.data.video.segments import array
 
@@ -51,6 +53,46 @@ def same(a: Episode, b: Episode) -> None:
 
 def mp4s(path: Path) -> list[bytes]:
     return [file.read_bytes() for file in sorted(path.glob("videos/*/*/*.mp4"))]
+
+
+@pytest.mark.parametrize("change", ["nothing", "order", "scale", "another scale", "unit", "another unit", "kind"])
+def test_a_merge_and_a_mixture_are_judged_alike(tmp_path: Path, change: str) -> None:
+    """Both take the second set, or both refuse it: another unit alone is another way to write the same action."""
+
+    def written(name: str, names: tuple[str, ...], kind: str, scale: dict | None) -> Dataset:
+        extra = {"action_scale": scale} if scale else {}
+        action = ArraySpec((2,), names=names)
+        interface = Interface({"proprio": ArraySpec((2,))}, action, 10.0, "so101", kind, extra=extra)
+        with EpisodeWriter(tmp_path / name, interface) as writer:
+            for t in range(4):
+                writer.add({"proprio": np.full(2, t, np.float32)}, np.array([0.1 * t, -0.1], np.float32))
+            writer.end(success=True, task="push")
+        return open_numbers(tmp_path / name)
+
+    def scale(high: float, unit: str = "") -> dict:
+        return {"low": [-high] * 2, "high": [high] * 2, "unit": unit, "gripper": ""}
+
+    usual = (("a", "b"), "joint_position", scale(110.0, "degrees") if "unit" in change else None)
+    other = {
+        "order": (("b", "a"), *usual[1:]), "scale": (*usual[:2], scale(2.0)), "unit": (*usual[:2], None),
+        "another unit": (*usual[:2], scale(1.92, "radians")), "kind": (("a", "b"), "tcp_delta", None),
+    }.get(change, usual)  # fmt: skip
+    if change == "another scale":
+        usual, other = (*usual[:2], scale(1.0)), (*usual[:2], scale(2.0))
+    sets = [written("one", *usual), written("two", *other)]
+    said = []
+    for judge in (check_alike, edit.merge):
+        try:
+            judge(sets)
+            said.append("")
+        except BadInput as error:
+            said.append(str(error).split(": ", 1)[1])
+    assert bool(said[0]) == bool(said[1]) == (change not in ("nothing", "unit", "another unit")), said
+    if not said[1]:
+        source = edit.merge(sets)
+        assert any("units in which exports" in line for line in source.account.changed) == (change != "nothing")
+        stored = write_dataset(source, tmp_path / "all")
+        assert stored.episodes == 2 and open_numbers(tmp_path / "all").interface == sets[0].interface
 
 
 def test_drop_keeps_everything_of_the_others_and_their_videos_to_the_byte(filmed: Path, tmp_path: Path) -> None:
