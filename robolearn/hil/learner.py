@@ -33,6 +33,7 @@ from robolearn.hil.scoring import EpisodeScoring
 from robolearn.hil.settings import Budget, LearnerConfig, LearnerOptions
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import pack_weights
+from robolearn.io.append_only import set_aside
 from robolearn.runs import Run
 from robolearn.runs.checkpoint import load_latest_state, prefixed, restoring, save_state, unprefixed
 
@@ -312,9 +313,11 @@ class Learner:
         """Take the records of an episode; those of its actor in `stored` go on after them."""
         there = self.receiver.actors[actor].count if actor in stored else 0
         if there < records:
+            kept = ", ".join(map(str, set_aside(self.receiver.actors[actor].log.path))) if actor in stored else ""
             raise BadInput(
                 f"log of actor {actor!r}", got=f"{there} records",
                 expected=f"at least {records}, as when the state was saved",
+                hint=f"The log was damaged; what followed is in {kept}" if kept else "",
             )  # fmt: skip
         closed: list[ClosedEpisode] = []
         for record in islice(stored[actor], records - self.experience.taken.get(actor, 0)):

@@ -15,6 +15,8 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
+DAMAGED = ".damaged-"  # and a number: kept beside a file that was cut
+
 _HEAD = struct.Struct("<II")  # length, crc32
 
 
@@ -146,16 +148,36 @@ def cut_torn(path: Path) -> None:
     A kill tears the last record at most, and that is cut. Where whole records follow, the file is damaged: what is cut
     is kept beside it, as ``<name>.damaged-0``, and logged.
     """
-    whole = sum(_HEAD.size + len(record) for record in records(path))
+    whole, rest, found = _after_records(path)
+    if found:
+        aside = next(one for i in itertools.count() if not (one := Path(f"{path}{DAMAGED}{i}")).exists())
+        aside.write_bytes(rest)
+        log.warning("%s is %s, are in %s", path, found, aside)
     with path.open("r+b") as file:
+        file.truncate(whole)
+
+
+def damage(path: Path) -> str:
+    """What is damaged in the file of records at `path`, and how much of it is not read; nothing where it ends with its
+    last record, or within one."""
+    return _after_records(path)[2]
+
+
+def set_aside(path: Path) -> list[Path]:
+    """The files that `cut_torn` has kept of the one at `path`."""
+    return sorted(path.parent.glob(f"{path.name}{DAMAGED}*"))
+
+
+def _after_records(path: Path) -> tuple[int, bytes, str]:
+    """Where the last whole record ends, what follows, and words for it where there are whole records among that."""
+    whole = sum(_HEAD.size + len(record) for record in records(path))
+    with path.open("rb") as file:
         file.seek(whole)
         rest = file.read()
-        if (lost := _whole_within(rest)) is not None:
-            aside = next(one for i in itertools.count() if not (one := Path(f"{path}.damaged-{i}")).exists())
-            aside.write_bytes(rest)
-            got = "%s is damaged at byte %d: %d bytes after that, whole records from byte %d on among them, are in %s"
-            log.warning(got, path, whole, len(rest), whole + lost, aside)
-        file.truncate(whole)
+    if (begin := _whole_within(rest)) is None:
+        return whole, rest, ""
+    many = f"{len(rest)} bytes after that, whole records from byte {whole + begin} on among them"
+    return whole, rest, f"damaged at byte {whole}: {many}"
 
 
 def _whole_within(rest: bytes) -> int | None:

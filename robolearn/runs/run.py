@@ -31,6 +31,7 @@ AXES = {"env_steps": "control steps", "gradient_steps": "gradient steps"}
 """Metrics that count what a run is paid for, and what they count: the x-axis of its curves, where it logs one."""
 
 CONFIG, METRICS, RESULT = "config.json", "metrics.jsonl", "result.json"
+CONTENT = "content"  # key of the hash of a data set's numbers and of the ends of its episodes
 LOCK = ".lock"
 
 
@@ -313,6 +314,8 @@ def check_same(stored: dict[str, Any], wanted: dict[str, Any], what: str, may_di
             continue
         if key not in old or key not in new or old[key] != new[key]:
             got, was = (json.dumps(flat[key]) if key in flat else "nothing" for flat in (new, old))
+            if key.split(".")[-1] == CONTENT:  # a hash of the numbers of a data set
+                got, was = f"other data ({got[1:9]})", f"the data ({was[1:9]})"
             expected, hint = f"{was}, as when the run began", "Resume with the same settings, or start another --out"
             raise BadInput(f"{what}: configuration {key!r}", got=got, expected=expected, hint=hint)
 

@@ -51,7 +51,9 @@ def stored(own: LearnerRun) -> dict:
 )
 def test_other_demonstrations_are_refused(own: LearnerRun, tmp_path: Path, change: dict) -> None:
     other = replace(own, demos=demonstrations(tmp_path / "other", replace(SHOWN, **change)), resume=True)
-    with pytest.raises(BadInput, match=r"configuration 'demos\.content': got .*, as when the run began"):
+    with pytest.raises(
+        BadInput, match=r"'demos\.content': got other data \([0-9a-f]{8}\), expected the data .*, as when the run began"
+    ):
         run_learner(other, listen="127.0.0.1:0", token="", certs=None, go_on=False, nice=0, quiet=True)
 
 

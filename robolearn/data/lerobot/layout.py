@@ -125,7 +125,10 @@ def read_json(root: Path | RemotePath, name: str) -> dict[str, Any]:
         with path.open("rb") if isinstance(path, Path) else path.open() as file:
             value = json_in(file)
     except FileNotFoundError:
-        raise BadInput(f"data set {root}", got=f"no {name}", expected="a LeRobotDataset v3.0 folder") from None
+        is_run = isinstance(root, Path) and any(root.glob("log/*.transitions"))
+        hint = f"A run of hil becomes a data set by robolearn dataset import {root} --out …" if is_run else ""
+        wanted = "a LeRobotDataset v3.0 folder"
+        raise BadInput(f"data set {root}", got=f"no {name}", expected=wanted, hint=hint) from None
     except (OSError, ValueError) as error:
         raise BadInput(f"data set {root}: {name}", got=f"unreadable JSON ({error})") from None
     if not isinstance(value, dict):

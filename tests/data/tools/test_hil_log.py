@@ -109,3 +109,25 @@ def test_episodes_that_were_never_ended_cost_no_other(
     dataset = Dataset.open(tmp_path / "set")
     assert dataset.lengths.tolist() == [5, 7, 6, 4] and dataset.success.tolist() == [True, False, True, True]
     assert dataset.episode(2).observation["proprio"][:, 0].tolist() == [11.0] * 6
+
+
+def test_what_a_flipped_bit_hides_is_named(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "log" / "actor.transitions"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+    def left_out(out: str) -> str:
+        assert main(["dataset", "import", str(run), "--out", str(tmp_path / out), "--json"]) == 0
+        return " ".join(json.loads(capsys.readouterr().out.splitlines()[-1])["left_out"])
+
+    assert f"{path}: damaged at byte" in left_out("set") and path.stat().st_size == len(content)
+    TransitionLog(run / "log", "actor", RecordSchema(SEEN)).close()  # as a learner that resumes opens it
+    said = left_out("after")
+    assert "actor.transitions.damaged-0: set aside because the log was damaged" in said and "at byte" not in said
+
+
+def test_a_run_that_is_taken_for_a_data_set_names_the_import(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["dataset", "info", str(run)], ["train", "--data", str(run), "--out", str(run / "new")]):
+        assert main(words) == 2
+        assert f"robolearn dataset import {run} --out" in " ".join(capsys.readouterr().err.split())

@@ -19,7 +19,7 @@ from robolearn.data.convert.formats.config import COMMON, ForeignSet, FormatConf
 from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource
 from robolearn.data.replay.records import SUFFIX, Assembler, PlayedEpisode, RecordSchema, ReplayStep
-from robolearn.io.append_only import records
+from robolearn.io.append_only import damage, records, set_aside
 from robolearn.io.json_files import read_json
 
 LOG, CONFIG = "log", "config.json"
@@ -50,6 +50,9 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
         if cut:
             many = f"{len(cut)} episodes that were" if len(cut) > 1 else "an episode that was"
             account.left_out.append(f"{file.stem}: {sum(cut)} steps of {many} never ended")
+        if found := damage(file):
+            account.left_out.append(f"{file}: {found}, are not read")
+        account.left_out += [f"{one}: set aside because the log was damaged" for one in set_aside(file)]
 
     def draft(number: int) -> EpisodeDraft:
         episode = played.episode(number)
