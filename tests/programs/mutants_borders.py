@@ -168,7 +168,7 @@ MUTANTS: dict[str, Mutant] = {
     "one-definition-spoils-a-bag": Mutant(f"{BAGS}/recording.py", "        except Exception as error:  # in the library's own words or in Python's\n            reasons", "        except ZeroDivisionError as error:\n            reasons", BAG),
     "a-hub-names-any-file": Mutant("robolearn/cli/hub/remote.py", "            _check_place(file.rfilename, repo)\n", "            pass\n", ("tests/cli/test_hub.py",)),
     "a-refused-actor-cuts-the-log": Mutant("robolearn/hil/outbox.py", "        check_actor(actor)\n", "        check_actor(actor)\n        TransitionLog(folder, actor, schema).close()\n", ("tests/hil/test_hil_station.py",)),
-    "damage-is-a-torn-end": Mutant("robolearn/io/append_only.py", "if (lost := _whole_within(rest)) is not None:", "if (lost := None) is not None:", ("tests/io/test_append_only.py",)),
+    "damage-is-a-torn-end": Mutant("robolearn/io/append_only.py", "if (begin := _whole_within(rest)) is None:", "if (begin := None) is None:", ("tests/io/test_append_only.py",)),
     "components-may-be-turned": Mutant("robolearn/core/specs.py", "        hint = f\"{moved[0]!r} is another component there\"\n", "        return\n        hint = f\"{moved[0]!r}\"\n", ("tests/core/test_specs.py",)),
     "every-rate-is-a-small-fraction": Mutant(f"{DATA}/video/encoder.py", "return small if abs(", "return small if True or abs(", ("tests/data/test_data_images.py",)),
     "boundaries-are-no-content": Mutant(f"{DATA}/reading/reader.py", "sha256(self.action, self.lengths,", "sha256(self.action,", ("tests/data/test_data_images.py",)),
