@@ -16,6 +16,7 @@ from web_server import serving
 
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.lerobot import remote
+from robolearn.data.video.container import opened
 
 CONTENT = bytes(range(256)) * 16
 TAG = '"first"'
@@ -131,3 +132,23 @@ def test_an_answer_without_end(server: Server, tmp_path: Path, monkeypatch: pyte
     with pytest.raises(RobolearnError, match=r"file: reading failed 3 times \(1000 bytes took too long\)"):
         read(server, tmp_path)
     assert server.sent < 100
+
+
+def test_a_video_that_cannot_be_read_is_asked_for_once(
+    server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """FFmpeg asks again after a failure, and each time costs all the attempts; PyAV prints what it drops."""
+    asked = []
+
+    def other(request: web.Request, start: int, end: int) -> web.Response:
+        asked.append(start)
+        return proper(request, start + 100, end + 100)
+
+    server.answer = other
+    with (
+        serving("file.mp4", server.handle) as address,
+        pytest.raises(BadInput, match=r"file\.mp4: got Content-Range"),
+        opened(remote.remote_path(address, tmp_path) / "file.mp4"),
+    ):
+        pass
+    assert len(asked) == 1 and "Traceback" not in capfd.readouterr().err

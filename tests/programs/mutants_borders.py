@@ -185,6 +185,7 @@ MUTANTS: dict[str, Mutant] = {
     "text-is-cut-at-its-end": Mutant(f"{DATA}/lerobot/texts.py", "return np.array(table[name].to_pylist(), object)", "return np.array(table[name].to_pylist()).astype(object)", (f"{TEXTS}::test_what_a_format_cannot_hold_is_named[NUL]",)),
     "text-has-statistics": Mutant(f"{DATA}/lerobot/tables.py", "            continue  # text has no statistics, as LeRobot has it\n", "            pass\n", (f"{TEXTS}::test_an_edit_keeps_them[drop]",)),
     "text-of-the-next-episode": Mutant(f"{DATA}/lerobot/texts.py", '"equal", episode, f"data set', '"equal", episode + 1, f"data set', (f"{TEXTS}::test_they_are_no_observation_and_episodes_have_them",)),
+    "a-failed-read-is-tried-by-ffmpeg-again": Mutant(f"{DATA}/video/container.py", "            self._failed = True\n", "", ("tests/data/test_data_remote_hostile.py",)),
     "a-merge-refuses-what-training-takes": Mutant(f"{DATA}/convert/edit.py", "replace(face, extra=_without_scale(face)).to_json()", "face.to_json()", ALIKE),
     "a-merge-mixes-scales": Mutant(f"{DATA}/convert/edit.py", 'check_compatible(replace(a, observation={}), b, what=what, subject="the first set")', "pass", ALIKE),
     "units-of-exports-change-silently": Mutant(f"{DATA}/convert/edit.py", "if any(unit != units[0] for unit in units):", "if False:", ALIKE),

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import av
 import numpy as np
@@ -186,10 +186,28 @@ def _chosen(found: Iterator[av.VideoFrame], ticks: Sequence[int]) -> Iterator[av
     raise ValueError("a picture that does not decode")
 
 
+class _ReadOnce:
+    """A file on a server as FFmpeg reads it, which asks again after a failure: each time would cost all the attempts,
+    and PyAV raises the first error and prints the others. After the first the file is at its end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._failed = file, False
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int) -> bytes:
+        if self._failed:
+            return b""
+        try:
+            return self._file.read(size)
+        except Exception:
+            self._failed = True
+            raise
+
+
 @contextmanager
 def opened(path: Path | RemotePath) -> Iterator[tuple[Any, Any]]:
     """The file `path` and the video in it."""
     # With the format given, FFmpeg does not take damaged files for one of its hundreds of other formats.
-    source = path.open() if isinstance(path, RemotePath) else str(path)
+    source = _ReadOnce(path.open()) if isinstance(path, RemotePath) else str(path)
     with av.open(source, format="mp4" if path.suffix == ".mp4" else None) as container:
         yield container, video_stream(container)
