@@ -174,7 +174,7 @@ test-quality: .venv/.dev
 # PyTorch's index of CPU builds saves 6 GB here; see .ci/install. This LeRobot makes numbers of arrays of one, which numpy 2.4
 # refuses.
 .venv-lerobot/.lerobot: pyproject.toml | .venv-lerobot/.made
-	@VENV=.venv-lerobot .ci/install -e '.[ros]' 'lerobot[feetech]==0.4.4' 'numpy<2.4' pytest pytest-timeout pytest-xdist
+	@VENV=.venv-lerobot .ci/install -e '.[ros]' 'lerobot[feetech,smolvla]==0.4.4' 'numpy<2.4' pytest pytest-timeout pytest-xdist
 	@touch $@
 
 .venv-maker/.made:

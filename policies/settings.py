@@ -279,6 +279,7 @@ class LeRobotConfig:
     execute: int = 1
     observe: int = 1
     initial_noise_std: float = 1.0
+    words: str = ""
 
     def reopen(self, what: str) -> Any:
         """The base that `what` names so, as it was. Raises `BadInput`: it is gone, or another one."""

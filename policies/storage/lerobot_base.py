@@ -1,9 +1,11 @@
-"""LeRobot's diffusion policy as the base of RL: given noise → chunks, by its own sampler, its weights untouched.
+"""A policy of LeRobot's as the base of RL: given noise → chunks, by its own sampler, its weights untouched.
 
-    chunk = DDIM_K(x_0; c),   c = (state, φ(pictures), environment)          x_0 (B, Tp, Da) given, φ its own encoders
+    diffusion   chunk = DDIM_K(x_0; c),    c = (state, φ(pictures), environment)     x_0 (B, Tp, Da) given
+    SmolVLA     chunk = Euler_K(x_0; c),   c = (state, φ(pictures)), and the words   x_0 (B, Tp, padded) given
 
-`open_base` makes a `ChunkPolicy` of it. Critics and actors that learn on it see vectors standardised by the statistics
-that LeRobot stored, and φ of the pictures. LeRobot's weights are in none of our modules: no optimiser sees them, and a
+`open_base` makes a `ChunkPolicy` of it. φ are its own encoders; of SmolVLA all tokens of a picture. Critics and actors
+that learn on it see vectors standardised by the statistics that LeRobot stored, and φ of the pictures, of tokens their
+mean. LeRobot's weights are in none of our modules: no optimiser sees them, and a
 checkpoint of what was learned around them has the folder's name and the hash of its files in their place.
 """
 
@@ -23,7 +25,8 @@ from policies.networks.encoder import components, encoded_key
 from policies.normalize import Normalizer
 from policies.policy import ChunkPolicy
 from policies.settings import LeRobotConfig
-from policies.storage.lerobot_policy import PRE, TOLD, PolicyFiles, read_policy, scaled, told_interface
+from policies.storage.lerobot_files import PRE, TOLD, PolicyFiles, read_policy, scaled, told_interface
+from policies.storage.lerobot_vlm import WORDED, FlowSampler
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.specs import is_image
 from robolearn.data.convert.formats.config import scale_of
@@ -35,14 +38,19 @@ NEEDED = ("control_hz", "embodiment", "action_kind")  # of `TOLD`: what is learn
 _STATE, _ENVIRONMENT = "observation.state", "observation.environment_state"
 
 
-def open_base(path: str, device: str | torch.device = "cpu") -> ChunkPolicy:
-    """The policy in the folder `path` as a base on `device`. Raises `BadInput`: as `load_lerobot_policy`, and where its
-    samples are no function of one observation and of noise, or its files do not say what its actions mean."""
+def open_base(path: str, device: str | torch.device = "cpu", words: Callable[[], str] = str) -> ChunkPolicy:
+    """The policy in the folder `path` as a base on `device`, for the task in `words` if it takes them. Raises
+    `BadInput`: as `load_lerobot_policy`, and where its samples are no function of one observation and of noise, its
+    files do not say what its actions mean, or it takes words and there are none."""
     files = read_policy(path)
     _check_steerable(files)
     config, folder = files.net.config, files.folder.resolve()
-    sizes = {"horizon": int(config.horizon), "execute": int(config.n_action_steps)}
-    return _base(files, LeRobotConfig(folder=str(folder), sha256=sha256_folder(folder), **sizes)).to(device).eval()
+    horizon = config.chunk_size if files.wants_words else config.horizon
+    settings = LeRobotConfig(
+        folder=str(folder), sha256=sha256_folder(folder), horizon=int(horizon), execute=int(config.n_action_steps),
+        words=words() if files.wants_words else "",
+    )  # fmt: skip
+    return _base(files, settings).to(device).eval()
 
 
 def reopen_base(config: LeRobotConfig, what: str) -> ChunkPolicy:
@@ -60,14 +68,16 @@ def reopen_base(config: LeRobotConfig, what: str) -> ChunkPolicy:
 
 def _base(files: PolicyFiles, config: LeRobotConfig) -> ChunkPolicy:
     interface = told_interface(files)
-    return ChunkPolicy(LeRobotNet(files, config, interface), LeRobotNormalizer(files, interface), interface)
+    net = (LeRobotFlowNet if files.wants_words else LeRobotNet)(files, config, interface)
+    return ChunkPolicy(net, LeRobotNormalizer(files, interface), interface)
 
 
 def _check_steerable(files: PolicyFiles) -> None:
     what, config = f"policy lerobot:{files.folder}", files.net.config
-    if not hasattr(files.net, "diffusion"):
-        raise BadInput(f"{what}: type", got=config.type, expected="one whose samples begin with noise: diffusion")
-    if config.noise_scheduler_type != "DDIM":
+    if not (files.wants_words or hasattr(files.net, "diffusion")):
+        expected = f"one whose samples begin with noise: {', '.join(('diffusion', *WORDED))}"
+        raise BadInput(f"{what}: type", got=config.type, expected=expected)
+    if not files.wants_words and config.noise_scheduler_type != "DDIM":
         hint = f'The same weights sample by "noise_scheduler_type": "DDIM", "num_inference_steps": 10 in {files.folder}'
         got = f"{config.noise_scheduler_type}, whose every step draws noise"
         raise BadInput(f"{what}: noise_scheduler_type", got=got, expected="DDIM", hint=f"{hint}/config.json")
@@ -86,10 +96,13 @@ class LeRobotNet(nn.Module):
 
     def __init__(self, files: PolicyFiles, config: LeRobotConfig, interface: Interface) -> None:
         super().__init__()
-        self.config, self.encoder = config, LeRobotEncoder(files, interface)
-        self.noise_shape = (config.horizon, interface.action.size)
         files.net.eval().requires_grad_(False)
         self._files = files  # a dataclass, so that none of its weights is one of this module's
+        self.config, self.encoder = config, self._encoder(interface)
+        self.noise_shape: tuple[int, int] = (config.horizon, interface.action.size)
+
+    def _encoder(self, interface: Interface) -> LeRobotEncoder:
+        return LeRobotEncoder(self._files, interface)
 
     @property
     def initial_noise_std(self) -> float:
@@ -130,13 +143,12 @@ class LeRobotEncoder(nn.Module):
         self._files, seen = files, interface.observation
         self._cameras = [key_of(name) for name in files.net.config.image_features]
         self.features, self.images = tuple(sorted(seen)), frozenset(key for key in seen if is_image(seen[key]))
-        sizes = {key: ArraySpec((self._camera(key).feature_dim,)) for key in sorted(self.images)}
-        self.encoded_specs = {encoded_key(key): spec for key, spec in sizes.items()}
-        self.size = sum(sizes.get(key, seen[key]).size for key in self.features)
+        self.encoded_specs = {encoded_key(key): ArraySpec((self._extent(key),)) for key in sorted(self.images)}
+        self.size = sum(self._pooled(key) if key in self.images else seen[key].size for key in self.features)
 
     def forward(self, observation: Mapping[str, Tensor]) -> Tensor:
         parts = [
-            self.picture(observation, key) if key in self.images else components(observation[key])
+            self._pool(self.picture(observation, key)) if key in self.images else components(observation[key])
             for key in self.features
         ]
         return torch.cat(parts, 1)
@@ -148,13 +160,74 @@ class LeRobotEncoder(nn.Module):
 
     def encode_picture(self, key: str, frames: Tensor) -> Tensor:
         """Pictures (B, 3, H, W) in [0, 1] → (B, F)."""
-        normal = self._files.pre({column(key): frames})[column(key)]
-        return self._camera(key)(normal.to(frames.device))
+        normal = self._files.seen({column(key): frames})[column(key)]
+        return self._encoded(key, normal.to(frames.device))
+
+    def _encoded(self, key: str, normal: Tensor) -> Tensor:
+        return self._camera(key)(normal)
+
+    def _extent(self, key: str) -> int:
+        """F of camera `key`."""
+        return self._camera(key).feature_dim
+
+    def _pooled(self, key: str) -> int:
+        """Components of it that critics and actors see."""
+        return self._extent(key)
+
+    def _pool(self, encoded: Tensor) -> Tensor:
+        return encoded
 
     def _camera(self, key: str) -> Any:
         model = self._files.net.diffusion
         separate = self._files.net.config.use_separate_rgb_encoder_per_camera
         return model.rgb_encoder[self._cameras.index(key)] if separate else model.rgb_encoder
+
+
+class LeRobotFlowNet(LeRobotNet):
+    """A `LeRobotNet` by SmolVLA's sampler, for the task in the words of its configuration."""
+
+    def __init__(self, files: PolicyFiles, config: LeRobotConfig, interface: Interface) -> None:
+        self._flow = FlowSampler(files.net)
+        super().__init__(files, config, interface)
+        self.noise_shape = self._flow.noise_shape
+        self._words = files.words(config.words)
+
+    def _encoder(self, interface: Interface) -> LeRobotEncoder:
+        return LeRobotFlowEncoder(self._files, interface, self._flow)
+
+    def encode(self, observation: Mapping[str, Tensor]) -> Tensor:
+        seen = (self.encoder.picture(observation, key_of(name)) for name in self._flow.cameras)
+        return torch.cat([components(observation[key_of(_STATE)]), *seen], 1)
+
+    def sample(self, cond: Tensor, x0: Tensor) -> Tensor:
+        """Condition (B, C) and noise (B, Tp, padded) → actions (B, Tp, Da) as LeRobot normalises them."""
+        width, cameras = self._flow.token_width, self._flow.cameras
+        state, seen = cond.split([cond.shape[1] - (extent := self._seen_extent()), extent], 1)
+        tokens = [one.view(len(cond), -1, width) for one in seen.chunk(len(cameras), 1)]
+        return self._flow.sample(state, tokens, self._words, x0)
+
+    def _seen_extent(self) -> int:
+        return sum(spec.size for spec in self.encoder.encoded_specs.values())
+
+
+class LeRobotFlowEncoder(LeRobotEncoder):
+    """Pictures as SmolVLA's tokens (B, n · D), of which critics and actors see the mean (B, D)."""
+
+    def __init__(self, files: PolicyFiles, interface: Interface, flow: FlowSampler) -> None:
+        self._flow = flow
+        super().__init__(files, interface)
+
+    def _encoded(self, key: str, normal: Tensor) -> Tensor:
+        return self._flow.tokens(column(key), normal).flatten(1)
+
+    def _extent(self, key: str) -> int:
+        return self._flow.token_width * self._flow.token_count
+
+    def _pooled(self, key: str) -> int:
+        return self._flow.token_width
+
+    def _pool(self, encoded: Tensor) -> Tensor:
+        return encoded.unflatten(1, (-1, self._flow.token_width)).mean(1)
 
 
 class LeRobotNormalizer(Normalizer):
@@ -170,7 +243,7 @@ class LeRobotNormalizer(Normalizer):
 
     def observation(self, observation: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found = super().observation(observation)
-        seen = self._files.pre({column(key): observation[key] for key in self.vectors})
+        seen = self._files.seen({column(key): observation[key] for key in self.vectors})
         return found | {key: seen[column(key)].to(self.action_half.device) for key in self.vectors}
 
     def action_back(self, action: Tensor) -> Tensor:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from policies.settings import denoising_kinds
@@ -18,6 +18,7 @@ from policies.wrappers.prompted import (
     check_prompt,
     is_prompted,
     takes_instructions,
+    wants_words,
     without_instructions,
 )
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
@@ -80,9 +81,12 @@ def open_policy(
     return PromptedPolicy(policy) if takes_instructions(policy.interface) else policy
 
 
-def load_base(name: str | os.PathLike[str], device: str | torch.device, *, sampled: bool) -> ChunkPolicy:
-    """The policy that RL begins with on `device`: a folder of ours, or ``lerobot:FOLDER`` where it is only `sampled`.
-    Raises `BadInput`: there is none, it is of another kind, or one of LeRobot's that would have to learn."""
+def load_base(
+    name: str | os.PathLike[str], device: str | torch.device, *, sampled: bool, words: Callable[[], str] = str
+) -> ChunkPolicy:
+    """The policy that RL begins with on `device`: a folder of ours, or ``lerobot:FOLDER`` where it is only `sampled`,
+    with the `words` of the task if it takes any. Raises `BadInput`: there is none, it is of another kind, it takes
+    words and there are none, or it is one of LeRobot's that would have to learn."""
     text = os.fspath(name)
     if not text.startswith(LEROBOT):
         from policies.storage.checkpoint import load_chunk_policy
@@ -93,7 +97,7 @@ def load_base(name: str | os.PathLike[str], device: str | torch.device, *, sampl
         raise BadInput(f"policy {text}", got="one of LeRobot's", expected=expected)
     from policies.storage.lerobot_base import open_base
 
-    return open_base(text.removeprefix(LEROBOT), device)
+    return open_base(text.removeprefix(LEROBOT), device, words)
 
 
 def resampled(policy: TorchPolicy, settings: Mapping[str, Any], *, what: str) -> TorchPolicy:
@@ -127,11 +131,15 @@ def stated_by(name: str | os.PathLike[str]) -> Interface:
     return interface_of(read_config(file), file)
 
 
-def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: str) -> str:
-    """The prompt of the policy that `name` says: `words`, or the `usual` ones; nothing if it takes none. Raises
-    `BadInput`: words for a policy that was trained without, or none for one that was trained with some."""
-    interface = None if os.fspath(name).startswith(FOREIGN) else stated_by(name)
-    if interface is None or not is_prompted(interface):
+def check_words(
+    name: str | os.PathLike[str], words: str, usual: str, *, what: str, opened: Policy | None = None
+) -> str:
+    """The prompt of the policy that `name` says: `words`, or the `usual` ones; nothing if it takes none. `opened`: the
+    result of `open_foreign`. Raises `BadInput`: words for a policy that was trained without, or none for one that was
+    trained with some."""
+    policy = opened or open_foreign(name)
+    interface = stated_by(name) if policy is None else policy.interface
+    if not (is_prompted(interface) or wants_words(policy)):
         check_prompt(words, what=what)
         return ""
     if not (words or usual):

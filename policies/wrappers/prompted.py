@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,12 @@ def without_instructions(interface: Interface) -> Interface:
     return replace(
         interface, observation={k: spec for k, spec in interface.observation.items() if not is_instruction(k)}
     )
+
+
+class WordedPolicy(Policy, Protocol):
+    """A policy that is told the task in words; see `wants_words`."""
+
+    def set_prompt(self, sentence: str) -> None: ...
 
 
 class PromptedPolicy(PolicyWrapper):
@@ -109,10 +115,15 @@ class PromptedPolicy(PolicyWrapper):
         return samples and (lambda observation, count: samples(self.seen(observation), count))
 
 
+def wants_words(policy: Policy | None) -> TypeGuard[WordedPolicy]:
+    """True for a policy that is to be told the task in words: one of ours that was trained with some, or a VLA."""
+    return getattr(policy, "wants_words", False)
+
+
 def set_prompt(policy: Policy, sentence: str, usual: str = "", *, what: str = "policy") -> None:
     """Prompt `policy` with the `sentence`, or with the `usual` one of the task where none is given. Raises `BadInput`:
     a sentence for a policy that was trained without words."""
-    if isinstance(policy, PromptedPolicy) and policy.wants_words:
+    if wants_words(policy):
         policy.set_prompt(sentence or usual)
     else:
         check_prompt(sentence, what=what)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,6 +28,12 @@ def rewarded(world: WorldConfig) -> tuple[WorldConfig, str]:
 
     own, model = world_and_model(world.reward)
     return replace(world, reward=own), model
+
+
+def task_of(world: WorldConfig) -> str:
+    """The task in words of `world`, of which one is built for that; empty where it says none."""
+    with closing(replace(world, cameras=(), threads=1).build(1)) as env:
+        return env.prompt
 
 
 def _algorithms(kind: str) -> object:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from robolearn.cli.choices import AnyAlgorithm, Device, Tracker, rewarded
+from robolearn.cli.choices import AnyAlgorithm, Device, Tracker, rewarded, task_of
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.dataset.common import opened_for
 from robolearn.cli.finetune_numbers import (
@@ -129,7 +129,9 @@ class Finetune(Command):
         check_watched(self.view, own)
         torch.set_num_threads(1)
         config = self.settings
-        policy = load_base(self.policy, resolve_device(self.device), sampled=config.samples_base)
+        policy = load_base(
+            self.policy, resolve_device(self.device), sampled=config.samples_base, words=lambda: task_of(own)
+        )
         check_tunable(policy)
         sets, given = self._demonstrations(policy)
         backward = self._backward(policy, given)

@@ -162,7 +162,7 @@ def checked(deployment: Deployment) -> Deployment:
     contract = deployment.contract.with_picture_sizes(needed.observation)
     check_policy(policy.policy, contract.interface, what=what, simulated=contract.simulated, opened=opened)
     usual = "" if deployment.simulation is None else deployment.simulation.prompt
-    words = check_words(policy.policy, policy.words, usual, what=what)
+    words = check_words(policy.policy, policy.words, usual, what=what, opened=opened)
     check_goals_given(policy.policy, bool(policy.goals), what=what, opened=opened)
     if policy.guide:
         from policies.wrappers.value_guided import load_guide

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from policies.storage import lerobot_policy
+from policies.storage import lerobot_files
 from policies.storage.checkpoint import load_policy
 from policies.storage.loading import open_policy
 from robolearn.core import BadInput
@@ -36,7 +36,7 @@ def refused(name: str) -> str:
 
 def test_without_lerobot_the_command_to_install_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write(tmp_path / "run/checkpoints/last/pretrained_model")
-    monkeypatch.setattr(lerobot_policy, "find_spec", lambda name: None)
+    monkeypatch.setattr(lerobot_files, "find_spec", lambda name: None)
     assert "[lerobot]'" in refused(f"lerobot:{folder}")
     assert str(folder) in refused(f"lerobot:{tmp_path / 'run'}"), "the folder of a training will do"
 
@@ -45,7 +45,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     assert "no such folder" in refused("lerobot:lerobot/act_aloha")
     assert "no such folder" in refused(str(tmp_path / "run"))
     assert "an empty folder, expected config.json and model.safetensors" in refused(f"lerobot:{tmp_path}")
-    assert "got smolvla; available: act, diffusion" in refused(f"lerobot:{write(tmp_path / 'a', type='smolvla')}")
+    assert "got pi0; available: act, diffusion, smolvla" in refused(f"lerobot:{write(tmp_path / 'a', type='pi0')}")
 
 
 def test_steps_that_are_not_lerobots_own_are_not_imported(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_policy_in_degrees_is_refused_unless_its_scale_is_known(
     (folder / "policy_postprocessor.json").write_text(json.dumps({"steps": steps}))
     low, high = torch.tensor([-116.0, 0.0]), torch.tensor([93.0, 100.0])
     save_file({"action.min": low, "action.max": high, "action.mean": low.clone()}, folder / "post.safetensors")
-    monkeypatch.setattr(lerobot_policy, "find_spec", lambda name: None)  # what follows is LeRobot's
+    monkeypatch.setattr(lerobot_files, "find_spec", lambda name: None)  # what follows is LeRobot's
     assert "actions: got they span -116 … 100, and robolearn.json has no scale" in refused(f"lerobot:{folder}")
     scale = {"low": low.tolist(), "high": high.tolist()}
     (folder / "robolearn.json").write_text(json.dumps({"extra": {"action_scale": scale}}))

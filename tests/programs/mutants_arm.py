@@ -158,7 +158,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "plain-degrees-are-trained-on": Mutant(MIXTURE, "        check_actions(dataset)\n", "", UNIT_TESTS),
     "lerobot-degrees-are-cut": Mutant(
-        "policies/storage/lerobot_policy.py", "    _check_units(folder, told)\n", "", LOADING
+        "policies/storage/lerobot_files.py", "    _check_units(folder, told)\n", "", LOADING
     ),
     "a-finger-hides-a-frozen-arm": Mutant(
         "hardware/safety/measured.py", "positions = values[self._index]", "positions = values", (*STUCK, *PUBLISHERS)

@@ -23,7 +23,7 @@ from policies.storage import lerobot_base
 from policies.storage.backends import use_backend
 from policies.storage.checkpoint import load_policy, save_policy
 from policies.storage.lerobot_base import open_base
-from policies.storage.lerobot_policy import PolicyFiles
+from policies.storage.lerobot_files import PolicyFiles
 from policies.storage.loading import load_base
 from policies.storage.onnx_export import export_onnx
 from policies.wrappers.best_of_n import BestOfNConfig, BestOfNPolicy
