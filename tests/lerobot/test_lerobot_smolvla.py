@@ -194,7 +194,7 @@ def test_critics_learn_offline_choose_and_guide(
                      "--out", tmp_path / "critics")  # fmt: skip
     assert offline["updates_offline"] == 5 and content(folder) == before
     guided = result(capsys, "evaluate", "--policy", name, "--task", "lift", "--episodes", 2,
-                    "--guide", tmp_path / "chosen", "--guide-samples", 4)  # fmt: skip
+                    "--words", "raise the cube", "--guide", tmp_path / "chosen", "--guide-samples", 4)  # fmt: skip
     assert guided["guide"]["samples"] == 4 and guided["guide"]["departures"] > 0.3 and content(folder) == before
 
 

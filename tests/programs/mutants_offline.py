@@ -34,7 +34,31 @@ ONCE = (
     "tests/policies/test_value_guided.py::test_a_policy_that_gives_many_chunks_of_one_observation_sees_each_world_once",
 )
 
+FLOW, FLOWS = "policies/storage/lerobot_vlm.py", "tests/rl/test_rl_lerobot_flow.py"
+PADDED = (f"{FLOWS}::test_noise_with_its_padding_becomes_a_chunk_without",)
+TOKENS = (f"{FLOWS}::test_critics_see_the_mean_of_tokens_and_sampling_all_of_them",)
+TOLD = (f"{FLOWS}::test_words_are_asked_for_where_they_are_taken",)
+
 MUTANTS = {
+    "a-flow-acts-with-its-padding": Mutant(FLOW, "return chunk[:, :, : self._components]", "return chunk", PADDED),
+    "noise-of-a-flow-has-no-padding": Mutant(
+        FLOW, "(int(config.chunk_size), int(config.max_action_dim))",
+        "(int(config.chunk_size), int(config.action_feature.shape[0]))", PADDED,
+    ),
+    "an-empty-camera-counts": Mutant(FLOW, "masks.append(torch.zeros_like(masks[0]))", "masks.append(masks[0])", PADDED),
+    "an-empty-camera-is-observed": Mutant(
+        "policies/storage/lerobot_files.py", "        if is_empty(name):\n            continue\n", "", PADDED
+    ),
+    "critics-see-one-token": Mutant(BASE, "(-1, self._flow.token_width)).mean(1)", "(-1, self._flow.token_width))[:, 0]", TOKENS),
+    "a-look-is-encoded-for-every-sample": Mutant(
+        "policies/storage/lerobot_policy.py", "flow.tokens(name, seen[name]).repeat_interleave(count, 0)",
+        "flow.tokens(name, seen[name].repeat_interleave(count, 0))",
+        (f"{FLOWS}::test_many_samples_share_one_look_and_their_words",),
+    ),
+    "a-base-forgets-its-words": Mutant(
+        BASE, "files.words(config.words)", 'files.words("it")', PADDED
+    ),
+    "a-vla-is-told-nothing": Mutant("policies/storage/loading.py", "or wants_words(policy)", "", TOLD),
     "lerobot-base-sees-the-standardised": Mutant(
         BASE, "return found | {key: seen[column(key)].to(self.action_half.device) for key in self.vectors}",
         "return found", SAMPLED,
