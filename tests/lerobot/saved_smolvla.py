@@ -61,10 +61,11 @@ def save_smolvla(
     vlm: Path,
     cameras: Sequence[str] = ("front", "wrist"),
     picture: tuple[int, int] = PICTURE,
+    scale: float = 1.0,
     **settings: Any,
 ) -> Path:
     """A policy with random weights for `world` without its objects, with its processors, as its training saves them,
-    and with what its data set says of its actions."""
+    and with what its data set says of its actions, which are about as large as `scale`."""
     torch.manual_seed(0)
     proprio, action = world.observation["proprio"], world.action
     pictures = {f"observation.images.{name}": PolicyFeature(FeatureType.VISUAL, (3, *picture)) for name in cameras}
@@ -86,6 +87,7 @@ def save_smolvla(
         }
         for name, size in (("observation.state", proprio.size), ("action", action.size))
     }
+    stats["action"] = {name: scale * value for name, value in stats["action"].items()}
     get_policy_class("smolvla")(config).save_pretrained(folder)
     for processor in make_pre_post_processors(config, dataset_stats=stats):
         processor.save_pretrained(folder)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,18 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from policies.storage.loading import open_policy
 from robolearn.cli.main import main
 from robolearn.core import BadInput, Interface
-from robots.stations import CONTRACTS
 from sim.registry import make_env
 
 sys.path.insert(0, str(Path(__file__).parent))
+from deploying import deployed
 from saved_policies import OBJECTS, STATE, looks, save, theirs
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -152,25 +147,7 @@ def test_deploy_runs_it_behind_the_safety_filter(
 ) -> None:
     # An untrained policy that stays near its start: with large actions it may steer the arm into itself.
     folder = save(tmp_path / kind, kind, world, scale=0.1, **settings)
-    # The simulated arm, with patience for a machine that is busy: its joint states may be late.
-    contract = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())
-    contract["joint_states"]["max_age_s"] = contract["objects"]["max_age_s"] = 1.0
-    (tmp_path / "sim.yaml").write_text(yaml.safe_dump(contract))
-    program = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "deploy"]
-    flags = ["--robot", str(tmp_path / "sim.yaml"), "--task", "lift", "--episodes", "1", "--json",
-             "--domain", str(int(os.environ["ROS_DOMAIN_ID"]) + 1), "--realtime-priority", "0"]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    for attempt in range(3):
-        done = subprocess.run(
-            [*program, "--policy", f"lerobot:{folder}", *flags, "--logs", str(tmp_path / f"logs-{attempt}")],
-            env=environment, capture_output=True, text=True, timeout=280, check=False,
-        )  # fmt: skip
-        if "the safety filter stopped the arm" not in done.stderr:  # as it must where a process is held up
-            break
-    assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads(done.stdout.splitlines()[-1])
-    assert result["success"]["episodes"] == 1 and result["violations"] == 0
-    assert result["filter"]["commands"] > 20, result
+    deployed(folder, tmp_path)
 
 
 def test_a_feature_of_another_shape_is_one_line(

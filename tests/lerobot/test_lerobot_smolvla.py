@@ -23,6 +23,7 @@ from robolearn.core import BadInput, Interface
 from sim.registry import make_env
 
 sys.path.insert(0, str(Path(__file__).parent))
+from deploying import deployed
 from saved_policies import theirs
 from saved_smolvla import batch_of, looks, save_smolvla, save_vlm
 
@@ -129,6 +130,11 @@ def test_many_samples_of_one_world_are_those_of_as_many_worlds(tmp_path: Path, w
         assert found.shape[:2] == (2, 3) and np.ptp(found, axis=1).max() > 0.01
         many = {key: np.repeat(value, 3, 0) for key, value in look.items()}
         np.testing.assert_allclose(found.reshape(6, *found.shape[2:]), often.act(many), atol=1e-4)
+
+
+@pytest.mark.timeout(900)
+def test_deploy_runs_it_behind_the_safety_filter(tmp_path: Path, world: Interface, vlm: Path) -> None:
+    deployed(save_smolvla(tmp_path / "p", world, vlm, scale=0.02, **ONE), tmp_path)
 
 
 def test_dsrl_steers_its_noise_and_leaves_its_weights(
