@@ -158,7 +158,7 @@ def cut_torn(path: Path) -> None:
 
 
 def damage(path: Path) -> str:
-    """What is damaged in the file of records at `path`, and how much of it is not read; nothing where it ends with its
+    """The damage in the file of records at `path`, and how much of it is not read; empty where it ends with its
     last record, or within one."""
     return _after_records(path)[2]
 
