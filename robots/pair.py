@@ -35,7 +35,7 @@ class PairSpec:
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
         if len(names) != 2 or len(set(names)) != 2 or not all(name.isidentifier() for name in names):
-            got = ", ".join(names) or "none"
+            got = ", ".join(names) or "nothing"
             raise BadInput(f"arms of {self.name}", got=got, expected="two, with names that differ, such as left, right")
 
     @cached_property

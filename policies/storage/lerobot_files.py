@@ -195,7 +195,7 @@ def _check_units(folder: Path, told: Mapping[str, Any]) -> None:
         stats = load_file(folder / step["state_file"]) if step.get("state_file") else {}
         ends = [stats[f"action.{name}"] for name in ("min", "max") if f"action.{name}" in stats]
         if len(ends) == 2 and not np.abs(ends).max() <= 1 + UNIT_TOLERANCE:
-            got = f"they span {ends[0].min():.4g} … {ends[1].max():.4g}, and {TOLD} has no scale"
+            got = f"{ends[0].min():.4g} … {ends[1].max():.4g}, and {TOLD} has no scale"
             hint = f"`dataset import` writes the scale of its set; {TOLD} takes it: extra.{ACTION_SCALE}"
             raise BadInput(f"policy lerobot:{folder}: actions", got=got, expected="[-1, 1]", hint=hint)
 

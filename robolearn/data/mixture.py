@@ -58,7 +58,7 @@ def check_actions(dataset: Dataset) -> None:
     """Raise `BadInput` where actions of `dataset` are beyond [-1, 1]: they are in units of their own."""
     low, high = float(dataset.action.min()), float(dataset.action.max())
     if not -1 - ACTION_TOLERANCE <= low <= high <= 1 + ACTION_TOLERANCE:
-        got = f"they span {low:.4g} … {high:.4g}"
+        got = f"{low:.4g} … {high:.4g}"
         hint = f"robolearn dataset import {dataset.path} --out … writes a set with actions in [-1, 1]"
         raise BadInput(f"data set {dataset.path}: actions", got=got, expected="[-1, 1]", hint=hint)
 

@@ -124,11 +124,7 @@ def learner_methods(
         if needs_words and not request.task.strip():
             why = "the reward model needs the task in words: missing; expected --words of the actor"
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, why)
-        log = receiver.connect(request.actor)
-        if request.stored < log.count:
-            stored = f"its outbox has {request.stored}: another name?"
-            why = f"{log.count} records of actor {log.actor!r} are here, {stored}"
-            raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, why)
+        log = receiver.connect(request.actor, request.stored)
         return m.CONNECT.reply(session=log.session, run=run, expects=log.count, config=config)
 
     def append(request: Any) -> Any:

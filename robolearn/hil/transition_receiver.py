@@ -100,11 +100,12 @@ class TransitionReceiver:
         log = self.actors[actor]
         return islice(log.log.read(), log.count)
 
-    def connect(self, actor: str) -> ActorLog:
-        """Begin a session of `actor`: one that is running ends.
+    def connect(self, actor: str, stored: int) -> ActorLog:
+        """Begin a session of `actor`, whose outbox has `stored` records: one that is running ends.
 
         Raises:
           BadInput: a name that cannot be one, or a second actor where there may be only one.
+          CallRefused: fewer records than are here; the session that is running goes on.
         """
         with self._lock:
             if actor not in self.actors:
@@ -113,6 +114,9 @@ class TransitionReceiver:
                 self._open(actor)
             log = self.actors[actor]
         with log.lock:
+            if stored < log.count:
+                why = f"{log.count} records of actor {actor!r} are here, its outbox has {stored}: another name?"
+                raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, why)
             log.ended.add(log.session)
             log.session = secrets.randbelow(2**62) + 1
         return log

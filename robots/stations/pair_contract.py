@@ -70,7 +70,7 @@ class ArmForm:
 
 def _two(arms: Mapping[str, Any]) -> Mapping[str, Any]:
     if len(arms) != 2:
-        raise values.refuse("two arms, such as left and right", got=", ".join(arms) or "none")
+        raise values.refuse("two arms, such as left and right", got=", ".join(arms) or "nothing")
     return arms
 
 

@@ -224,7 +224,7 @@ def load_cousins(name: str) -> CousinRange | None:
 
 def _check(found: CousinRange, file: str) -> None:
     if not found.shapes:
-        raise BadInput(f"{file}: shapes", got="none", available=SHAPES)
+        raise BadInput(f"{file}: shapes", got="nothing", available=SHAPES)
     for name, bound in BOUNDS.items():
         low, high = getattr(found, name)
         for value in (low, high):

@@ -62,7 +62,7 @@ class Bench:
 
     def send(self, actor: str, records: list[Record]) -> None:
         if actor not in self.logs:
-            self.logs[actor] = self.receiver.connect(actor)
+            self.logs[actor] = self.receiver.connect(actor, 0)
         log = self.logs[actor]
         self.receiver.append(log, log.session, log.count, [SCHEMA.encode(record) for record in records])
 

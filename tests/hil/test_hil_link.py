@@ -208,6 +208,23 @@ def test_who_does_not_belong_is_told_why(tmp_path: Path) -> None:
     room.stop()
 
 
+def test_who_is_refused_for_its_name_ends_nobody_elses_session(tmp_path: Path) -> None:
+    """A second actor with a folder of its own and the name of one that is at work: the first goes on."""
+    room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
+    first, second = records(3)[:2]
+    with desk(tmp_path / "one", room.port, name="a") as ours:
+        start(ours.link)
+        ours.outbox.append(first)
+        ours.link.notify()
+        until(lambda: ours.link.acknowledged == 1)
+        with desk(tmp_path / "two", room.port, name="a") as theirs, pytest.raises(BadInput, match="another name"):
+            start(theirs.link)
+        ours.outbox.append(second)
+        ours.link.notify()
+        until(lambda: ours.link.acknowledged == 2)
+    room.stop()
+
+
 def test_records_that_are_none_are_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson("realtime"), env_steps=10**6)
     client = client_of(room.port)(10**6)

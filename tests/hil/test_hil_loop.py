@@ -216,7 +216,7 @@ def test_lockstep_takes_one_actor_alone(tmp_path: Path) -> None:
     room = Classroom(tmp_path, make_lesson(), env_steps=30)
     play(tmp_path / "outbox", room.port)
     with pytest.raises(BadInput, match="alone, in lockstep"):
-        room.receiver.connect("another")
+        room.receiver.connect("another", 0)
     room.close()
 
 

@@ -68,7 +68,7 @@ def test_a_policy_in_degrees_is_refused_unless_its_scale_is_known(
     low, high = torch.tensor([-116.0, 0.0]), torch.tensor([93.0, 100.0])
     save_file({"action.min": low, "action.max": high, "action.mean": low.clone()}, folder / "post.safetensors")
     monkeypatch.setattr(lerobot_files, "find_spec", lambda name: None)  # what follows is LeRobot's
-    assert "actions: got they span -116 … 100, and robolearn.json has no scale" in refused(f"lerobot:{folder}")
+    assert "actions: got -116 … 100, and robolearn.json has no scale" in refused(f"lerobot:{folder}")
     scale = {"low": low.tolist(), "high": high.tolist()}
     (folder / "robolearn.json").write_text(json.dumps({"extra": {"action_scale": scale}}))
     assert "no LeRobot in this environment" in refused(f"lerobot:{folder}")

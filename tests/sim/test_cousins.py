@@ -237,7 +237,7 @@ def test_a_page_shows_their_shapes() -> None:
 MISTAKES = {
     "mass: -0.1": "f.yaml: mass: got -0.1, expected 0.01 to 2 kg",
     "shapes: [cone]": "f.yaml: shapes.0: got cone; available: box, cylinder, sphere, capsule",
-    "shapes: []": "f.yaml: shapes: got none; available: box, cylinder, sphere, capsule",
+    "shapes: []": "f.yaml: shapes: missing; available: box, cylinder, sphere, capsule",
     "width: [0.05, 0.03]": "f.yaml: width: got [0.05, 0.03], expected the lower value first",
     "width: [0.05]": "f.yaml: width",
     "clutter: 1.5": "f.yaml: clutter: got [1.5, 1.5], expected whole numbers",

@@ -262,7 +262,7 @@ def check_same(a: Interface, b: Interface, what: str) -> None:
             if mine != theirs:
                 got, expected = theirs, mine
                 if key in ("observation", "action"):
-                    got, expected = _said(theirs, mine), _said(mine, theirs)
+                    got, expected = _said(theirs, mine) or "nothing", _said(mine, theirs) or "none"
                 raise BadInput(f"{what}: {name}", got=got, expected=expected)
 
 
@@ -271,9 +271,9 @@ def _without_scale(interface: Interface) -> dict[str, Any]:
 
 
 def _said(spec: dict | None, beside: dict | None) -> str:
-    """A feature, or none, in words; of long lists of components only those that the one `beside` it has not."""
+    """A feature in words, empty for none; of long lists of components only those that the one `beside` it has not."""
     if spec is None:
-        return "none"
+        return ""
     own = [name for name in spec["names"] if name not in (beside or spec)["names"]]
     named = f" with {', '.join(own[:3])}{f' and {len(own) - 3} more' * (len(own) > 3)}" if own else ""
     return f"{tuple(spec['shape'])} {spec['dtype']}{' privileged' * spec.get('privileged', False)}{named}"

@@ -111,7 +111,7 @@ def texts_of(
 ) -> dict[str, Strings]:
     """(T,) strings, T = `length`, for each name of `wanted`; others are refused."""
     if texts.keys() != set(wanted):
-        got, expected = sorted(texts) or "none", "those that the writer was made with"
+        got, expected = sorted(texts) or "nothing", "those that the writer was made with"
         raise BadInput("texts", got=got, expected=expected, available=wanted)
     found: dict[str, Strings] = {}
     for name in wanted:

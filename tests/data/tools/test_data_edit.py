@@ -218,6 +218,8 @@ def test_what_cannot_be_done_is_one_clear_error(plain: Path, change, message: st
 def test_merging_different_interfaces_names_the_difference(plain: Path, filmed: Path) -> None:
     with pytest.raises(BadInput, match=r"images\.front: got \(\d+, \d+, 3\) uint8, expected none$"):
         edit.merge([open_numbers(plain), open_numbers(filmed)])
+    with pytest.raises(BadInput, match=r"images\.front: missing; expected \(\d+, \d+, 3\) uint8$"):
+        edit.merge([open_numbers(filmed), open_numbers(plain)])
 
 
 def test_what_cannot_be_merged_is_named_as_a_person_would() -> None:

@@ -197,7 +197,7 @@ def test_training_on_a_plain_set_in_degrees_is_refused(tmp_path: Path, capsys: p
     info["features"]["action"].pop("info")
     (plain / "meta/info.json").write_text(json.dumps(info))
     said = refused(capsys, "train", "--data", plain, "--out", tmp_path / "run", "--steps", "1")
-    assert "actions: got they span -20 … 100, expected [-1, 1]" in said and "robolearn dataset import" in said
+    assert "actions: got -20 … 100, expected [-1, 1]" in said and "robolearn dataset import" in said
     assert not (tmp_path / "run").exists() and dataset.episodes == 2
     capsys.readouterr()
     main(["dataset", "validate", str(plain), "--json"])

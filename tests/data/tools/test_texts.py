@@ -238,7 +238,7 @@ def episode(*texts: Any, name: str = "note") -> Episode:
 def test_a_writer_takes_whole_episodes_with_them(tmp_path: Path) -> None:
     with EpisodeWriter(tmp_path / "set", INTERFACE, texts=["note"]) as writer:
         writer.write(episode("one", None))
-        with pytest.raises(BadInput, match=r"texts: got none, expected those .*; available: note"):
+        with pytest.raises(BadInput, match=r"texts: missing; expected those .*; available: note"):
             writer.write(episode())
         with pytest.raises(BadInput, match=r"texts: got \['mood'\]"):
             writer.write(episode("a", "b", name="mood"))
