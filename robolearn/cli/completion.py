@@ -39,8 +39,9 @@ complete -c robolearn -a '(__robolearn_complete)'
 def install_completion(shell: str, home: Path) -> tuple[Path, str]:
     """Write the completion of `shell` (its name or path) below the folder `home`: the file, and what is left to do.
     Raises `BadInput`: no completion of this shell is known."""
+    bash = ".local/share/bash-completion/completions/robolearn"
     made = {
-        "bash": (".local/share/bash-completion/completions/robolearn", BASH, "open a new shell"),
+        "bash": (bash, BASH, f"open a new shell; without the package bash-completion, in ~/.bashrc: . ~/{bash}"),
         "zsh": (".zfunc/_robolearn", ZSH, "in ~/.zshrc: fpath+=~/.zfunc; autoload -Uz compinit && compinit"),
         "fish": (".config/fish/completions/robolearn.fish", FISH, "open a new shell"),
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,14 +31,17 @@ class ListRobots(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"robots": [{"name", "joints", "gripper_m", "stations", "own", "model"}, …], "pairs": [{"name", "joints",
-        "arms": {name: {"robot", "position", "yaw"}}, "stations"}, …]}``."""
+        "arms": {name: {"robot", "position", "yaw"}}, "stations"}, …], "unread": {contract: why}}``."""
         from robots import PAIRS, ROBOTS
         from robots.own import own_folders
         from robots.stations import contract_names, load_contract, load_pair, pair_names
 
-        stations: dict[str, list[str]] = {}
+        stations, unread = defaultdict[str, list[str]](list), dict[str, str]()
         for name in contract_names():
-            stations.setdefault(load_contract(name).robot.name, []).append(name)
+            try:
+                stations[load_contract(name).robot.name].append(name)
+            except BadInput as error:
+                unread[name] = str(error)
         own = own_folders()
         return {
             "robots": [
@@ -60,6 +64,7 @@ class ListRobots(Command):
                 }
                 for name, pair in PAIRS.items()
             ],
+            "unread": unread,
         }
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
@@ -70,6 +75,8 @@ class ListRobots(Command):
         rows = [(p["name"], str(p["joints"]), _stand(p["arms"]), ", ".join(p["stations"]) or "–")
                 for p in result["pairs"]]  # fmt: skip
         print_table(console, ("two arms", "joints", "bases (x, y, z in m)", "contracts"), rows, **PLAIN)
+        for name, why in result["unread"].items():
+            console.print(f"contract {name} cannot be read: {why}", markup=False)
         console.print("\nrobolearn robots new NAME --urdf FILE makes another; a contract is --robot on a station")
 
 

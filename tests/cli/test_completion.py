@@ -39,7 +39,8 @@ def test_a_real_bash_completes_by_what_is_installed(tmp_path: Path, monkeypatch,
     monkeypatch.setenv("HOME", str(tmp_path))
     assert main(["--install-completion", "/bin/bash"]) == 0
     path = tmp_path / ".local/share/bash-completion/completions/robolearn"
-    assert str(path) in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert str(path) in said and f"in ~/.bashrc: . ~/{path.relative_to(tmp_path)}" in said  # a bare bash loads nothing
     asked = (
         f'. {path}; COMP_WORDS=({PROGRAM} dataset edit dr); COMP_CWORD=3; _robolearn; printf "%s|" "${{COMPREPLY[@]}}"'
     )

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from running import PROGRAM, ROOT
 
 from robolearn.cli.main import main
+from robots import PANDA
 
 pytestmark = pytest.mark.long
 
@@ -48,3 +49,18 @@ def test_an_arm_is_made_checked_and_lifts_a_cube(tmp_path: Path, capsys: pytest.
     assert main(["robots", "check", str(top / "kinova3"), "--episodes", "0"]) == 1  # this process does not know it
     assert "export ROBOLEARN_ROBOTS=" in capsys.readouterr().out
     assert main(["robots", "check", "nowhere"]) == 2
+
+
+def test_a_contract_that_cannot_be_read_is_named_and_the_rest_listed(tmp_path: Path) -> None:
+    arm = tmp_path / "odd"
+    arm.mkdir()
+    names = ("joints", "home", "velocity", "acceleration", "jerk", "effort")
+    facts = {name: list(getattr(PANDA, name)) for name in names} | {"name": "odd", "source": "a test"}
+    (arm / "robot.yaml").write_text(json.dumps(facts))
+    (arm / "model.xml").write_bytes(PANDA.mjcf.read_bytes())
+    (arm / "station.yaml").write_text("robot: odd\n")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "ROBOLEARN_ROBOTS": str(tmp_path)}
+    done = subprocess.run([*PROGRAM, "robots"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr
+    assert "contract odd cannot be read: station.yaml: missing; expected the key 'action_kind'" in done.stdout
+    assert {"odd", "panda", "fr3"} <= {line.split(" ")[0] for line in done.stdout.splitlines()}
