@@ -29,4 +29,4 @@ def validate(
     damage, stale = compared(data, limits or Tolerances())
     yield from damage
     if notes is not None:
-        notes += [*tables.unscaled(data), *tables.unchanging(data), *stale]
+        notes += [*tables.unscaled(data), *tables.unchanging(data), *tables.wordless(data), *stale]

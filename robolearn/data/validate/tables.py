@@ -61,7 +61,8 @@ def counts(data: Opened, limits: Tolerances) -> Iterator[Defect]:
     if len(data.rows) == total and sums != frames:
         yield Defect("counts", f"the episodes of meta/episodes have {sums} frames, total_frames is {frames}", INFO)
     known = int(data.info["total_tasks"])
-    named = sum(bool(task) for task in data.tasks or ())  # their numbers may have holes
+    spoken = any(data.tasks or ())
+    named = sum(bool(task) or not spoken for task in data.tasks or ())  # their numbers may have holes
     if data.tasks is not None and named < known:
         yield Defect("counts", f"{named} tasks, total_tasks is {known}", "meta/tasks.parquet")
     start = 0
@@ -78,9 +79,9 @@ def counts(data: Opened, limits: Tolerances) -> Iterator[Defect]:
         rows = data.episodes.get(index)
         if rows is not None and rows.length != length:
             yield Defect("counts", f"{rows.length} frames, meta/episodes says {length}", rows.file, index)
-        spoken = None if rows is None else rows.columns.get("task_index")
-        if named > known and spoken is not None and len(spoken) and known <= spoken.max() < len(data.tasks or ()):
-            yield Defect("counts", f"task_index is {spoken.max()}, total_tasks is {known}", INFO, index)
+        used = None if rows is None else rows.columns.get("task_index")
+        if named > known and used is not None and len(used) and known <= used.max() < len(data.tasks or ()):
+            yield Defect("counts", f"task_index is {used.max()}, total_tasks is {known}", INFO, index)
 
 
 def order(data: Opened, limits: Tolerances) -> Iterator[Defect]:
@@ -104,7 +105,7 @@ def order(data: Opened, limits: Tolerances) -> Iterator[Defect]:
 
 
 def tasks(data: Opened, limits: Tolerances) -> Iterator[Defect]:
-    """Every frame has a task that exists, in words."""
+    """Every frame has a task that exists, in words where any has some."""
     if data.tasks is None:
         return
     for rows, values in _column(data, "task_index"):
@@ -112,7 +113,7 @@ def tasks(data: Opened, limits: Tolerances) -> Iterator[Defect]:
         if len(wrong):
             what = f"task_index is {values[wrong[0]]}, there are {len(data.tasks)} tasks"
             yield Defect("tasks", what, rows.file, rows.index, int(wrong[0]))
-        elif not all(data.tasks[int(task)].strip() for task in np.unique(values)):
+        elif any(data.tasks) and not all(data.tasks[int(task)].strip() for task in np.unique(values)):
             yield Defect("tasks", "the task has no words", rows.file, rows.index)
 
 
@@ -193,6 +194,12 @@ def outlying(data: Opened, limits: Tolerances) -> Iterator[Defect]:
         for one in outliers(values):
             rows = episodes[one.episode]
             yield Defect("outlier", f"{name}: {one}", rows.file, rows.index, one.frame)
+
+
+def wordless(data: Opened) -> Iterator[str]:
+    """A set without any task in words: no fault, but a policy cannot be told what to do by it."""
+    if data.tasks and not any(data.tasks):
+        yield "no task has words; robolearn dataset edit rename-task gives it some"
 
 
 def unchanging(data: Opened) -> Iterator[str]:

@@ -423,3 +423,14 @@ def test_names_of_features_lead_nowhere(plain: Path, copy: Copy, name: str, comm
     edit_json(root, "meta/info.json", lambda info: info["features"].update({name: feature}))
     with pytest.raises(BadInput, match=r"features: .*got this name, expected one without '/'"):
         COMMANDS[command](root)
+
+
+def test_a_set_that_nobody_gave_words_is_whole(tmp_path: Path) -> None:
+    """As `EpisodeWriter` writes it where no task is said; a policy trains on it."""
+    with EpisodeWriter(tmp_path / "set", Interface({}, ArraySpec((1,)), 10.0)) as writer:
+        for moment in range(6):
+            writer.add({}, [moment / 10])
+        writer.end(success=True)
+    notes: list[str] = []
+    assert list(validate(tmp_path / "set", notes=notes)) == []
+    assert notes == ["no task has words; robolearn dataset edit rename-task gives it some"]
