@@ -111,7 +111,11 @@ class Collect(Command):
         console.print(f"data set    {r['dataset']}: {r['episodes']} episodes, {r['frames']:,} frames")
         console.print(f"success     {r['expert_success']:.1%} of them, {r['quality']} demonstrations of {r['task']} by "
                       f"the {r['robot']}, in {r['wall_s']['total']:.0f} s")  # fmt: skip
-        console.print(f"next        robolearn train --data {r['dataset']} --out runs/… : a policy that imitates them")
+        following = f"robolearn train --data {r['dataset']} --out runs/… : a policy that imitates them"
+        if not r["expert_success"]:  # nothing to imitate
+            data = f"SUCCESSES {r['dataset']}"
+            following = f"robolearn reward train --data {data} --out runs/… : a critic that tells both apart"
+        console.print(f"next        {following}")
 
 
 def _success(result: Mapping[str, Any]) -> Success:

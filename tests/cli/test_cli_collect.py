@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from robolearn.cli.collect import Collect
+from robolearn.cli.console import make_console
 from robolearn.core import BadInput
 from robolearn.data.convert.edit import merge
 from robolearn.data.convert.source import write_dataset
@@ -52,9 +53,12 @@ def test_another_arm_and_what_does_not_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_failures_are_labelled_with_their_kinds(tmp_path: Path) -> None:
+def test_failures_are_labelled_with_their_kinds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each world's episodes take the kinds in turn; merged with successes, all keep theirs."""
-    result = Collect(quality="failures", episodes=14, worlds=6, out=tmp_path / "failed").run()
+    command = Collect(quality="failures", episodes=14, worlds=6, out=tmp_path / "failed")
+    result = command.run()
+    command.show(result, make_console())
+    assert "robolearn reward train --data SUCCESSES" in (said := capsys.readouterr().out) and "imitates" not in said
     assert result["expert_success"] == 0.0 and sum(result["failures"].values()) == 14
     assert set(result["failures"]) == set(KINDS)
     failed = Dataset.open(tmp_path / "failed")

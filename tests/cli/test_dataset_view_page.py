@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -127,6 +128,27 @@ def test_a_browser_filters_sorts_and_plays(data: Path, capfd: pytest.CaptureFixt
         command.join(20)
     assert codes == [0]
     assert json.loads(capfd.readouterr().out.splitlines()[-1])["episodes"] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.long
+def test_a_set_without_cameras_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with EpisodeWriter(tmp_path / "blank", Interface({}, ArraySpec((1,)), 10.0)) as writer:
+        for number, success in enumerate(OUTCOMES):
+            writer.write(replace(episode(number, success), observation={}, failure=""))
+
+    words = ["dataset", "view", str(tmp_path / "blank"), "--browser", "--json"]
+    command = threading.Thread(target=lambda: main(words), daemon=True)
+    command.start()
+    told = ""
+    while "open " not in told:
+        told += capfd.readouterr().err
+    with Chromium() as browser:
+        tab = browser.open(told.partition("open ")[2].split()[0])
+        tab.wait("document.querySelectorAll('figure').length === 5")
+        assert tab.js("document.querySelector('figure .view').textContent") == "no camera"
+        assert tab.js("at('camera').parentElement.hidden")
+        tab.press("#close")
+        command.join(20)
 
 
 def test_one_viewer_at_a_time(data: Path, tmp_path: Path) -> None:

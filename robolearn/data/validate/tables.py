@@ -312,7 +312,8 @@ def whole(data: Opened, limits: Tolerances) -> Iterator[Defect]:
         if not frames or len({values.shape[1:] for values in frames}) > 1:
             continue
         # Where info.json is behind, that is the fault.
-        hint = "" if data.uncommitted else "; robolearn dataset repair brings it up to date"
+        cure = "repair brings it up to date" if data.ours else "import makes a set with statistics of its own"
+        hint = "" if data.uncommitted else f"; robolearn dataset {cure}"
         yield from _compare(name, part, np.concatenate(frames), FILE, None, hint)
 
 

@@ -341,6 +341,15 @@ def test_what_lies_beyond_the_last_commit_is_no_fault(filmed: Path, copy: Copy) 
     assert all("repair brings it up to date" in finding.what for finding in findings)
 
 
+def test_the_cure_of_another_makers_statistics_is_one_that_takes_the_set(filmed: Path, copy: Copy) -> None:
+    """`repair` refuses what robolearn did not write."""
+    root = copy(filmed)
+    edit_json(root, "meta/info.json", lambda info: info.pop("robolearn_interface") and None)
+    edit_json(root, "meta/stats.json", lambda stats: stats["action"].update(count=[7]))
+    said = [finding.what for finding in validate(root) if finding.check == "stats"]
+    assert len(said) == 1 and "repair" not in said[0] and "dataset import makes a set" in said[0]
+
+
 def test_rows_that_info_does_not_count(filmed: Path, copy: Copy) -> None:
     """No commit was killed: somebody has brought back an older info.json."""
     root = copy(filmed)
