@@ -183,3 +183,13 @@ def test_critics_learn_several_tasks_offline_and_guide_by_a_sentence(
     assert main([*args, str(tmp_path / "other"), "--out", str(tmp_path / "no")]) == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert "got the task 'go up', expected one that was trained with" in said and LEFT in said
+
+
+def test_a_task_without_words_is_refused(tmp_path: Path, encoder: SentenceEncoder) -> None:
+    with EpisodeWriter(tmp_path / "set", INTERFACE) as writer:
+        for task in (LEFT, " "):
+            for _ in range(3):
+                writer.add({"proprio": np.zeros(2)}, np.zeros(1))
+            writer.end(success=True, terminated=True, task=task)
+    with pytest.raises(BadInput, match=r"got a task without words in 3 of 6 frames.*rename-task"):
+        Dataset.open(tmp_path / "set").with_words(encoder)

@@ -19,7 +19,8 @@ def lines(learner: LearnerArguments, world: WorldArguments, result: Mapping[str,
     yield from _trained(learner, r, r["wall_s"]["run"])
     if arm := r.get("arm"):
         yield "arm", _arm(arm)
-    yield "next", _next(world, learner.policy, r["run"])
+    learned = r["finished"] or r["updates"]
+    yield "next", _next(world, learner.policy, r["run"]) if learned else "the same command with --resume goes on"
 
 
 def learner_lines(learner: LearnerArguments, result: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -208,8 +208,13 @@ class Dataset:
         """This set with the sentence of each frame's task as the observation feature `PROMPT`.
 
         The sentences and their vectors stand in the interface's ``extra["words"]``, so that a policy has them with it.
-        `embed`: n sentences → (n, D).
+        `embed`: n sentences → (n, D). Raises `BadInput`: frames whose task has no words.
         """
+        wordless = ~np.array([bool(task.strip()) for task in self.tasks])[self.task_index]
+        if wordless.any():
+            hint = "robolearn dataset edit rename-task gives it some"
+            got = f"a task without words in {wordless.sum()} of {len(wordless)} frames"
+            raise BadInput(f"data set {self.path}: {PROMPT}", got=got, expected="a sentence", hint=hint)
         table = embed(self.tasks)
         words = {task: vector.tolist() for task, vector in zip(self.tasks, table, strict=True)}
         interface = replace(
