@@ -101,18 +101,22 @@ def test_the_page_has_the_facts_the_films_and_the_pictures(data: Path) -> None:
     visited(data, visit, scores={0: 0.9, 1: 0.3, 2: 0.8, 4: 0.2})
 
 
-@pytest.mark.long
-def test_a_browser_filters_sorts_and_plays(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    codes: list[int] = []
-    command = threading.Thread(
-        target=lambda: codes.append(main(["dataset", "view", str(data), "--browser", "--json"])), daemon=True
-    )
+def served(data: Path, capfd: pytest.CaptureFixture[str]) -> tuple[threading.Thread, list[int], str]:
+    """The command that shows `data` in a browser, its exit code once it has ended, and the page's address."""
+    words, codes = ["dataset", "view", str(data), "--browser", "--json"], list[int]()
+    command = threading.Thread(target=lambda: codes.append(main(words)), daemon=True)
     command.start()
     told = ""
     while "open " not in told:
         told += capfd.readouterr().err
+    return command, codes, told.partition("open ")[2].split()[0]
+
+
+@pytest.mark.long
+def test_a_browser_filters_sorts_and_plays(data: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    command, codes, address = served(data, capfd)
     with Chromium() as browser:
-        tab = browser.open(told.partition("open ")[2].split()[0])
+        tab = browser.open(address)
         tab.wait("document.querySelectorAll('figure video').length === 5")
         tab.js("at('outcome').value = 'failure: dropped'; at('outcome').onchange()")
         assert tab.js("at('count').textContent") == "3 of 5 episodes"
@@ -136,14 +140,9 @@ def test_a_set_without_cameras_says_so(tmp_path: Path, capfd: pytest.CaptureFixt
         for number, success in enumerate(OUTCOMES):
             writer.write(replace(episode(number, success), observation={}, failure=""))
 
-    words = ["dataset", "view", str(tmp_path / "blank"), "--browser", "--json"]
-    command = threading.Thread(target=lambda: main(words), daemon=True)
-    command.start()
-    told = ""
-    while "open " not in told:
-        told += capfd.readouterr().err
+    command, _, address = served(tmp_path / "blank", capfd)
     with Chromium() as browser:
-        tab = browser.open(told.partition("open ")[2].split()[0])
+        tab = browser.open(address)
         tab.wait("document.querySelectorAll('figure').length === 5")
         assert tab.js("document.querySelector('figure .view').textContent") == "no camera"
         assert tab.js("at('camera').parentElement.hidden")
