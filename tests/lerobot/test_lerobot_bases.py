@@ -21,6 +21,7 @@ from robolearn.core import BadInput, Interface
 from sim.registry import make_env
 
 sys.path.insert(0, str(Path(__file__).parent))
+from learning import content, result
 from saved_policies import CAMERAS, OBJECTS, STATE, looks, save, theirs
 
 DDIM = {"n_obs_steps": 1, "noise_scheduler_type": "DDIM", "num_inference_steps": 3}
@@ -36,16 +37,6 @@ def told(folder: Path, world: Interface) -> Path:
     stated = {key: value for key, value in world.to_json().items() if key not in ("observation",)}
     (folder / "robolearn.json").write_text(json.dumps(stated))
     return folder
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
-def result(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
-    capsys.readouterr()
-    assert main([str(word) for word in (*words, "--json")]) == 0
-    return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def chosen_by_lerobot(folder: Path, seen: dict[str, np.ndarray], noise: torch.Tensor, steps: int) -> np.ndarray:

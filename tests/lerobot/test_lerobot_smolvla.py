@@ -24,6 +24,7 @@ from sim.registry import make_env
 
 sys.path.insert(0, str(Path(__file__).parent))
 from deploying import deployed
+from learning import content, result
 from saved_policies import theirs
 from saved_smolvla import batch_of, looks, save_smolvla, save_vlm
 
@@ -66,16 +67,6 @@ def test_it_does_what_select_action_does(tmp_path: Path, world: Interface, vlm: 
             batch = before(batch_of(look, "lift the cube"))
             expected = after(policy.select_action(batch, noise=noise_of(seed, 0, t // 5, shape)[None])).numpy()
             np.testing.assert_allclose(chunk[:, t % 5], expected.clip(-1, 1), atol=1e-5, err_msg=f"step {t}")
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-
-def result(capsys: pytest.CaptureFixture[str], *words: object) -> dict[str, Any]:
-    capsys.readouterr()
-    assert main([str(word) for word in (*words, "--json")]) == 0
-    return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
 def chosen_by_lerobot(folder: Path, seen: dict[str, np.ndarray], noise: torch.Tensor) -> np.ndarray:
