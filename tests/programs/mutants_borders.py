@@ -15,6 +15,8 @@ HDF5, REPORTS, OUTLIERS = (
 )
 ARRAYS = ("tests/data/tools/test_foreign_arrays.py",)
 NPZ = ("tests/data/tools/test_robomimic_and_npz.py",)
+PAGES = ("tests/data/test_parquet_pages.py",)
+ONE_BY_ONE = ("tests/data/tools/test_pictures_one_by_one.py",)
 GREY = ("tests/data/tools/test_grey_cameras.py",)
 CLOCKS = ("tests/data/tools/test_clocks_of_arrays.py",)
 BAG, BOTH_WAYS = ("tests/cli/test_bags.py",), ("tests/cli/test_bags_both_ways.py",)
@@ -64,7 +66,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-frame-more-than-steps": Mutant(f"{DATA}/lerobot/columns.py", "return rate_fault(len(stamps) - 1,", "return rate_fault(len(stamps) - 15,", RATE),
     "the-measured-rate-is-of-frames": Mutant(f"{DATA}/lerobot/columns.py", "return (len(stamps) - 1) / taken", "return len(stamps) / taken", RATE),
     "a-row-group-is-read-again": Mutant(f"{DATA}/video/readers.py", "        self._places[int(starts[group])] =", "        self._places = {}\n        self._places[int(starts[group])] =", IN_TABLES),
-    "pictures-of-the-row-after": Mutant(f"{DATA}/video/readers.py", "[row - first : row - first + 2]", "[row - first + 1 : row - first + 3]", IN_TABLES),
+    "pictures-of-the-row-after": Mutant(f"{DATA}/video/readers.py", "[first][row - first].tolist()", "[first][row - first - 1].tolist()", IN_TABLES),
     "pictures-wait-for-ever": Mutant(f"{DATA}/video/readers.py", "os.SEEK_END) > KEPT", "os.SEEK_END) > 1 << 60", IN_TABLES),
     "a-plug-in-takes-our-name": Mutant("robolearn/core/plugins.py", "if entry.name in taken or entry.name in loaded:", "if False:", PLUGINS),
     "a-plug-in-breaks-us": Mutant("robolearn/core/plugins.py", "except (Exception, SystemExit) as error:", "except KeyError as error:", PLUGINS),
@@ -76,7 +78,7 @@ MUTANTS: dict[str, Mutant] = {
     "chunks-of-any-size": Mutant(f"{FORMATS}/zarr_store.py", "* 8 > CHUNK", "* 8 < 0", ARRAYS),
     "ends-of-episodes-fall": Mutant(f"{FORMATS}/zarr_store.py", "or (ends <= starts).any()", "or False", ARRAYS),
     "episodes-begin-a-frame-late": Mutant(f"{FORMATS}/zarr_store.py", "return rows(name, int(starts[number]), int(ends[number]))", "return rows(name, int(starts[number]) + 1, int(ends[number]) + 1)", ARRAYS),
-    "records-have-any-checksum": Mutant(f"{FORMATS}/rlds.py", 'if _masked(crc, content) != struct.unpack("<I", stored)[0]:', "if False:", ARRAYS),
+    "records-have-any-checksum": Mutant(f"{FORMATS}/rlds.py", 'if _masked(value) != struct.unpack("<I", stored)[0]:', "if False:", ARRAYS),
     "a-torn-record-is-read": Mutant(f"{FORMATS}/rlds.py", "            if size > min(_RECORD, there):", "            if False:", ARRAYS),
     "the-terminal-step-is-the-first": Mutant(f"{FORMATS}/rlds.py", '"is_terminal")[-1:]', '"is_terminal")[:1]', ARRAYS),
     "the-newest-record-serves-all": Mutant(f"{FORMATS}/rlds.py", "if newest is None or newest[0] != number:", "if newest is None:", ARRAYS),
@@ -125,6 +127,20 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "training-asks-no-clock": Mutant(f"{DATA}/reading/loading.py", 'if "timestamp" in frames else ()', "if False else ()", REPORTS),
     "import-asks-no-clock": Mutant(f"{FORMATS}/lerobot_v30.py", "in clock_faults(stamped, fps, options.tolerance_s):", "in ():", REPORTS),
+    "large-pages-are-arrow-s": Mutant(f"{DATA}/video/readers.py", "size > LARGE", "False", PAGES),
+    "a-page-is-not-proved": Mutant(f"{DATA}/video/parquet_pages.py", "            page.check()\n", "", PAGES),
+    "a-copy-does-not-repeat": Mutant(f"{DATA}/video/parquet_pages.py", "copied * -(-length // len(copied))", "copied", PAGES),
+    "far-copies-are-off-by-one": Mutant(f"{DATA}/video/parquet_pages.py", "out.seek(end - offset)", "out.seek(end - offset + 1)", PAGES),
+    "a-literal-is-one-byte-short": Mutant(f"{DATA}/video/parquet_pages.py", "length if length <= 60 else 1 +", "length if length <= 60 else", PAGES),
+    "rows-without-a-picture-have-the-next": Mutant(f"{DATA}/video/parquet_pages.py", "== full", ">= 0", PAGES),
+    "packed-numbers-begin-at-the-other-end": Mutant(f"{DATA}/video/parquet_pages.py", 'bitorder="little"', 'bitorder="big"', PAGES),
+    "levels-of-version-2-are-compressed": Mutant(f"{DATA}/video/parquet_pages.py", "plain, codec = facts[5] + facts[6],", "plain, codec = 0,", PAGES),
+    "plain-pages-of-version-2-are-compressed": Mutant(f"{DATA}/video/parquet_pages.py", 'if facts.get(7, True) else "UNCOMPRESSED"', "", PAGES),
+    "a-copy-from-before-the-page": Mutant(f"{DATA}/video/parquet_pages.py", " or offset > done + len(recent):", ":", PAGES),
+    "a-record-is-read-whole": Mutant(f"{FORMATS}/rlds.py", "for _, value in self._fields(file, values):\n                        yield", "for value in list(self._fields(file, values)):\n                        value = value[1]\n                        kept = [*locals().get('kept', ()), _bytes(file, value)]\n                        yield", ONE_BY_ONE),
+    "a-field-ends-beyond-its-message": Mutant(f"{FORMATS}/rlds.py", "if key & 7 != 2 or at > end:", "if False:", ONE_BY_ONE),
+    "an-npz-is-read-whole": Mutant(f"{FORMATS}/npz.py", "_load(files[number], but=pictures)", "_load(files[number])", ONE_BY_ONE),
+    "fortran-s-order-is-not-seen": Mutant(f"{FORMATS}/npz.py", "if fortran:  #", "if False:  #", ONE_BY_ONE),
     "whole-numbers-are-rounded": Mutant(f"{FORMATS}/npz.py", '    if values.dtype.kind not in "iu":\n', "    if True:\n", NPZ),
     "grey-stays-without-colours": Mutant(f"{FORMATS}/arrays.py", "                shape = (*shape[:2], 3)\n", "", GREY),
     "arrays-ask-no-clock": Mutant(f"{FORMATS}/arrays.py", "in clock_faults(stamps, hz, options.tolerance_s):", "in ():", CLOCKS),
@@ -157,7 +173,7 @@ MUTANTS: dict[str, Mutant] = {
     "plain-text-of-zarr-vanishes": Mutant(f"{FORMATS}/zarr_store.py", 'in "UTO" and not head.shape', 'in "TO" and not head.shape', SILENT),
     "text-of-zarr-is-of-the-first-episode": Mutant(f"{FORMATS}/zarr_store.py", "[str(one) for one in numbers(number, name)]", "[str(one) for one in numbers(0, name)]", SILENT),
     "text-of-rlds-vanishes": Mutant(f"{FORMATS}/rlds.py", "            texts.setdefault(word, name)", "            pass", SILENT),
-    "text-of-rlds-is-bytes": Mutant(f"{FORMATS}/rlds.py", '[one.decode("utf-8", "replace") for one in said]', "[str(one) for one in said]", SILENT),
+    "text-of-rlds-is-bytes": Mutant(f"{FORMATS}/rlds.py", '[one.decode("utf-8", "replace") for one in', "[str(one) for one in", SILENT),
     "the-first-words-are-those-of-all-steps": Mutant(f"{FORMATS}/rlds.py", "return said or [self._folder]", "return said[:1] or [self._folder]", SILENT),
     "a-recorder-s-clock-may-step-back": Mutant(f"{BAGS}/read.py", "    _check_forwards(\n        recording.back,", "    _check_forwards(\n        (),", CLOCK),
     "a-step-back-of-one-chunk-alone": Mutant(f"{BAGS}/arrival.py", "doubled(np.concatenate(times))", "doubled(times[0])", CLOCK),

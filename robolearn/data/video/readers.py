@@ -1,10 +1,9 @@
 """A camera's frames in a data set: where they lie, how they are decoded, and the digests by which they are known again.
 
 An mp4 may hold one episode, as ours do, or many, as LeRobot's do; `container` says which picture is which frame.
-Pictures of dtype "image" are PNG files in a column of the data, which need not fit into memory: a writer may put 1024
-pictures into one page, and Arrow holds a page three times over while it reads it. So a row group is read once, those of
-several cameras one after the other, and its pictures wait in an unnamed file, together with those of other row groups
-up to `KEPT` bytes.
+Pictures of dtype "image" are PNG files in a column of the data, which need not fit into memory. So a row group is read
+once, those of several cameras one after the other, and its pictures wait in an unnamed file, together with those of
+other row groups up to `KEPT` bytes. Row groups beyond `LARGE` bytes are not read by Arrow but by `parquet_pages`.
 
 A digest of a file is kept for as long as the file's size, times and inode stay as they were, in this process and, where
 there is a folder for it, in ``<folder>/fingerprints.jsonl``: one line [path, size, modified, changed, inode, digest]
@@ -27,6 +26,7 @@ from typing import Any
 import av
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput
@@ -34,6 +34,7 @@ from robolearn.data.lerobot import layout
 from robolearn.data.lerobot.remote import RemotePath
 from robolearn.data.video.container import TOLERANCE_S
 from robolearn.data.video.packing import pack, rgb
+from robolearn.data.video.parquet_pages import column_pages, unpacked
 from robolearn.data.video.segments import VideoSegment, pictures
 from robolearn.io.append_only import AppendOnlyFile
 from robolearn.io.hashes import sha256, sha256_file
@@ -41,6 +42,7 @@ from robolearn.io.hashes import sha256, sha256_file
 BUFFER = 1 << 20  # bytes of a file that are read ahead
 BATCH = 16  # rows that are looked at together
 KEPT = 1 << 28  # bytes of pictures that wait for who comes back to them
+LARGE = 1 << 26  # bytes of pictures in a row group of which Arrow may hold each three times
 
 _one_at_a_time = threading.Lock()
 
@@ -56,7 +58,7 @@ class PictureCells:
 
     def __init__(self, root: Path | RemotePath, name: str, column: str) -> None:
         self._root, self._name, self._column = root, name, column
-        self._places: dict[int, NDArray[np.int64]] = {}  # first row of a row group → where its pictures begin, and end
+        self._places: dict[int, NDArray[np.int64]] = {}  # first row of a row group → (N, 2): each begins and ends there
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it is open for as long as this is there
         self._lock = threading.Lock()
 
@@ -65,10 +67,10 @@ class PictureCells:
         missing or damaged, or has no such column."""
         for row in rows:
             with self._lock:
-                known = (first for first, places in self._places.items() if 0 <= row - first < len(places) - 1)
+                known = (first for first, places in self._places.items() if 0 <= row - first < len(places))
                 if (first := next(known, None)) is None:
                     first = self._take(row)
-                begin, end = (int(place) for place in self._places[first][row - first : row - first + 2])
+                begin, end = self._places[first][row - first].tolist()
                 self._file.seek(begin)
                 content = self._file.read(end - begin)
             yield content
@@ -85,15 +87,26 @@ class PictureCells:
                 raise BadInput(what, got=f"no column {self._column!r}", expected="it", available=names)
             sizes = [table.metadata.row_group(group).num_rows for group in range(table.num_row_groups)]
             starts = np.cumsum([0, *sizes])
-            group, places = int(np.searchsorted(starts, row, side="right")) - 1, [self._file.tell()]
-            places += [
-                self._file.write(content_of(cell.as_py()))
-                for batch in table.iter_batches(BATCH, [group], [self._column], use_threads=False)
-                for cell in batch.column(0)
-            ]
-        self._places[int(starts[group])] = np.cumsum(places)
-        pa.default_memory_pool().release_unused()
+            group = int(np.searchsorted(starts, row, side="right")) - 1
+            self._places[int(starts[group])] = self._taken(table, group)
         return int(starts[group])
+
+    def _taken(self, table: pq.ParquetFile, group: int) -> NDArray[np.int64]:
+        """Put the pictures of row group `group` at the end of the file; (N, 2) where each begins and ends there."""
+        size, pages = column_pages(table, group, self._column)
+        if pages is not None and size > LARGE:
+            path = self._root / self._name
+            with path.open() if isinstance(path, RemotePath) else path.open("rb") as source:
+                return unpacked(source, pages, self._file)
+        places = [self._file.tell()]
+        places += [
+            self._file.write(content_of(cell.as_py()))
+            for batch in table.iter_batches(BATCH, [group], [self._column], use_threads=False)
+            for cell in batch.column(0)
+        ]
+        pa.default_memory_pool().release_unused()
+        ends = np.cumsum(places)
+        return np.stack([ends[:-1], ends[1:]], axis=1)
 
 
 MEMO = "fingerprints.jsonl"

@@ -15,7 +15,7 @@
     control_hz             number             of all episodes; or ``--hz``
 
 ``interface.json`` is `Interface.to_json`; without it one is derived from the arrays of the first file, in kinds of
-numbers that hold those of all files. Nothing is unpickled.
+numbers that hold those of all files. Nothing is unpickled. Pictures are read one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from __future__ import annotations
 import json
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface
-from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned, check_clock, clocks
+from robolearn.data.convert.formats.arrays import ArrayMap, Head, assigned, check_clock, clocks, coloured
 from robolearn.data.convert.formats.config import (
     ARRAYS,
     ForeignSet,
@@ -49,7 +50,7 @@ from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress,
 from robolearn.data.lerobot.features import IMAGES, cast, is_image, truths
 from robolearn.data.lerobot.texts import WORDS
 from robolearn.data.reading.reader import Dataset
-from robolearn.data.video.segments import array
+from robolearn.data.video.segments import PictureStream, array
 from robolearn.io.json_files import parse_json
 
 INTERFACE = "interface.json"
@@ -76,13 +77,16 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     stamps = tuple(sorted(key.removeprefix("stamp.") for key in heads[file] if key.startswith("stamp.")))
     texts = tuple(sorted(key.removeprefix("text.") for key in heads[file] if key.startswith("text.")))
     solved = rewarded(values for one in heads for values in _load(one, ("reward",)).values())
+    pictures = {name for key, spec in interface.observation.items() if is_image(spec) for name in arrays.parts[key]}
+    pictures -= {name for key, names in arrays.parts.items() if key not in interface.observation for name in names}
 
     def draft(number: int) -> EpisodeDraft:
-        data = _load(files[number])
+        data = _load(files[number], but=pictures)
         for name in clock:
             if name in data:
                 check_clock(data[name], interface.control_hz, f"npz file {files[number]}: {name}", options, account)
-        return _draft(files[number], data, interface, arrays, stamps, texts, solved, options)
+        shapes = {name: head.shape for name, head in heads[files[number]].items()}
+        return _draft(files[number], data, shapes, interface, arrays, stamps, texts, solved, options)
 
     def action(number: int) -> NDArray[np.float32]:
         return _action(files[number], _load(files[number], arrays.parts["action"]), interface, arrays)
@@ -118,30 +122,61 @@ def write(dataset: Dataset, out: Path, progress: Progress | None = None, *, robo
             np.savez_compressed(part / f"episode_{index:06d}.npz", **arrays)
 
 
-def _load(file: Path, keys: tuple[str, ...] | None = None) -> dict[str, NDArray]:
+_UNREADABLE = (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
+
+@contextmanager
+def _damage(file: Path) -> Iterator[None]:
     try:
-        with np.load(file, allow_pickle=False) as data:
-            return {key: data[key] for key in data.files if keys is None or key in keys}
-    except (OSError, ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        yield
+    except _UNREADABLE as error:
         expected = "arrays without pickled objects"
         raise BadInput(f"npz file {file}", got=f"unreadable ({error})", expected=expected) from None
 
 
+def _load(file: Path, keys: Collection[str] | None = None, but: Collection[str] = ()) -> dict[str, NDArray]:
+    with _damage(file), np.load(file, allow_pickle=False) as data:
+        return {key: data[key] for key in data.files if (keys is None or key in keys) and key not in but}
+
+
+def _head(member: Any) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether it lies in the order of Fortran, and kind of numbers of the array that the open file `member`
+    holds, read up to its numbers. Raises `ValueError` for objects, `KeyError` for a version that is not known."""
+    known = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(member)
+    shape, fortran, dtype = known[version](member)
+    if dtype.hasobject:
+        raise ValueError("objects")
+    return shape, fortran, dtype
+
+
 def _heads(file: Path) -> dict[str, Head]:
     """Array → its head, without reading its numbers; the length of the episode is not part of it."""
-    known = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
     heads: dict[str, Head] = {}
     try:
         with zipfile.ZipFile(file) as archive:
             for name in archive.namelist():
                 with archive.open(name) as member:
-                    shape, _, dtype = known[np.lib.format.read_magic(member)](member)
-                    if dtype.hasobject:
-                        raise ValueError("objects")
+                    shape, _, dtype = _head(member)
                     heads[name.removesuffix(".npy")] = Head(shape, dtype)
-    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error):
+    except (KeyError, *_UNREADABLE):
         _load(file)  # raises, or numpy can what this cannot
     return heads
+
+
+def _pictures(file: Path, name: str, kind: str, shape: tuple[int, ...]) -> Iterator[NDArray]:
+    """The frames of array `name`, (H, W, 3) each, one at a time in memory."""
+    with _damage(file), zipfile.ZipFile(file) as archive:
+        member = archive.open(name if name in archive.namelist() else f"{name}.npy")
+        stored, fortran, dtype = _head(member)
+        size = int(np.prod(stored[1:])) * dtype.itemsize
+        if fortran:  # the last axis goes slowest: a frame lies all over the file
+            frames = iter(_load(file, (name,))[name])
+        else:
+            frames = (np.frombuffer(member.read(size), dtype).reshape(stored[1:]) for _ in range(stored[0]))
+        for t, frame in enumerate(frames):
+            _check_whole(f"npz file {file}: {name}", frame[None], kind, t)
+            yield coloured(frame[None])[0].reshape(shape)
 
 
 def _fact(file: Path, data: dict[str, NDArray], name: str, length: int) -> bool | None:
@@ -218,6 +253,7 @@ def _usual(key: str, head: Head) -> str:
 def _draft(
     file: Path,
     data: dict[str, NDArray],
+    shapes: Mapping[str, tuple[int, ...]],
     interface: Interface,
     arrays: ArrayMap,
     stamps: tuple[str, ...],
@@ -237,15 +273,20 @@ def _draft(
         return data[key]
 
     vectors: dict[str, NDArray] = {}
-    images: dict[str, NDArray] = {}
+    images: dict[str, PictureStream] = {}
     for key, spec in interface.observation.items():
-        names = arrays.parts[key]
+        name, expected = arrays.parts[key][0], (length, *spec.shape)
+        if is_image(spec):
+            if name not in shapes:
+                raise BadInput(f"npz file {file}", got=f"no array {name!r}", expected="it", available=shapes)
+            if shapes[name] != expected and shapes[name] not in (expected[:-1], (*expected[:-1], 1)):
+                raise BadInput(f"npz file {file}: {name}", got=shapes[name], expected=expected)
+            images[key] = PictureStream(length, partial(_pictures, file, name, spec.dtype, spec.shape))
+            continue
         try:
-            values = arrays.vector(key, partial(rows, spec.dtype), length)
+            vectors[key] = arrays.vector(key, partial(rows, spec.dtype), length)
         except ValueError:
-            expected = (length, *spec.shape)
-            raise BadInput(f"npz file {file}: {names[0]}", got=data[names[0]].shape, expected=expected) from None
-        (images if is_image(spec) else vectors)[key] = values
+            raise BadInput(f"npz file {file}: {name}", got=data[name].shape, expected=expected) from None
     for name in stamps:
         if data.get(f"stamp.{name}", np.zeros(0)).shape != (length,):
             raise BadInput(f"npz file {file}: stamp.{name}", got="none, or another length", expected=f"({length},)")
@@ -268,13 +309,13 @@ def _draft(
     return EpisodeDraft(replace(episode, texts=spoken), images, file.name)
 
 
-def _check_whole(what: str, values: NDArray, kind: str) -> None:
-    """Raise `BadInput` where whole numbers are rounded when `kind` of number stores them."""
+def _check_whole(what: str, values: NDArray, kind: str, first: int = 0) -> None:
+    """Raise `BadInput` where whole numbers are rounded when `kind` of number stores them; `first`: the first frame."""
     if values.dtype.kind not in "iu":
         return
     if len(wrong := np.argwhere(cast(values, kind)[1])):
         hint = "Floats in another file, or in the interface, make floats of whole numbers"
-        where = f"{what} at frame {wrong[0][0]}"
+        where = f"{what} at frame {first + wrong[0][0]}"
         raise BadInput(where, got=values[tuple(wrong[0])], expected=f"a number that {kind} holds", hint=hint)
 
 

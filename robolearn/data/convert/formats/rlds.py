@@ -8,6 +8,7 @@
       steps/observation/<name>        ``state`` and ``proprio`` are ``proprio``, colour pictures are cameras
 
     length (8 bytes) | crc of it (4) | record | crc of it (4);    crc′ = (crc32c ≫ 15 | crc32c ≪ 17) + a282ead8
+    within a record: (field ≪ 3 | 2, length) | that many bytes, of which messages are nested
 
 Names are without ``steps/`` here, as for ``--map``. `--filter` takes one split, such as train. RLDS leaves the action
 of the last step undefined, most sets have one: it is kept.
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,7 @@ from robolearn.data.convert.options import Account, ReadOptions
 from robolearn.data.convert.source import EpisodeSource
 from robolearn.data.lerobot.features import IMAGES, cast, text_names
 from robolearn.io.json_files import parse_json
+from robolearn.io.varint import varint
 
 STEPS, SEEN = "steps/", "observation/"
 _PROPRIO = ("observation/state", "observation/proprio")
@@ -41,6 +43,10 @@ _WORDS = ("language_instruction", "observation/natural_language_instruction")
 _OWN = ("reward", "is_terminal", "discount", "is_first", "is_last")
 TEXT = Head((), np.dtype(str))
 _RECORD = 1 << 31  # bytes of an episode: protobuf reads no more
+PIECE = 1 << 20  # bytes that are read at once
+BYTES = 1  # the field of a feature that has bytes; 2 has floats, 3 integers
+
+_Place = tuple[int, int]  # the bytes of a file at which something begins, and ends
 
 
 def here(path: Path) -> bool:
@@ -83,7 +89,7 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
 
 
 class _Shards:
-    """The features of the steps of `records`, by their names without ``steps/``; one record is in memory at a time.
+    """The features of the steps of `records`, by their names without ``steps/``; pictures are read one by one.
 
     Attributes:
       words: the feature that is the task in words, or None.
@@ -94,24 +100,21 @@ class _Shards:
         self.records, self._described, self._folder = records, described, folder
         self.words = next((name for name in _WORDS if STEPS + name in described), None)
         self.texts = {name.removeprefix(STEPS) for name, head in described.items() if head == TEXT}
-        self._newest: tuple[int, Any] | None = None
+        self._newest: tuple[int, dict[str, _Place]] | None = None
 
-    def values(self, number: int, name: str) -> Any:
-        """The bytes, floats or integers of a feature, as many times as there are steps."""
+    def _place(self, number: int, name: str) -> _Place:
         newest = self._newest  # cameras are read beside each other
         if newest is None or newest[0] != number:
-            newest = self._newest = (number, self.records[number].parse().features.feature)
-        features = newest[1]
-        if STEPS + name not in features:
-            raise BadInput(self.records[number].name, got=f"no {name}", expected="it", available=sorted(features))
-        kept = features[STEPS + name]
-        kind = kept.WhichOneof("kind")
-        return getattr(kept, kind).value if kind else ()
+            newest = self._newest = (number, self.records[number].features())
+        if STEPS + name not in newest[1]:
+            raise BadInput(self.records[number].name, got=f"no {name}", expected="it", available=sorted(newest[1]))
+        return newest[1][STEPS + name]
 
     def numbers(self, number: int, name: str) -> NDArray:
         """(T, …)."""
-        head, flat, where = self._described[STEPS + name], self.values(number, name), self.records[number].name
-        if flat and isinstance(flat[0], bytes):
+        head, where = self._described[STEPS + name], self.records[number].name
+        flat = self.records[number].numbers(self._place(number, name))
+        if flat is None:
             raise BadInput(f"{where}: {name}", got="bytes", expected=f"numbers ({head})")
         array = np.asarray(flat, np.float64 if head.dtype.kind == "f" else np.int64)
         size = int(np.prod(head.shape)) if head.shape else 1
@@ -124,15 +127,15 @@ class _Shards:
 
     def pictures(self, number: int, name: str) -> Pictures:
         """Decoded, one by one."""
-        for t, content in enumerate(self.values(number, name)):
+        for t, content in enumerate(self.records[number].contents(self._place(number, name))):
             yield decoded(content, f"{self.records[number].name}: {name} at frame {t}")
 
     def strings(self, number: int, name: str) -> list[str]:
         """(T,) text."""
-        said = self.values(number, name)
-        if said and not isinstance(said[0], bytes):
+        place = self._place(number, name)
+        if self.records[number].numbers(place):
             raise BadInput(f"{self.records[number].name}: {name}", got="numbers", expected="text for each step")
-        return [one.decode("utf-8", "replace") for one in said]
+        return [one.decode("utf-8", "replace") for one in self.records[number].contents(place)]
 
     def task(self, number: int) -> list[str]:
         """In words, for each step; by the name of the folder above where no feature is."""
@@ -186,21 +189,67 @@ class _Record:
     size: int
     name: str
 
-    def parse(self) -> Any:
-        """The record as a tf.train.Example."""
-        crc, example = _libraries()
+    def features(self) -> dict[str, _Place]:
+        """Feature → its message in the file. Raises `BadInput`: the record is damaged."""
+        crc, _ = _libraries()
+        found: dict[str, _Place] = {}
         with self.file.open("rb") as file:
             file.seek(self.offset)
-            content = file.read(self.size)
+            value, left = 0, self.size
+            while content := file.read(min(left, PIECE)):
+                value, left = crc.extend(value, content), left - len(content)
             stored = file.read(4)
-        if len(content) < self.size or len(stored) < 4:
-            raise BadInput(self.name, got="a torn record", expected=f"{self.size} bytes")
-        if _masked(crc, content) != struct.unpack("<I", stored)[0]:
-            raise BadInput(self.name, got="a record whose checksum is another", expected="what was written")
-        try:
-            return example.FromString(content)
-        except Exception as error:
-            raise BadInput(self.name, got=f"no tf.train.Example ({error})") from None
+            if left or len(stored) < 4:
+                raise BadInput(self.name, got="a torn record", expected=f"{self.size} bytes")
+            if _masked(value) != struct.unpack("<I", stored)[0]:
+                raise BadInput(self.name, got="a record whose checksum is another", expected="what was written")
+            for _, features in self._fields(file, (self.offset, self.offset + self.size)):
+                for _, entry in self._fields(file, features):
+                    parts = dict(self._fields(file, entry))  # 1: its name, 2: its feature
+                    nothing = (self.offset, self.offset)
+                    found[_bytes(file, parts.get(1, nothing)).decode("utf-8", "replace")] = parts.get(2, nothing)
+        return found
+
+    def numbers(self, place: _Place) -> Any:
+        """The floats or integers of the feature at `place`, none where it has nothing; None where it has bytes."""
+        with self.file.open("rb") as file:
+            if any(kind == BYTES for kind, _ in self._fields(file, place)):
+                return None
+            try:
+                feature = _libraries()[1].FromString(_bytes(file, place))
+            except Exception as error:
+                raise BadInput(self.name, got=f"no tf.train.Example ({error})") from None
+        kind = feature.WhichOneof("kind")
+        return getattr(feature, kind).value if kind else ()
+
+    def contents(self, place: _Place) -> Iterator[bytes]:
+        """The bytes of the feature at `place`, read one after the other; nothing where it has numbers."""
+        with self.file.open("rb") as file:
+            for kind, values in self._fields(file, place):
+                if kind == BYTES:
+                    for _, value in self._fields(file, values):
+                        yield _bytes(file, value)
+
+    def _fields(self, file: BinaryIO, place: _Place) -> Iterator[tuple[int, _Place]]:
+        """The fields of the message at `place`: number and place, of a kind that has a length, as all here have."""
+        at, end = place
+        while at < end:
+            file.seek(at)
+            head = file.read(min(20, end - at))
+            try:
+                key, size = varint(head)
+                length, size = varint(head, size)
+            except ValueError:
+                key, length, size = 0, 0, 0
+            at += size + length
+            if key & 7 != 2 or at > end:
+                raise BadInput(self.name, got="no tf.train.Example (a field of another kind, or beyond its message)")
+            yield key >> 3, (at - length, at)
+
+
+def _bytes(file: BinaryIO, place: _Place) -> bytes:
+    file.seek(place[0])
+    return file.read(place[1] - place[0])
 
 
 def _records(path: Path, options: ReadOptions, account: Account) -> list[_Record]:
@@ -238,7 +287,7 @@ def _heads(file: Path, first: int) -> Iterator[_Record]:
         while at < end:
             content.seek(at)
             head, name = content.read(12), f"episode {first} ({file.name})"
-            if len(head) < 12 or _masked(crc, head[:8]) != struct.unpack("<I", head[8:])[0]:
+            if len(head) < 12 or _masked(crc.value(head[:8])) != struct.unpack("<I", head[8:])[0]:
                 raise BadInput(name, got=f"no record at byte {at}", expected="one")
             size, there = struct.unpack("<Q", head[:8])[0], end - at - 16
             if size > min(_RECORD, there):
@@ -247,14 +296,13 @@ def _heads(file: Path, first: int) -> Iterator[_Record]:
             at, first = at + 16 + size, first + 1
 
 
-def _masked(crc: Any, content: bytes) -> int:
-    value = crc.value(content)
+def _masked(value: int) -> int:
     return ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 @lru_cache(maxsize=1)
 def _libraries() -> tuple[Any, Any]:
-    """(crc32c, the class of tf.train.Example)."""
+    """(crc32c, the class of tf.train.Feature)."""
     try:
         import google_crc32c
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -275,15 +323,9 @@ def _libraries() -> tuple[Any, Any]:
     for number, name in enumerate(lists, 1):
         one = {"name": f"{name.lower()}_list", "number": number, "label": once, "oneof_index": 0}
         feature.field.add(**one, **of(f"{name}List"))
-    features = file.message_type.add(name="Features")
-    entry = features.nested_type.add(name="FeatureEntry", options=descriptor_pb2.MessageOptions(map_entry=True))
-    entry.field.add(name="key", number=1, label=once, type=kinds.TYPE_STRING)
-    entry.field.add(name="value", number=2, label=once, **of("Feature"))
-    features.field.add(name="feature", number=1, label=many, **of("Features.FeatureEntry"))
-    file.message_type.add(name="Example").field.add(name="features", number=1, label=once, **of("Features"))
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return google_crc32c, message_factory.GetMessageClass(pool.FindMessageTypeByName("rlds.Example"))
+    return google_crc32c, message_factory.GetMessageClass(pool.FindMessageTypeByName("rlds.Feature"))
 
 
 FORMAT = FormatConfig(
