@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from robolearn.core import ArraySpec, Interface
 from robolearn.data import EpisodeWriter
+from robolearn.data.lerobot import statistics
 from robolearn.data.lerobot.statistics import (
     QUANTILES,
     aggregate,
@@ -19,6 +21,7 @@ from robolearn.data.lerobot.statistics import (
     weighted_quantiles,
 )
 from robolearn.data.validate import validate
+from robolearn.data.writing import locked_dataset
 
 
 def test_by_hand():
@@ -40,6 +43,29 @@ def test_against_numpy():
     for name, q in QUANTILES.items():
         assert np.allclose(stats[name], np.quantile(frames.astype(float), q, axis=0))
     assert np.allclose(stats["std"], frames.astype(float).std(0))
+
+
+def test_many_numbers_are_described_as_few_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Component by component, and a set's by pieces of its files."""
+    frames = np.random.default_rng(0).normal(size=(57, 4)).astype(np.float32)
+    together = describe(frames)
+    monkeypatch.setattr(statistics, "AT_ONCE", 8)
+    apart = describe(frames)
+    assert all(np.allclose(apart[name], together[name], rtol=1e-12, atol=1e-15) for name in together)
+    assert apart["count"].tolist() == [57]
+    monkeypatch.setattr(locked_dataset, "STATS_BYTES", 2 * 8 * 57)
+    monkeypatch.setattr(locked_dataset, "DATA_BYTES", 100)
+    interface = Interface({"proprio": ArraySpec((4,)), "one": ArraySpec((1,))}, ArraySpec((1,)), 10, "so101", "native")
+    with EpisodeWriter(tmp_path / "set", interface) as writer:
+        for rows in np.array_split(frames, 5):
+            for row in rows:
+                writer.add({"proprio": row, "one": row[:1]}, np.clip(row[:1], -1, 1))
+            writer.end(success=True, task="reach")
+    stored = json.loads((tmp_path / "set/meta/stats.json").read_text())
+    for name, wanted in (("observation.state", frames), ("observation.one", frames[:, :1])):
+        for key, q in QUANTILES.items():
+            assert np.allclose(stored[name][key], np.quantile(wanted.astype(float), q, axis=0))
+        assert np.allclose(stored[name]["std"], wanted.astype(float).std(0)) and stored[name]["count"] == [57]
 
 
 def test_aggregate_is_exact_but_for_quantiles():

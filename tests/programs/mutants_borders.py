@@ -15,8 +15,9 @@ HDF5, REPORTS, OUTLIERS = (
 )
 ARRAYS = ("tests/data/tools/test_foreign_arrays.py",)
 NPZ = ("tests/data/tools/test_robomimic_and_npz.py",)
+DESCRIBED = ("tests/data/test_data_statistics.py",)
 PAGES = ("tests/data/test_parquet_pages.py",)
-ONE_BY_ONE = ("tests/data/tools/test_pictures_one_by_one.py",)
+ONE_BY_ONE = ("tests/data/tools/test_large_imports.py",)
 GREY = ("tests/data/tools/test_grey_cameras.py",)
 CLOCKS = ("tests/data/tools/test_clocks_of_arrays.py",)
 BAG, BOTH_WAYS = ("tests/cli/test_bags.py",), ("tests/cli/test_bags_both_ways.py",)
@@ -139,6 +140,11 @@ MUTANTS: dict[str, Mutant] = {
     "a-copy-from-before-the-page": Mutant(f"{DATA}/video/parquet_pages.py", " or offset > done + len(recent):", ":", PAGES),
     "a-record-is-read-whole": Mutant(f"{FORMATS}/rlds.py", "for _, value in self._fields(file, values):\n                        yield", "for value in list(self._fields(file, values)):\n                        value = value[1]\n                        kept = [*locals().get('kept', ()), _bytes(file, value)]\n                        yield", ONE_BY_ONE),
     "a-field-ends-beyond-its-message": Mutant(f"{FORMATS}/rlds.py", "if key & 7 != 2 or at > end:", "if False:", ONE_BY_ONE),
+    "components-seen-are-of-the-first-block": Mutant(f"{DATA}/convert/seen.py", "component=first + one.component", "component=one.component", OUTLIERS),
+    "a-block-begins-where-the-last-ended": Mutant(f"{DATA}/convert/seen.py", "            self._file.seek(0)\n", "            self._file.seek(0) if not first else None\n", OUTLIERS),
+    "statistics-are-of-the-first-components": Mutant(f"{DATA}/writing/locked_dataset.py", "slice(c, c + step)", "slice(0, step)", DESCRIBED),
+    "statistics-are-of-the-first-file": Mutant(f"{DATA}/writing/locked_dataset.py", "for number in range(self._data.number + 1):\n            file = layout.numbered(layout.DATA_PATH, number)\n            cells", "for number in range(1):\n            file = layout.numbered(layout.DATA_PATH, number)\n            cells", DESCRIBED),
+    "many-frames-are-described-by-one-component": Mutant(f"{DATA}/lerobot/statistics.py", "describe(frames[:, c : c + 1])", "describe(frames[:, :1])", DESCRIBED),
     "an-npz-is-read-whole": Mutant(f"{FORMATS}/npz.py", "_load(files[number], but=pictures)", "_load(files[number])", ONE_BY_ONE),
     "fortran-s-order-is-not-seen": Mutant(f"{FORMATS}/npz.py", "if fortran:  #", "if False:  #", ONE_BY_ONE),
     "whole-numbers-are-rounded": Mutant(f"{FORMATS}/npz.py", '    if values.dtype.kind not in "iu":\n', "    if True:\n", NPZ),
@@ -157,7 +163,7 @@ MUTANTS: dict[str, Mutant] = {
     "the-outlier-is-of-the-next-episode": Mutant(f"{DATA}/lerobot/columns.py", 'np.flatnonzero(wild), side="right") - 1', "np.flatnonzero(wild))", OUTLIERS),
     "quantiles-hide-the-outlier": Mutant(f"{DATA}/lerobot/columns.py", 'np.quantile(x, 0.05, method="higher")', "np.quantile(x, 0.01)", OUTLIERS),
     "a-gripper-that-closes-at-the-end-is-an-outlier": Mutant(f"{DATA}/lerobot/columns.py", "and last + 1 not in ends", "", OUTLIERS),
-    "what-is-observed-is-not-judged": Mutant(f"{FORMATS}/config.py", "                    seen.setdefault(key, {})[number] = values\n", "                    pass\n", OUTLIERS),
+    "what-is-observed-is-not-judged": Mutant(f"{FORMATS}/config.py", "                seen.setdefault(key, SeenVectors()).add(found.names[number], values)\n", "                pass\n", OUTLIERS),
     "a-clock-may-step-back": Mutant(f"{BAGS}/series.py", "np.nonzero(np.diff(stamps) < -round(1e9 * BACK_S))", "np.nonzero(np.diff(stamps) < -round(1e15 * BACK_S))", BAG),
     "the-first-of-two-robots-is-the-arm": Mutant(f"{FORMATS}/hdf5.py", "robots[0].lower() if len(robots) == 1", "robots[0].lower() if robots", HDF5),
     "an-arm-beside-another-is-taken": Mutant(f"{FORMATS}/robomimic.py", "    if options.robot and (len(facts.robots) > 1", "    if False and (len(facts.robots) > 1", HDF5),

@@ -16,7 +16,7 @@ A gripper that is open nearly always, and a joint that rests for most of the tim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,12 +99,13 @@ def judged(episodes: Sequence[NDArray]) -> bool:
 
 def outliers(episodes: Sequence[NDArray]) -> list[Outlier]:
     """The outliers of `episodes` (T, …), as `judged` lets through: one for each episode and component that has any."""
-    frames = np.concatenate([values.reshape(len(values), -1) for values in episodes])
-    if not len(frames) or frames.dtype.kind != "f":
+    vectors = [values.reshape(len(values), -1) for values in episodes]
+    starts = np.cumsum([0, *(len(values) for values in vectors)])
+    if not starts[-1] or np.result_type(*vectors).kind != "f":
         return []
     found: list[Outlier] = []
-    starts = np.cumsum([0, *(len(values) for values in episodes)])
-    for component, x in enumerate(frames.T.astype(np.float64)):
+    for component in range(vectors[0].shape[1]):  # one after the other: all of them would be in memory once more
+        x = np.concatenate([values[:, component] for values in vectors], dtype=np.float64)
         beyond, wild = _wild(x, starts[1:])
         for episode in np.unique(np.searchsorted(starts, np.flatnonzero(wild), side="right") - 1).tolist():
             mine = slice(starts[episode], starts[episode + 1])
@@ -126,12 +127,19 @@ def _wild(x: NDArray[np.float64], ends: NDArray) -> tuple[NDArray[np.float64], N
     return beyond, wild
 
 
-def still(episodes: Sequence[NDArray], names: Sequence[str] = ()) -> list[str]:
-    """Components of `episodes` (T, …) that never change, and those that hardly do, in half a sentence each."""
-    frames = np.concatenate([values.reshape(len(values), -1) for values in episodes]).astype(np.float64)
-    if not len(frames):
-        return []
-    reach, size = np.ptp(frames, axis=0), np.abs(frames).max(axis=0)
+def extremes(episodes: Iterable[NDArray]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(D,) the least and (D,) the greatest of each component of `episodes` (T, …); of no frame at all D is 0."""
+    vectors = [values.reshape(len(values), -1) for values in episodes if len(values)]
+    if not vectors:
+        return np.zeros(0), np.zeros(0)
+    low, high = ([one(values, axis=0) for values in vectors] for one in (np.min, np.max))
+    return np.min(low, axis=0).astype(np.float64), np.max(high, axis=0).astype(np.float64)
+
+
+def still(low: NDArray[np.float64], high: NDArray[np.float64], names: Sequence[str] = ()) -> list[str]:
+    """Components between `low` (D,) and `high` (D,) that never change, and those that hardly do, in half a sentence
+    each."""
+    reach, size = high - low, np.maximum(np.abs(low), np.abs(high))
     said = []
     for how, which in (("never", reach == 0), ("hardly", (reach > 0) & (reach <= STILL * np.maximum(size, 1.0)))):
         if which.any():

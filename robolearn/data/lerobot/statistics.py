@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+AT_ONCE = 1 << 22  # numbers that are described side by side
 QUANTILES = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
 
 Stats = dict[str, NDArray]
@@ -27,8 +28,13 @@ BOUNDS = (
 def describe(frames: NDArray) -> Stats:
     """The exact statistics of `frames` (T, D), T ≥ 1.
 
-    Quantiles interpolate linearly between the two nearest of the sorted frames.
+    Quantiles interpolate linearly between the two nearest of the sorted frames. Of many frames a component at a time is
+    in memory once more, in order.
     """
+    if frames.size > AT_ONCE and frames.shape[1] > 1:
+        parts = [describe(frames[:, c : c + 1]) for c in range(frames.shape[1])]
+        together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return together | {"count": parts[0]["count"]}
     frames = np.asarray(frames, dtype=np.float64)
     count = len(frames)
     ordered = np.sort(frames, axis=0)

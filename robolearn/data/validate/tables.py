@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput
 from robolearn.core.types import RATE_REFUSED
 from robolearn.data.lerobot import layout
-from robolearn.data.lerobot.columns import clock_faults, judged, outliers, runs, stamped_rate_fault, still
+from robolearn.data.lerobot.columns import clock_faults, extremes, judged, outliers, runs, stamped_rate_fault, still
 from robolearn.data.lerobot.features import (
     FRAME,
     IMAGES,
@@ -207,7 +207,7 @@ def unchanging(data: Opened) -> Iterator[str]:
     for name, _, values in _vectors(data):
         names = data.info["features"][name].get("names")
         named = isinstance(names, list) and len(names) == values[0].reshape(len(values[0]), -1).shape[1]
-        for line in still(values, [str(one) for one in names] if named else ()):
+        for line in still(*extremes(values), [str(one) for one in names] if named else ()):
             yield f"these components of {name} {line}"
 
 

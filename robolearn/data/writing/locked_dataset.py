@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Episode, Interface, RobolearnError
 from robolearn.data.lerobot import layout
@@ -59,6 +60,7 @@ from robolearn.io.json_files import flatten
 log = logging.getLogger(__name__)
 
 DATA_BYTES = 1 << 19  # a data file is closed at this size; bounds what one episode costs to write
+STATS_BYTES = 1 << 26  # of numbers that are described together, as float64
 META_ROWS = 64  # the same for a file of episode rows
 STATS_GROWTH = 1.1  # stats.json is written when the frames have grown by this factor, and at close
 
@@ -168,17 +170,26 @@ class LockedDataset:
             self.lock.release()
 
     def _described(self) -> dict[str, Stats]:
-        """The statistics of all frames, feature by feature, so that little is in memory."""
-        described = {}
+        """The statistics of all frames, of so many components at a time that `STATS_BYTES` are in memory."""
+        described: dict[str, Stats] = {}
         for name, size in self._sizes.items():
-            parts = []
-            for number in range(self._data.number + 1):
-                file = layout.numbered(layout.DATA_PATH, number)
-                cells = layout.read_parquet(self.root, file, [name])[name]
-                kind = self.features[name]["dtype"]
-                parts.append(array_of(cells, (size,), kind, what=f"data set {self.root}: {file}, {name}"))
-            described[name] = describe(np.concatenate(parts)[: self.frames])
+            step = max(1, STATS_BYTES // (8 * max(1, self.frames)))
+            parts = [describe(self._components(name, size, slice(c, c + step))) for c in range(0, size, step)]
+            stats = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+            described[name] = stats | {"count": parts[0]["count"]}
         return described
+
+    def _components(self, name: str, size: int, chosen: slice) -> NDArray:
+        """(N, …) the `chosen` ones of the `size` components of feature `name`, of all frames."""
+        kind, at = self.features[name]["dtype"], 0
+        frames = np.empty((self.frames, len(range(size)[chosen])), kind)
+        for number in range(self._data.number + 1):
+            file = layout.numbered(layout.DATA_PATH, number)
+            cells = layout.read_parquet(self.root, file, [name])[name][: self.frames - at]
+            what = f"data set {self.root}: {file}, {name}"
+            frames[at : at + len(cells)] = array_of(cells, (size,), kind, what=what)[:, chosen]
+            at += len(cells)
+        return frames
 
     def commit(self, checked: Sequence[CheckedEpisode]) -> None:
         """Store episodes, all of them or none, durably."""

@@ -11,7 +11,8 @@ import pytest
 from robolearn.cli.main import main
 from robolearn.core import ArraySpec, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
-from robolearn.data.lerobot.columns import outliers, still
+from robolearn.data.convert import seen
+from robolearn.data.lerobot.columns import extremes, outliers, still
 from robolearn.data.validate import validate
 
 
@@ -61,6 +62,30 @@ def test_a_few_wild_frames_are_named(frames: np.ndarray, found: tuple[int, int, 
     assert places(frames) == [found]
 
 
+def test_what_is_seen_by_few_components_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Episodes of several lengths, wild in several components; also where a block holds only one."""
+    rng = np.random.default_rng(0)
+    episodes = [rng.normal(size=(length, 7)).astype(np.float32) for length in (60, 1, 80, 40)]
+    episodes[0][17, 1] = episodes[2][79, 6] = episodes[3][0, 6] = -9999
+    for one in episodes:
+        one[:, 4] = 2.5
+    said = {}
+    for size in (1, 8 * 181 * 3, 1 << 26):
+        monkeypatch.setattr(seen, "BYTES", size)
+        vectors = seen.SeenVectors()
+        for number, values in enumerate(episodes):
+            vectors.add(f"episode {number}", values)
+        vectors.add("empty", np.zeros((0, 7), np.float32))
+        vectors.add("broken", np.full((3, 7), np.nan, np.float32))
+        said[size] = vectors.remarks("proprio", list("abcdefg"))
+    assert said[1] == said[1 << 26] == said[8 * 181 * 3]
+    assert said[1][0] == "these components of proprio never change: e"
+    found = [line.partition(", far")[0] for line in said[1][1:]]
+    assert found == [
+        f"episode {e}: proprio at frame {t}, component {c} is -9999" for e, t, c in ((0, 17, 1), (2, 79, 6), (3, 0, 6))
+    ]
+
+
 @pytest.mark.parametrize("opened", [0.08, 1.0, 100.0, 255.0, 850.0])
 @pytest.mark.parametrize("noise", [0.0, 1e-5, 1e-3])
 def test_a_gripper_that_is_moved_rarely_is_no_outlier(opened: float, noise: float) -> None:
@@ -89,9 +114,12 @@ def test_a_joint_that_rests_and_then_moves_is_no_outlier(unit: float, noise: flo
 
 def test_what_hardly_changes() -> None:
     rest = np.stack([np.full(300, 0.25), 0.25 + 1e-7 * NOISE, 2.0 + 0.003 * (T > 150), 1e-7 * NOISE], 1)
-    assert still([rest[:99], rest[99:]], "abcd") == ["never change: a", "hardly change: b, d (by 5.8e-07 at most)"]
-    assert still([1000 * rest[:, :3]]) == ["never change: 0", "hardly change: 1 (by 0.00058 at most)"]
-    assert still([rest[:, 2:3]]) == []
+    assert still(*extremes([rest[:99], rest[99:]]), "abcd") == [
+        "never change: a",
+        "hardly change: b, d (by 5.8e-07 at most)",
+    ]
+    assert still(*extremes([1000 * rest[:, :3]])) == ["never change: 0", "hardly change: 1 (by 0.00058 at most)"]
+    assert still(*extremes([rest[:, 2:3]])) == []
 
 
 def test_validate_names_the_episode(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ refused together (`robolearn.core.specs.check_compatible`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -26,8 +26,8 @@ from robolearn.core.specs import ACTION_SCALE, action_scale
 from robolearn.core.types import Episode
 from robolearn.data.convert.joint_units import TOLERANCE, Scale, joint_scale
 from robolearn.data.convert.options import Account, ReadOptions, sound
+from robolearn.data.convert.seen import SeenVectors
 from robolearn.data.convert.source import EpisodeDraft, EpisodeSource, Progress, drafts, interface_with_images
-from robolearn.data.lerobot.columns import judged, outliers, still
 from robolearn.data.lerobot.texts import NOTHING
 from robolearn.data.reading.reader import Dataset
 
@@ -215,39 +215,25 @@ def imported(found: ForeignSet, options: ReadOptions) -> EpisodeSource:
         ]
 
     sets = "it sets the scale, by which --scale quantiles does not go" if scale and not scale.notes else ""
-    names = {number: found.names[number] for number in taken}
-    account.changed += _remarks("action", taken, names, interface.action.names, sets)
+    acted = SeenVectors()
+    for number, values in taken.items():
+        acted.add(found.names[number], values)
+    account.changed += acted.remarks("action", interface.action.names, sets)
     taken = dict.fromkeys(taken)
 
     def drafts() -> Iterator[EpisodeDraft]:
-        seen: dict[str, dict[int, NDArray]] = {}
+        seen: dict[str, SeenVectors] = {}
         for number, draft in sound(found.draft, taken, account.left_out, options):
             yield _with_action(draft, scale.apply(draft.episode.action)) if scale else draft
             for key, values in draft.episode.observation.items():
-                if judged([values]):  # what is not is refused, or is no vector
-                    seen.setdefault(key, {})[number] = values
-        for key, episodes in seen.items():
-            account.changed += _remarks(key, episodes, names, interface.observation[key].names)
+                seen.setdefault(key, SeenVectors()).add(found.names[number], values)
+        for key, vectors in seen.items():
+            account.changed += vectors.remarks(key, interface.observation[key].names)
 
     return EpisodeSource(
         interface, drafts(), len(taken), tuple(found.stamps), account, found.outcomes, skips=options.skip_bad,
         texts=tuple(found.texts),
     )  # fmt: skip
-
-
-def _remarks(
-    feature: str, episodes: Mapping[int, NDArray], names: Mapping[int, str], components: Sequence[str], sets: str = ""
-) -> list[str]:
-    """Remarks on the vectors of `feature`, number of an episode → (T, D), for the account."""
-    numbers, values = list(episodes), list(episodes.values())
-    if not judged(values):
-        return []
-    called = "the action" if feature == "action" else feature
-    said = [f"these components of {called} {line}" for line in still(values, components)]
-    for one in outliers(values):
-        where = f"{names[numbers[one.episode]]}: {feature} at frame {one.frame}"
-        said.append(f"{where}, {one}{f': {sets}' if sets else ''}")
-    return said
 
 
 def rewarded(rewards: Iterable[NDArray]) -> float | None:
