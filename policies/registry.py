@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -15,6 +15,7 @@ from policies.policy import ChunkPolicy, ProposerPolicy, TorchPolicy
 from policies.settings import POLICIES, LeRobotConfig, PolicyConfig, denoising_kinds
 from policies.wrappers.best_of_n import BestOfNConfig
 from robolearn.core import BadInput, Interface
+from robolearn.core.plugins import package_of
 from robolearn.core.specs import is_image
 
 Config = TypeVar("Config")
@@ -47,8 +48,10 @@ def fresh_net(config: PolicyConfig, interface: Interface) -> Any:
 
 
 def kind_to_json(policy: TorchPolicy) -> dict[str, Any]:
-    """Kind and settings of a policy, as they stand in its config.json."""
+    """Kind and settings of a policy, as they stand in its config.json; of another package's kind, that one, too."""
     found = {"kind": policy.config.name, "settings": config_to_json(policy.config)}
+    if package := package_of("policies", policy.config.name):
+        found["package"] = package
     return found | {"proposer": kind_to_json(policy.proposer)} if isinstance(policy, ProposerPolicy) else found
 
 
@@ -62,7 +65,7 @@ def build_policy(data: Mapping[str, Any], interface: Interface, what: str, devic
     if kind == LeRobotConfig.name:
         return config_from_json(LeRobotConfig, data.get("settings"), what).reopen(what)
     if kind not in POLICIES | RL_POLICIES:
-        raise BadInput(f"{what}: kind", got=kind, available=[*POLICIES, *RL_POLICIES])
+        raise unknown_kind(data, f"{what}: kind", [*POLICIES, *RL_POLICIES])
     if kind in POLICIES:
         net = config_from_json(POLICIES[kind], data.get("settings"), what).build(interface, device)
         with torch.device(device):
@@ -74,6 +77,16 @@ def build_policy(data: Mapping[str, Any], interface: Interface, what: str, devic
             raise BadInput(f"{what}: proposer", got=proposer.config.name, available=denoising_kinds())
     with torch.device(device):
         return config_from_json(config, data.get("settings"), what).build(interface, proposer)
+
+
+def unknown_kind(data: Mapping[str, Any], what: str, available: Iterable[str]) -> BadInput:
+    """The error of a kind that `kind_to_json` wrote and that is not `available` here; `what`: the place of the kind."""
+    kind = data.get("kind", "nothing")
+    if package := data.get("package"):
+        got = f"{kind}, a plug-in of {package}"
+        hint = "`robolearn doctor` lists those that are"
+        return BadInput(what, got=got, expected="that package, installed", hint=hint)
+    return BadInput(what, got=kind, available=available)
 
 
 def config_to_json(config: Any) -> dict[str, Any]:

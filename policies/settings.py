@@ -290,6 +290,7 @@ POLICIES: Table[type[PolicyConfig]] = with_plugins(
     "policies",
     {config.name: config for config in (FlowConfig, DiffusionConfig, RegressionConfig, ActConfig)},
     PolicyConfig,
+    own=("page", "build"),
 )
 
 

@@ -22,7 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from robolearn.core.errors import BadInput
-from robolearn.core.plugins import load
+from robolearn.core.plugins import load, package_of
 from robots.spec import GripperKind, GripperSpec, RobotSpec, Triple
 
 VARIABLE = "ROBOLEARN_ROBOTS"
@@ -104,15 +104,32 @@ def read_robot(folder: Path) -> tuple[RobotSpec, OwnFacts]:
 
 def own_folders() -> dict[str, Path]:
     """Name → folder of the user's arms: those of ROBOLEARN_ROBOTS, and those of installed packages."""
+    others = {name: Path(folder) for name, folder in _installed().items()}
+    return others | {name: folder for name, folder in _named().items() if name not in shipped_names()}
+
+
+def _named() -> dict[str, Path]:
+    """Those of ROBOLEARN_ROBOTS alone."""
     top = os.environ.get(VARIABLE, "")
     found = sorted(Path(top).expanduser().glob(f"*/{FACTS}")) if top else []
-    others = {name: Path(folder) for name, folder in _installed().items()}
-    return others | {path.parent.name: path.parent for path in found}
+    return {path.parent.name: path.parent for path in found}
 
 
 @functools.cache
 def _installed() -> dict[str, Path | str]:
-    return load("robots", (), lambda found: isinstance(found, Path | str) and (Path(found) / FACTS).is_file())
+    return load("robots", shipped_names(), _is_robot, lambda found: Path(found).name)
+
+
+def _is_robot(found: object) -> bool:
+    return isinstance(found, Path | str) and (Path(found) / FACTS).is_file()
+
+
+@functools.cache
+def shipped_names() -> frozenset[str]:
+    """The names of our arms and contracts, which no other arm can have."""
+    here = Path(__file__).parent
+    arms = (path.stem for path in here.glob("*/*.xml") if path.stem == path.parent.name)
+    return frozenset((*arms, *(path.stem for path in (here / "stations").rglob("*.yaml"))))
 
 
 def assumed_of(robot: RobotSpec) -> tuple[str, ...]:
@@ -138,6 +155,11 @@ def check_confirmed(robot: RobotSpec) -> None:
 
 def own_robots() -> dict[str, RobotSpec]:
     """Name → arm of all the user's folders that can be read."""
+    for name, folder in _named().items():
+        if name in shipped_names():
+            log.warning("%s is left out: the name %s is taken by robolearn", folder, name)
+        elif name in _installed():
+            log.warning("%s takes the place of the arm of %s", folder, package_of("robots", name))
     found = {}
     for name, folder in own_folders().items():
         try:

@@ -6,6 +6,7 @@ a world is built or a list of names is asked for.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from robolearn.io.hashes import sha256_file
 from robolearn.runs.command import words_of
 from sim.bridge.environment import WorldEnvironment
 from sim.shaping import SHAPING_GAMMA
+
+log = logging.getLogger(__name__)
 
 ROBOT, PAIR = "panda", "panda_pair"  # the arm, or the two of them, where none is named
 OWN_REWARDS = ("task", "sparse", "dense")  # the first is another name of the second
@@ -209,6 +212,11 @@ class WorldConfig:
         first = interfaces[0]
         if first.embodiment in (*ROBOTS, *PAIRS) and not self.robot:
             found = replace(found, robot=first.embodiment)
+        elif not self.robot:
+            log.warning(
+                "no arm here is called %s: the package or the folder (ROBOLEARN_ROBOTS) that brings it is missing",
+                first.embodiment,
+            )
         return replace(found, action_kind=first.action_kind) if first.action_kind in _action_kinds() else found
 
     def drawn(self) -> dict[str, Any]:
@@ -267,8 +275,19 @@ class Family:
     suites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # a name that stands for several of its tasks
 
     def build(self, config: WorldConfig, num_envs: int) -> Env:
-        """`num_envs` worlds as `config` says."""
-        return resolve_name(self.made_by)(config, num_envs)
+        """`num_envs` worlds as `config` says. Raises `BadInput`: nothing makes them, or it makes no worlds."""
+        if self.made_by.startswith("sim."):
+            return resolve_name(self.made_by)(config, num_envs)
+        what = f"task {config.task}: {self.made_by}"
+        try:
+            make = resolve_name(self.made_by)
+        except (ImportError, AttributeError, ValueError) as error:
+            got = f"{type(error).__name__}: {error}"
+            raise BadInput(what, got=got, expected="a function that makes it") from error
+        env = make(config, num_envs)
+        if not all(hasattr(env, name) for name in ("num_envs", "interface", "reset", "step", "close")):
+            raise BadInput(what, got=f"a {type(env).__name__}", expected="an Env")
+        return env
 
 
 def _elsewhere(
@@ -348,7 +367,9 @@ _SHIPPED: dict[str, Family] = {
         suites={name: tuple(f"{name}/{i}" for i in range(10)) for name in LIBERO_TENS},
     ),
 }
-FAMILIES: Table[Family] = with_plugins("worlds", _SHIPPED, lambda found: isinstance(found, Family))
+FAMILIES: Table[Family] = with_plugins(
+    "worlds", _SHIPPED, lambda found: isinstance(found, Family), lambda found: found.form.partition(":")[0]
+)
 """The part before the colon of a task's name → its family."""
 
 

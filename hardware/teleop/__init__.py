@@ -33,6 +33,7 @@ TELEOPERATORS: Table[type[TeleopConfig]] = with_plugins(
     "teleoperators",
     {config.name: config for config in SORTS},
     TeleopConfig,
+    own=("build",),
 )
 
 __all__ = [

@@ -93,11 +93,12 @@ class Distill(Command):
                 "sha256": sha256_weights(teacher),
                 "task": task,
                 "interface": env.interface.seeing(self.observe, what=f"task {task}").to_json(),
+                "kind": self.policy,  # two kinds may have the same settings
                 "worlds": self.worlds,
                 **{"looks": asked.looks, **asked.drawn()},
                 "settings": plain(config),
             }
-            with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",)) as run:
+            with Run.create(self.out, stored, resume=self.resume, may_differ=("teacher",), added=("kind",)) as run:
                 student = Distiller(config, env, teacher, self.observe, run.path / "rollouts", device)
                 write_flags(self, "distill", run.path)
                 run.track(self.log)

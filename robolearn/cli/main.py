@@ -81,6 +81,8 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         return 130
     except (ImportError, AttributeError, RuntimeError) as error:
         if not _gl_is_missing():
+            if (bad := _plug_in_error(error)) is not None:
+                return _complain(bad, command, 1)
             raise
         bad = BadInput(
             "MUJOCO_GL",
@@ -100,6 +102,10 @@ def main(argv: Sequence[str] | None = None, entries: tuple[Entry, ...] = ENTRIES
         if error.errno not in _MACHINE_ERRORS:
             raise
         return _complain(_machine_error(error), command, 1)
+    except Exception as error:
+        if (bad := _plug_in_error(error)) is None:
+            raise
+        return _complain(bad, command, 1)
 
 
 def _complete(args: list[str], entries: tuple[Entry, ...]) -> int:
@@ -230,6 +236,14 @@ def _complain(error: Exception, command: Command | None, exit_code: int) -> int:
     notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
     print(f"robolearn: error: {' '.join(str(error).split())}{notes}", file=sys.stderr)
     return exit_code
+
+
+def _plug_in_error(error: Exception) -> RobolearnError | None:
+    """`error` as one of ours, where the code of a plug-in raised it; --verbose shows its traceback."""
+    plugins = sys.modules.get("robolearn.core.plugins")  # not imported: there is none
+    where = "" if plugins is None else plugins.blamed(error)
+    found = RobolearnError(f"{where}: {type(error).__name__}: {error}") if where else None
+    return found and found.with_traceback(error.__traceback__)
 
 
 def _machine_error(error: OSError) -> RobolearnError:

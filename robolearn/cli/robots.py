@@ -30,8 +30,10 @@ class ListRobots(Command):
     """
 
     def run(self) -> dict[str, Any]:
-        """``{"robots": [{"name", "joints", "gripper_m", "stations", "own", "model"}, …], "pairs": [{"name", "joints",
-        "arms": {name: {"robot", "position", "yaw"}}, "stations"}, …], "unread": {contract: why}}``."""
+        """``{"robots": [{"name", "joints", "gripper_m", "stations", "own", "package", "model"}, …], "pairs": [{"name",
+        "joints", "arms": {name: {"robot", "position", "yaw"}}, "stations"}, …], "unread": {contract: why}}``; `package`
+        brings the arm as a plug-in, empty for none."""
+        from robolearn.core.plugins import package_of
         from robots import PAIRS, ROBOTS
         from robots.own import own_folders
         from robots.stations import contract_names, load_contract, load_pair, pair_names
@@ -51,6 +53,7 @@ class ListRobots(Command):
                     "gripper_m": robot.gripper.max_width if robot.gripper else None,
                     "stations": stations.get(name, []),
                     "own": name in own,
+                    "package": package_of("robots", name),
                     "model": str(robot.mjcf),
                 }
                 for name, robot in ROBOTS.items()
@@ -69,7 +72,8 @@ class ListRobots(Command):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         rows = [(r["name"], str(r["joints"]), f"{1e3 * r['gripper_m']:.0f} mm" if r["gripper_m"] else "–",
-                 ", ".join(r["stations"]) or "–", "one's own" if r["own"] else "ships with robolearn")
+                 ", ".join(r["stations"]) or "–",
+                 r["package"] or ("one's own" if r["own"] else "ships with robolearn"))
                 for r in result["robots"]]  # fmt: skip
         print_table(console, ("arm", "joints", "gripper opens", "contracts", "from"), rows, **PLAIN)
         rows = [(p["name"], str(p["joints"]), _stand(p["arms"]), ", ".join(p["stations"]) or "–")
@@ -163,6 +167,7 @@ class CheckRobot(Command):
     """Episodes of the scripted expert."""
 
     def run(self) -> dict[str, Any]:
+        from robolearn.core.plugins import package_of
         from robots import ROBOTS
         from robots.making.check import RuleFinding, check_model
         from robots.own import own_folders, read_robot
@@ -176,7 +181,9 @@ class CheckRobot(Command):
         found = check_model(robot)
         listed = ROBOTS.get(robot.name)
         known = listed is not None and listed.mjcf.absolute() == robot.mjcf.absolute()
-        found.append(RuleFinding("ROBOLEARN_ROBOTS names the folder that it lies in", known, "yes" if known else
+        rule = "a package names the folder that it lies in" if known and package_of("robots", robot.name) else (
+            "ROBOLEARN_ROBOTS names the folder that it lies in")  # fmt: skip
+        found.append(RuleFinding(rule, known, "yes" if known else
                                  f"export ROBOLEARN_ROBOTS={folder.absolute().parent}"))  # fmt: skip
         if known:
             found.append(_contract_holds(robot))

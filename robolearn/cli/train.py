@@ -150,6 +150,7 @@ class Train(Command):
             "command": "train",
             **drawn,  # the folders may move before a resumption; what is in them may not change
             "interface": datasets[0].interface.to_json(),
+            "kind": self.policy,  # two kinds may have the same settings
             "imitation": plain(config),
         } | ({"weights": weights if len(datasets) > 1 else weights[0]} if self.weights else {})
         if self.preferences:
@@ -162,11 +163,11 @@ class Train(Command):
             {"keep": {"task": self.eval_task, **judged.drawn(), **plain(self.keep)}} if self.keep.every else {}
         )
         evaluator = Evaluator(judged, self.keep.episodes, config.seed, self.json)
-        may = ("data", "from.policy")
+        may, added = ("data", "from.policy"), ("content", "kind")
         with (
             closing(evaluator),
             Run.create(
-                self.out, stored, resume=self.resume, may_differ=may, added=("content",), longer="imitation.steps"
+                self.out, stored, resume=self.resume, may_differ=may, added=added, longer="imitation.steps"
             ) as run,
         ):
             write_flags(replace(self, settings=config), "train", run.path)
@@ -379,11 +380,11 @@ class Train(Command):
 
 def _of_policy(path: Path) -> tuple[str, PolicyConfig]:
     """Kind and settings of the policy at `path`, which training begins with."""
-    from policies.registry import config_from_json
+    from policies.registry import config_from_json, unknown_kind
     from policies.storage.config_file import CONFIG, policy_folder, read_config
 
     file = policy_folder(path) / CONFIG
     config = read_config(file)
     if config["kind"] not in POLICIES:
-        raise BadInput(f"--from {path}: kind of the policy", got=config["kind"], available=POLICIES)
+        raise unknown_kind(config, f"--from {path}: kind of the policy", POLICIES)
     return config["kind"], config_from_json(POLICIES[config["kind"]], config["settings"], f"policy {file}")

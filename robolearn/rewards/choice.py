@@ -180,7 +180,8 @@ def make_reward_model(text: str, interface: Interface, device: str, flag: str) -
     config = reward_config(text, flag, recorded=False)
     with _named(flag):
         model = config.build(interface, device)
-    assert model is not None, "only rewards in the records have no model"
+    if model is None:  # as only rewards in the records have none
+        raise BadInput(flag, got=f"{text}, whose {type(config).__name__}.build makes none", expected="a RewardModel")
     return model
 
 

@@ -98,7 +98,7 @@ def make_robot(wanted: RobotRequest, folder: Path) -> MadeRobot:
     if wanted.tcp_site:
         fingers, width = own_gripper(source, site)
     driven = driver_gripper(source, fingers if wanted.tcp_site else ())
-    left_out = strip(source, fingers if wanted.tcp_site else (), site)
+    left_out = strip(source, fingers if wanted.tcp_site else (), wanted.tcp_site)
     free = prepare_joints(source)
     if free:
         assumed.append(f"range: ±360° of {', '.join(free)}, which have none in the source")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from robolearn.core.plugins import with_plugins
 from sim.embedded.task import Task
@@ -26,4 +27,9 @@ _SHIPPED: dict[str, Callable[..., Task]] = {
     "pick_place_back": pick_place_back,
 }
 
-TASKS = with_plugins("tasks", _SHIPPED, callable)
+
+def _makes_task(found: Any) -> bool:
+    return callable(found) and isinstance(found(), Task)
+
+
+TASKS = with_plugins("tasks", _SHIPPED, _makes_task, lambda found: found().name)

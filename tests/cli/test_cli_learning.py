@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from policies.settings import POLICIES, FlowConfig
+from policies.storage.checkpoint import load_policy
 from robolearn.cli.main import main, parse
 from robolearn.cli.quickstart import Clock, Quickstart, Steps
 from robolearn.cli.quickstart_report import Bars
@@ -62,6 +64,29 @@ def same_numbers(a: Path, b: Path) -> bool:
         return [{k: v for k, v in row.items() if "wall" not in k and k != "iteration_s"} for row in read_metrics(path)]
 
     return rows(a) == rows(b)
+
+
+class TwinConfig(FlowConfig):
+    """A kind with the settings of another one, as a plug-in may have it."""
+
+    name = "twin"
+
+
+@pytest.mark.long
+def test_a_run_does_not_go_on_with_another_kind_of_the_same_settings(
+    demos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(POLICIES, "twin", TwinConfig)
+    args = ["train", "--data", demos, "--out", tmp_path / "run", "--steps"]
+    assert run(*args, 2, "--policy", "twin") == 0
+    assert run(*args, 4, "--resume") == 2
+    assert 'configuration \'kind\': got "flow", expected "twin"' in capsys.readouterr().err
+    assert load_policy(tmp_path / "run").config.name == "twin"
+    config = tmp_path / "run" / "config.json"
+    before = json.loads(config.read_text())
+    del before["kind"]  # as runs of earlier versions are
+    config.write_text(json.dumps(before))
+    assert run(*args, 4, "--policy", "twin", "--resume") == 0
 
 
 @pytest.mark.long

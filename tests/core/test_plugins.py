@@ -113,7 +113,18 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source.mkdir()
     (source / "pyproject.toml").write_text(PROJECT)
     (source / "my_lab.py").write_text(MODULE)
-    command = ["-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(site), str(source)]
+    command = [
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "--target",
+        str(site),
+        str(source),
+    ]
     subprocess.run([sys.executable, *command], check=True)
     arm = site / "my_arm"
     arm.mkdir()
@@ -150,7 +161,7 @@ def test_what_does_not_fit_is_left_out_and_said(installed: Path) -> None:
     assert told["ours"] == "sim.tasks.lift"
     assert not {"gone", "word"} & set(told["tables"]["tasks"])
     faults = {name: fault for _, name, package, fault in told["plugins"] if fault and package == "my-lab 1.2"}
-    assert faults["lift"] == "the name lift is taken"
+    assert faults["lift"] == "the name lift is taken by robolearn"
     assert faults["gone"].startswith("AttributeError: module 'my_lab' has no attribute 'Gone'")
     assert faults["word"] == "got 'stack', expected a class or a function that makes a task, as sim.tasks has them"
     assert set(faults) == {"lift", "gone", "word"}

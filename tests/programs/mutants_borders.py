@@ -27,6 +27,7 @@ CLOCK = ("tests/cli/test_bag_clocks.py",)
 ARM, ODD = ("tests/data/tools/test_for_arm.py",), ("tests/data/tools/test_odd_types.py",)
 FOR_ARM = f"{DATA}/convert/for_arm.py"
 PLUGINS = ("tests/core/test_plugins.py",)
+PLUGIN_FAULTS = ("tests/core/test_plugin_faults.py",)
 LEARNING = ("tests/reports/test_learning_that_was_off.py",)
 RATE = ("tests/data/test_rate_of_steps.py",)
 IN_TABLES = ("tests/data/tools/test_pictures_in_tables.py::test_a_reader_looks_at_the_row_groups_that_it_needs",)
@@ -69,10 +70,18 @@ MUTANTS: dict[str, Mutant] = {
     "a-row-group-is-read-again": Mutant(f"{DATA}/video/readers.py", "        self._places[int(starts[group])] =", "        self._places = {}\n        self._places[int(starts[group])] =", IN_TABLES),
     "pictures-of-the-row-after": Mutant(f"{DATA}/video/readers.py", "[first][row - first].tolist()", "[first][row - first - 1].tolist()", IN_TABLES),
     "pictures-wait-for-ever": Mutant(f"{DATA}/video/readers.py", "os.SEEK_END) > KEPT", "os.SEEK_END) > 1 << 60", IN_TABLES),
-    "a-plug-in-takes-our-name": Mutant("robolearn/core/plugins.py", "if entry.name in taken or entry.name in loaded:", "if False:", PLUGINS),
+    "a-plug-in-takes-our-name": Mutant("robolearn/core/plugins.py", "elif entry.name in taken or entry.name in loaded:", "elif False:", PLUGINS),
     "a-plug-in-breaks-us": Mutant("robolearn/core/plugins.py", "except (Exception, SystemExit) as error:", "except KeyError as error:", PLUGINS),
     "anything-is-a-plug-in": Mutant("robolearn/core/plugins.py", 'fault = "" if fits(found) else', 'fault = "" if True else', PLUGINS),
     "plug-ins-are-looked-for-anew": Mutant("robolearn/core/plugins.py", "            self._more = None  # who asks", "            # who asks", PLUGINS),
+    "a-plug-in-has-another-name": Mutant("robolearn/core/plugins.py", "(own := called(found)) != entry.name", "(own := called(found)) is None", PLUGIN_FAULTS),
+    "a-plug-in-writes-into-the-result": Mutant("robolearn/core/plugins.py", "redirect_stdout(sys.stderr)", "redirect_stdout(sys.stdout)", PLUGIN_FAULTS),
+    "a-plug-in-is-half-made": Mutant("robolearn/core/plugins.py", "return not own or any(", "return True or any(", PLUGIN_FAULTS),
+    "a-group-that-is-none-is-silent": Mutant("robolearn/core/plugins.py", "return [*_SEEN.values(), *lost]", "return [*_SEEN.values()]", PLUGIN_FAULTS),
+    "a-plug-in-s-error-is-a-traceback": Mutant("robolearn/core/plugins.py", "if maker is not None and", "if False and", PLUGIN_FAULTS),
+    "a-name-that-cannot-be-typed": Mutant("robolearn/core/plugins.py", "if not NAME.fullmatch(entry.name):", "if False:", PLUGIN_FAULTS),
+    "an-arm-takes-our-name": Mutant("robots/own.py", 'load("robots", shipped_names(),', 'load("robots", (),', PLUGIN_FAULTS),
+    "the-package-of-a-kind-is-lost": Mutant("policies/registry.py", '        found["package"] = package', "        pass", PLUGIN_FAULTS),
     "plug-ins-are-silent": Mutant("robolearn/core/plugins.py", "        if fault:\n            log.warning", "        if fault:\n            log.debug", PLUGINS),
     "a-pickled-codec-is-decoded": Mutant(f"{FORMATS}/zarr_store.py", "            if codec not in CODECS:", "            if False:", ARRAYS),
     "objects-in-a-store": Mutant(f"{FORMATS}/zarr_store.py", 'kind.endswith("O")', 'kind.endswith("Z")', ARRAYS),

@@ -263,6 +263,19 @@ def test_a_reward_is_a_config_and_a_line(monkeypatch: pytest.MonkeyPatch) -> Non
         reward_config("theirs")
 
 
+class ModellessReward(RewardConfig):
+    """A sort whose `build` was forgotten."""
+
+    name = usage = "modelless"
+
+
+def test_a_reward_that_builds_no_model_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(REWARDS, "modelless", ModellessReward)
+    said = "--critic: got modelless, whose ModellessReward.build makes none, expected a RewardModel"
+    with pytest.raises(BadInput, match=f"^{said}$"):
+        make_reward_model("modelless", INTERFACE, "cpu", "--critic")
+
+
 def test_the_table_loads_no_torch() -> None:
     code = "import sys, robolearn.rewards.choice; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

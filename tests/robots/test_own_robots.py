@@ -287,6 +287,14 @@ def test_a_gripper_that_is_kept_is_no_guess(tmp_path: Path):
     assert [line.split()[1:3] for line in made.assumed if line.startswith(GUESS)] == [["a", "table"]]
 
 
+@pytest.mark.long
+def test_a_tcp_site_of_the_source_gives_way_to_that_of_a_gripper_of_ours(tmp_path: Path):
+    assert PANDA.tcp_site == "tcp"  # a name that ours has, too
+    made = make_robot(RobotRequest(PANDA.mjcf, "own"), tmp_path / "own")
+    model = mujoco.MjModel.from_xml_path(str(made.folder / "model.xml"))
+    assert model.nsite == 1 and model.site("tcp").pos == pytest.approx([0.0, 0.0, TCP])
+
+
 def test_a_real_arm_does_not_move_by_guesses_of_its_contract(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
@@ -385,3 +393,4 @@ def test_another_process_knows_the_arms_of_a_folder(folder: Path):
     names, contracts, own = done.stdout.splitlines()
     assert names == "panda fr3 ur5e so101 kinova3" and "kinova3" in contracts.split() and "broken" not in contracts
     assert own == "kinova3 ros2_control True" and "broken is left out" in done.stderr
+    assert f"{top / 'panda'} is left out: the name panda is taken by robolearn" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +114,15 @@ def test_a_run_goes_on_with_the_dynamics_that_it_began_with_not_with_a_file_of_t
     with pytest.raises(BadInput, match="dynamics_sha256"):
         check_same(began, world.drawn(), "run x")
     assert world.words() == ["--task", "lift", "--dynamics", world.dynamics] and WorldConfig("lift").drawn() == {}
+
+
+def test_an_arm_that_nobody_brings_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """A policy's, where a plug-in is not installed any more."""
+    world, interface = WorldConfig("lift"), make_env("lift", 1).interface
+    assert world.matching(interface).arm == "panda" and not caplog.messages
+    assert world.matching(replace(interface, embodiment="kinova3")).arm == "panda"
+    (said,) = caplog.messages
+    assert said.startswith("no arm here is called kinova3: the package or the folder (ROBOLEARN_ROBOTS) that brings it")
+    caplog.clear()
+    WorldConfig("lift", robot="fr3").matching(replace(interface, embodiment="kinova3"))  # another one is asked for
+    assert not caplog.messages

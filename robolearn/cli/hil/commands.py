@@ -255,9 +255,11 @@ def check_policy_fits(world: WorldArguments, policy: Path) -> None:
     from policies.storage.config_file import CONFIG, policy_folder, read_config
     from policies.storage.loading import check_policy, stated_by
 
-    kind = read_config(policy_folder(policy) / CONFIG)["kind"]
-    if kind not in POLICIES:
-        raise BadInput(f"policy {policy}: kind", got=kind, available=POLICIES)
+    stored = read_config(policy_folder(policy) / CONFIG)
+    if stored["kind"] not in POLICIES:
+        from policies.registry import unknown_kind  # late: it imports torch
+
+        raise unknown_kind(stored, f"policy {policy}: kind", POLICIES)
     needed = stated_by(policy)
     offered, where, simulated = _on_arm(world, needed) if world.robot else _in_world(world, needed)
     what = f"policy {policy} {where}"

@@ -43,7 +43,9 @@ _SHIPPED: dict[str, type[AlgorithmConfig]] = {
     "uni_o4": UniO4Config,
     "h2o": H2oConfig,
 }
-ALGORITHMS: Table[type[AlgorithmConfig]] = with_plugins("algorithms", _SHIPPED, AlgorithmConfig)
+ALGORITHMS: Table[type[AlgorithmConfig]] = with_plugins(
+    "algorithms", _SHIPPED, AlgorithmConfig, called=None, own=("page", "build")
+)
 Family = TypeVar("Family", bound=AlgorithmConfig)
 
 
