@@ -25,7 +25,7 @@ from robots.arms import ROBOTS
 from robots.dynamics import DYNAMICS, NONE, PARAMETERS, WHEN, DynamicsConfig, Spread, dynamics_names
 from robots.stations.folder import DYNAMICS as DYNAMICS_FILE
 from robots.stations.folder import in_station
-from robots.stations.values import Finite, Word, bad_input, known_keys, one_of, read_yaml, section
+from robots.stations.values import Finite, Word, bad_input, known_keys, one_of, place, read_yaml, section
 
 Numbers = Annotated[tuple[Finite, ...], BeforeValidator(lambda value: value if isinstance(value, list) else [value])]
 
@@ -84,11 +84,11 @@ def read_dynamics(path: Path) -> DynamicsConfig:
     try:
         found = TypeAdapter(_File).validate_python(data)
     except ValidationError as error:
-        raise bad_input(error, path.name) from None
-    spreads = {name: _spread(form, f"{path.name}: {name}", name) for name, form in found.parameters.items()}
+        raise bad_input(error, place(path)) from None
+    spreads = {name: _spread(form, f"{place(path)}: {name}", name) for name, form in found.parameters.items()}
     names, matrix = (found.correlation.names, found.correlation.matrix) if found.correlation else ((), ())
     config = DynamicsConfig(str(path), spreads, found.robot or "", names, matrix)
-    _check_correlation(config, path.name)
+    _check_correlation(config, place(path))
     if config.robot:
         config.check(ROBOTS[config.robot])
     return config

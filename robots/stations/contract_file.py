@@ -237,11 +237,12 @@ def load_contract(name_or_path: str | Path, namespace: str = "", *, override: bo
         raise NoContract("contract", got=name_or_path, available=(*contract_names(), "<path>.yaml"))
     data = values.read_yaml(path)
     if isinstance(data, dict) and "arms" in data:
-        raise BadInput(path.name, got="a station with two arms", expected="a contract of one arm, for this command")
+        expected = "a contract of one arm, for this command"
+        raise BadInput(values.place(path), got="a station with two arms", expected=expected)
     try:
         file = _FILE.validate_python(data, context={})
     except ValidationError as error:
-        raise values.bad_input(error, path.name) from error
+        raise values.bad_input(error, values.place(path)) from error
     return _contract(file, path, namespace if override else file.namespace or namespace)
 
 
@@ -252,24 +253,24 @@ def _contract(given: ContractFile, path: Path, namespace: str) -> Contract:
         try:
             robot = replace(robot, tool=given.tool.tool())
         except BadInput as error:
-            raise BadInput(f"{path.name}: {error}") from error
+            raise BadInput(f"{values.place(path)}: {error}") from error
     shared = {one.name for one in fields(Contract)} & {one.name for one in fields(ContractFile)}
     found = {name: getattr(given, name) for name in shared} | {
         "name": given.name or (path.resolve().parent.name if version else path.stem),
         "robot": robot,
         "gripper_joints": () if gripper is None else gripper.joints,
-        "gripper_range": _gripper_range(gripper, robot, path.name),
+        "gripper_range": _gripper_range(gripper, robot, values.place(path)),
         "gripper": None if gripper is None else gripper.commanded(),
         "gripper_states": None if gripper is None else gripper.states,
         "gripper_in_command": gripper is not None and gripper.in_command,
         "conditions": tuple(given.conditions.values()),
-        "limits": _limits(given.limits, robot, path.name),
+        "limits": _limits(given.limits, robot, values.place(path)),
         "namespace": namespace,
         "path": str(path),
         "version": version,
     }
     contract = _resolved(Contract(**found))
-    _check_unique(contract, path.name)
+    _check_unique(contract, values.place(path))
     return contract
 
 

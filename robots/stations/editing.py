@@ -10,6 +10,7 @@ import yaml
 from robolearn.core import BadInput
 from robolearn.io.atomic import write_text
 from robots.stations.contract_file import load_contract
+from robots.stations.values import place
 
 
 def write_into(path: Path, values: Mapping[tuple[str, ...], str]) -> None:
@@ -20,7 +21,7 @@ def write_into(path: Path, values: Mapping[tuple[str, ...], str]) -> None:
     """
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     for (*sections, key), value in values.items():
-        lines = _with(lines, path.name, sections, key, value)
+        lines = _with(lines, place(path), sections, key, value)
     # Read before it takes the place of the old one.
     trial = path.with_name(f".{path.stem}.edited.yaml")
     try:

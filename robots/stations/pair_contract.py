@@ -207,27 +207,27 @@ def load_pair(name_or_path: str | Path) -> PairContract:
     try:
         given = _FILE.validate_python(values.read_yaml(path))
     except ValidationError as error:
-        raise values.bad_input(error, path.name) from error
+        raise values.bad_input(error, values.place(path)) from error
     pair = PAIRS[given.robot]
     names = tuple(part.name for part in pair.parts)
     if sorted(given.arms) != sorted(names):
-        raise BadInput(f"{path.name}: arms", got=", ".join(given.arms), expected=", ".join(names))
+        raise BadInput(f"{values.place(path)}: arms", got=", ".join(given.arms), expected=", ".join(names))
     arms = {name: _arm(given.arms[name], name, path) for name in names}
     parts = []
     for part in pair.parts:
         robot, base = arms[part.name].robot, given.arms[part.name].base
         if robot.name != part.robot.name:
-            where = f"{path.name}: arms.{part.name}.contract"
+            where = f"{values.place(path)}: arms.{part.name}.contract"
             raise BadInput(where, got=f"a contract of {robot.name}", expected=f"one of {part.robot.name}")
         parts.append(replace(part, robot=robot, base=part.base if base is None else Base(base.position, base.yaw)))
     robot = replace(pair, parts=tuple(parts))
     objects = given.objects and replace(given.objects, topic=_absolute(given.objects.topic))
     own = {name: replace(one, topic=_absolute(one.topic)) for name, one in given.cameras.items()}
-    _check_together(arms, {**({"objects": objects} if objects else {}), **own}, path.name)
+    _check_together(arms, {**({"objects": objects} if objects else {}), **own}, values.place(path))
     cameras = own | {f"{name}_{key}": one for name, arm in arms.items() for key, one in arm.cameras.items()}
     limits = Limits.joined(robot, [arm.limits for arm in arms.values()])
     if given.collision_distance is not None:
-        limits = _tightened(limits, given.collision_distance, path.name)
+        limits = _tightened(limits, given.collision_distance, values.place(path))
     return PairContract(given.name or path.stem, robot, arms, limits, cameras, objects, path=str(path))
 
 
@@ -266,12 +266,12 @@ def _arm(form: ArmForm, name: str, path: Path) -> Contract:
         found = load_contract(there, form.namespace or f"/{name}", override=True)
         found = found if form.cameras is None else found.with_cameras(form.cameras)
     except BadInput as error:
-        raise BadInput(f"{path.name}: arms.{name}: {error}") from error
+        raise BadInput(f"{values.place(path)}: arms.{name}: {error}") from error
     if form.servos is None:
         return found
     if found.servos is None:
         raise BadInput(
-            f"{path.name}: arms.{name}.servos", got=form.servos.port, expected=f"none: {found.name} has none"
+            f"{values.place(path)}: arms.{name}.servos", got=form.servos.port, expected=f"none: {found.name} has none"
         )
     return replace(found, servos=replace(found.servos, port=form.servos.port, calibration=form.servos.calibration))
 

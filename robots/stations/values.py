@@ -70,6 +70,13 @@ _EXPECTED = {
 }
 
 
+def place(path: Path) -> str:
+    """The file `path` in messages: of the files that come with the package the name says which, of others the folder
+    does, for each station's contract is a station.yaml."""
+    shipped = path.absolute().is_relative_to(Path(__file__).absolute().parents[1])
+    return path.name if shipped else str(path)
+
+
 def refuse(expected: object = None, *, got: object = None, available: Iterable[object] = (), what: str = "") -> Any:
     """The error that a validator raises; `bad_input` gives its words to `BadInput`."""
     words = {"expected": expected, "got": got, "available": tuple(available), "what": what}
@@ -254,16 +261,16 @@ def read_yaml(path: Path) -> Any:
     with path.open("rb") as file:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
-        raise BadInput(path.name, got=f"more than {LARGEST:,} bytes", expected="a contract")
+        raise BadInput(place(path), got=f"more than {LARGEST:,} bytes", expected="a contract")
     try:
         return yaml.load(content.decode("utf-8"), _Loader)
     except yaml.MarkedYAMLError as error:
         line = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise BadInput(f"{path.name}{line}", got=error.problem, expected="YAML") from error
+        raise BadInput(f"{place(path)}{line}", got=error.problem, expected="YAML") from error
     except RecursionError:
-        raise BadInput(path.name, got="nested too deeply", expected="YAML") from None
+        raise BadInput(place(path), got="nested too deeply", expected="YAML") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadInput(path.name, got=str(error).splitlines()[0], expected="YAML") from error
+        raise BadInput(place(path), got=str(error).splitlines()[0], expected="YAML") from error
 
 
 def _values(node: yaml.Node, known: dict[int, int]) -> int:

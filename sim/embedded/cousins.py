@@ -23,7 +23,7 @@ from robolearn.core.errors import BadInput
 from robolearn.io.json_files import read_json
 from robots import AnyRobot
 from robots.spec import GripperKind
-from robots.stations.values import Finite, Word, bad_input, one_of, read_yaml, section, unique
+from robots.stations.values import Finite, Word, bad_input, one_of, place, read_yaml, section, unique
 
 Array = NDArray[np.float64]
 
@@ -217,8 +217,8 @@ def load_cousins(name: str) -> CousinRange | None:
     try:
         found = TypeAdapter(CousinRange).validate_python(named)
     except ValidationError as error:
-        raise bad_input(error, path.name) from None
-    _check(found, path.name)
+        raise bad_input(error, place(path)) from None
+    _check(found, place(path))
     return found
 
 

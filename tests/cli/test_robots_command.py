@@ -62,5 +62,6 @@ def test_a_contract_that_cannot_be_read_is_named_and_the_rest_listed(tmp_path: P
     env = {**os.environ, "PYTHONPATH": str(ROOT), "ROBOLEARN_ROBOTS": str(tmp_path)}
     done = subprocess.run([*PROGRAM, "robots"], env=env, capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr
-    assert "contract odd cannot be read: station.yaml: missing; expected the key 'action_kind'" in done.stdout
+    said = f"contract odd cannot be read: {arm / 'station.yaml'}: missing; expected the key 'action_kind'"
+    assert said in done.stdout
     assert {"odd", "panda", "fr3"} <= {line.split(" ")[0] for line in done.stdout.splitlines()}
