@@ -113,13 +113,13 @@ def resampled(policy: TorchPolicy, settings: Mapping[str, Any], *, what: str) ->
     return policy
 
 
-def needed_by(name: str | os.PathLike[str]) -> Interface:
-    """The interface of the policy that `name` says, without instructions.
+def needed_by(name: str | os.PathLike[str], *, opened: Policy | None = None) -> Interface:
+    """The interface of the policy that `name` says, without instructions. `opened`: the result of `open_foreign`.
 
     Only what is needed for that is read: of a policy of ours the ``config.json``, not the weights.
     """
-    if os.fspath(name).startswith(FOREIGN):
-        return open_policy(name).interface
+    if (policy := opened or open_foreign(name)) is not None:
+        return policy.interface
     return without_instructions(stated_by(name))
 
 
@@ -131,15 +131,12 @@ def stated_by(name: str | os.PathLike[str]) -> Interface:
     return interface_of(read_config(file), file)
 
 
-def check_words(
-    name: str | os.PathLike[str], words: str, usual: str, *, what: str, opened: Policy | None = None
-) -> str:
+def check_words(name: str | os.PathLike[str], words: str, usual: str, *, what: str, opened: Policy | None) -> str:
     """The prompt of the policy that `name` says: `words`, or the `usual` ones; nothing if it takes none. `opened`: the
     result of `open_foreign`. Raises `BadInput`: words for a policy that was trained without, or none for one that was
     trained with some."""
-    policy = opened or open_foreign(name)
-    interface = stated_by(name) if policy is None else policy.interface
-    if not (is_prompted(interface) or wants_words(policy)):
+    interface = stated_by(name) if opened is None else opened.interface
+    if not (is_prompted(interface) or wants_words(opened)):
         check_prompt(words, what=what)
         return ""
     if not (words or usual):

@@ -176,16 +176,17 @@ class ArmEpisodes:
     """Episodes on an arm: nodes, safety filter and person as in `robolearn deploy`, anew for each episode."""
 
     def __init__(self, plan: TrialPlan, station: Mapping[str, Any], folder: Path | None = None) -> None:
-        from policies.storage.loading import check_policy, needed_by
+        from policies.storage.loading import check_policy, needed_by, open_foreign
         from robots.stations import load_any_contract
 
         contract = load_any_contract(plan.arm)
         self._plan, self._station = plan, station
         self._real = not (contract.simulated or plan.setting["rehearse"])
         for one in (one for each in plan.policies.values() for one in each):
-            seen = contract.with_picture_sizes(needed_by(one.path).observation)
+            opened = open_foreign(one.path)  # once: its weights are read for that
+            seen = contract.with_picture_sizes(needed_by(one.path, opened=opened).observation)
             what = f"policy {one.path} on {contract.name}"
-            check_policy(one.path, seen.interface, what=what, simulated=not self._real)
+            check_policy(one.path, seen.interface, what=what, simulated=not self._real, opened=opened)
         self._operator = TrialOperator(bool(station.get("yes")))
         if self._real and contract.cameras and folder is not None:
             feed = partial(camera_feed, contract, bool(station.get("enclaves")))

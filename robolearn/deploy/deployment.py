@@ -158,7 +158,7 @@ def checked(deployment: Deployment) -> Deployment:
     what = f"policy {policy.policy} on {deployment.contract.name}"
     # Nodes do the same by themselves: a station's pictures are resized to what the policy has learned from.
     opened = open_foreign(policy.policy)  # once: its weights are read for that
-    needed = needed_by(policy.policy) if opened is None else opened.interface
+    needed = needed_by(policy.policy, opened=opened)
     contract = deployment.contract.with_picture_sizes(needed.observation)
     check_policy(policy.policy, contract.interface, what=what, simulated=contract.simulated, opened=opened)
     usual = "" if deployment.simulation is None else deployment.simulation.prompt

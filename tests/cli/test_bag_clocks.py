@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bag_recorder import T0, Recorder, write_contract
 
 from robolearn.cli.main import main
-from robolearn.data.convert.bags.arrival import doubled
+from robolearn.data.convert.bags.arrival import doubled, recorded_twice
 from robots.stations import load_contract
 
 BACK = 400_000_000  # [ns]
@@ -92,6 +92,29 @@ def test_the_parts_of_a_bag_that_have_not_every_topic(
     first, last = parts
     assert first.startswith(("the first 0.7", "the first 0.8")) and f"the first message of {topic}" in first, parts
     assert last.startswith(("the last 0.5", "the last 0.6")) and f"the last message of {topic}" in last, parts
+
+
+@pytest.mark.long
+def test_the_index_of_a_bag_is_read_once_and_only_where_its_messages_can_be_used(
+    recorder: Recorder, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a large bag that is work: an entry for each message."""
+    reads: list[str] = []
+
+    def counted(reader: Any) -> Any:
+        reads.append(str(reader.path))
+        return recorded_twice(reader)
+
+    monkeypatch.setattr("robolearn.data.convert.bags.recording.recorded_twice", counted)
+    code, said = imported(write(recorder, tmp_path / "whole", StoragePlugin.MCAP), capsys)
+    assert code == 0 and len(reads) == 1, said
+    (tmp_path / "set").rename(tmp_path / "set_of_whole")
+    for _, _, _, message in recorder.said:
+        if (header := getattr(message, "header", None)) is not None:
+            header.stamp.sec -= 3600  # another clock's
+    code, said = imported(write(recorder, tmp_path / "bag", StoragePlugin.MCAP), capsys)
+    assert code == 2 and "expected one clock for all" in said
+    assert len(reads) == 1
 
 
 def test_stretches_that_a_clock_goes_through_twice() -> None:

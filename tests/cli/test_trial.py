@@ -32,7 +32,7 @@ from robolearn.cli.trial_starts import TrialStarts, read_start
 from robolearn.core import RobolearnError
 from robolearn.eval.trials.plan import TrialCheckpoint, TrialPlan
 from robolearn.eval.trials.records import TrialRecords, read_episodes
-from robots.stations import CONTRACTS
+from robots.stations import CONTRACTS, load_contract
 from sim.registry import make_env
 from sim.tasks import TASKS
 
@@ -541,7 +541,7 @@ def test_starts_are_shown_where_a_person_restores_them(
 
     monkeypatch.setattr("robolearn.cli.deploy.Deploy.run_beside", run_beside)
     monkeypatch.setattr("policies.storage.loading.check_policy", lambda *_, **__: None)
-    monkeypatch.setattr("policies.storage.loading.needed_by", lambda _: make_env("lift", 1, threads=1).interface)  # type: ignore[attr-defined]
+    monkeypatch.setattr("policies.storage.loading.needed_by", lambda _, **__: make_env("lift", 1, threads=1).interface)  # type: ignore[attr-defined]
     setting = {"task": "lift", "rehearse": rehearse, "seconds": 30.0}
     one = (TrialCheckpoint("runs/a", ""),)
     plan = TrialPlan(policies={"a": one, "b": one}, arm=arm, setting=setting, outcome="person" if shown else "task",
@@ -575,12 +575,33 @@ def test_a_clock_that_ends_an_episode_is_an_outcome_of_its_own_on_every_arm(
               "timed_out": [timed_out]}  # fmt: skip
     monkeypatch.setattr("robolearn.cli.deploy.Deploy.run_beside", lambda *_: result)
     monkeypatch.setattr("policies.storage.loading.check_policy", lambda *_, **__: None)
-    monkeypatch.setattr("policies.storage.loading.needed_by", lambda _: make_env("lift", 1, threads=1).interface)  # type: ignore[attr-defined]
+    monkeypatch.setattr("policies.storage.loading.needed_by", lambda _, **__: make_env("lift", 1, threads=1).interface)  # type: ignore[attr-defined]
     setting = {"task": "lift", "rehearse": rehearse, "seconds": 30.0}
     one = (TrialCheckpoint("runs/a", ""),)
     plan = TrialPlan(policies={"a": one, "b": one}, arm=arm, setting=setting, outcome="task", classifier="",
                      blocks=1, concentration=1, alpha=0.05, seed=0, hashes={})  # fmt: skip
     assert ArmEpisodes(plan, {}).run(plan.slot(0)).outcome == outcome
+
+
+def test_a_policy_of_lerobot_s_is_opened_once_for_all_checks_of_it(monkeypatch: pytest.MonkeyPatch):
+    opened: list[str] = []
+
+    class Foreign:
+        interface = load_contract("sim").interface
+
+        def bind(self, interface: Any) -> None:
+            """Fits."""
+
+    def open_policy(name: str) -> Foreign:
+        opened.append(name)
+        return Foreign()
+
+    monkeypatch.setattr("policies.storage.loading.open_policy", open_policy)
+    setting = {"task": "lift", "rehearse": False, "seconds": 30.0}
+    policies = {name: (TrialCheckpoint(f"lerobot:{name}", ""),) for name in "ab"}
+    ArmEpisodes(TrialPlan(policies=policies, arm="sim", setting=setting, outcome="task", classifier="", blocks=1,
+                          concentration=1, alpha=0.05, seed=0, hashes={}), {})  # fmt: skip
+    assert opened == ["lerobot:a", "lerobot:b"]
 
 
 @pytest.mark.long

@@ -136,14 +136,14 @@ def test_words_that_nobody_hears_are_refused(obedient: Path, tmp_path: Path) -> 
     with pytest.raises(BadInput, match="words: got 'left', expected none: it was trained without words"):
         set_prompt(open_policy(tmp_path / "plain"), "left")
     with pytest.raises(BadInput, match="expected none: it was trained without words"):
-        check_words(tmp_path / "plain", "left", "", what="policy")
-    assert check_words(tmp_path / "plain", "", "usual", what="policy") == ""
-    assert check_words(obedient, "", RIGHT, what="policy") == RIGHT
-    assert check_words(obedient, LEFT, RIGHT, what="policy") == LEFT
+        check_words(tmp_path / "plain", "left", "", what="policy", opened=None)
+    assert check_words(tmp_path / "plain", "", "usual", what="policy", opened=None) == ""
+    assert check_words(obedient, "", RIGHT, what="policy", opened=None) == RIGHT
+    assert check_words(obedient, LEFT, RIGHT, what="policy", opened=None) == LEFT
     with pytest.raises(
         BadInput, match="words: missing; expected a sentence; available: go to the left, go to the right"
     ):
-        check_words(obedient, "", "", what="policy")
+        check_words(obedient, "", "", what="policy", opened=None)
     set_prompt(open_policy(tmp_path / "plain"), "", "lift the cube")  # a task's own sentence is no order
 
 

@@ -190,7 +190,7 @@ MUTANTS: dict[str, Mutant] = {
     "text-of-rlds-vanishes": Mutant(f"{FORMATS}/rlds.py", "            texts.setdefault(word, name)", "            pass", SILENT),
     "text-of-rlds-is-bytes": Mutant(f"{FORMATS}/rlds.py", '[one.decode("utf-8", "replace") for one in', "[str(one) for one in", SILENT),
     "the-first-words-are-those-of-all-steps": Mutant(f"{FORMATS}/rlds.py", "return said or [self._folder]", "return said[:1] or [self._folder]", SILENT),
-    "a-recorder-s-clock-may-step-back": Mutant(f"{BAGS}/read.py", "    _check_forwards(\n        recording.back,", "    _check_forwards(\n        (),", CLOCK),
+    "a-recorder-s-clock-may-step-back": Mutant(f"{BAGS}/read.py", "    _check_forwards(\n        topics.back,", "    _check_forwards(\n        (),", CLOCK),
     "a-step-back-of-one-chunk-alone": Mutant(f"{BAGS}/arrival.py", "doubled(np.concatenate(times))", "doubled(times[0])", CLOCK),
     "an-index-in-the-order-of-time": Mutant(f"{BAGS}/arrival.py", "pairs[np.argsort(pairs[:, 1], kind=\"stable\"), 0]", "np.sort(pairs[:, 0])", CLOCK),
     "another-order-is-a-step-back": Mutant(f"{BAGS}/arrival.py", "    if ((before", "    if True or ((before", CLOCK),

@@ -58,7 +58,7 @@ MUTANTS = {
     "a-base-forgets-its-words": Mutant(
         BASE, "files.words(config.words)", 'files.words("it")', PADDED
     ),
-    "a-vla-is-told-nothing": Mutant("policies/storage/loading.py", "or wants_words(policy)", "", TOLD),
+    "a-vla-is-told-nothing": Mutant("policies/storage/loading.py", "or wants_words(opened)", "", TOLD),
     "lerobot-base-sees-the-standardised": Mutant(
         BASE, "return found | {key: seen[column(key)].to(self.action_half.device) for key in self.vectors}",
         "return found", SAMPLED,

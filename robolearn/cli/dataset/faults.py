@@ -30,7 +30,10 @@ class DatasetValidate(Command):
     frozen_s: float = 1.0
     """Longest time that a camera may show the same picture while the arm moves [s]."""
     gap_s: float = 0.25
-    """Longest time that a raw timestamp may stand still, or jump [s]; of a picture 0.5 s and three steps at least."""
+    """Longest time that a raw timestamp may stand still, or jump [s]; three steps at least."""
+    picture_age_s: float = 0.5
+    """The same of a picture [s], to which three steps are added, and --gap-s at least: max_age_s of the camera in the
+    contract."""
 
     def run(self) -> dict[str, Any]:
         """``{"dataset", "ok", "checked", "findings": [{"check", "where", "what", "file", "episode", "frame"}],
@@ -42,10 +45,11 @@ class DatasetValidate(Command):
 
         if not self.data.is_dir():
             raise BadInput(f"data set {self.data}: {no_such_folder(self.data)}", hint=layout.A_SET)
-        for flag, value in (("--frozen-s", self.frozen_s), ("--gap-s", self.gap_s)):
+        given = {"frozen_s": self.frozen_s, "gap_s": self.gap_s, "picture_age_s": self.picture_age_s}
+        for name, value in given.items():
             if not value > 0:
-                raise BadInput(flag, got=value, expected="a positive number")
-        limits = Tolerances(decode=self.video, frozen_s=self.frozen_s, gap_s=self.gap_s)
+                raise BadInput(f"--{name.replace('_', '-')}", got=value, expected="a positive number")
+        limits = Tolerances(decode=self.video, **given)
         total = sum(1 for _ in self.data.glob("videos/*/*/*.mp4"))
         with Progress("checking", total=total, unit="videos", quiet=self.json or not total) as progress:
             count, notes = itertools.count(1), list[str]()

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+from robolearn.cli.main import main
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.data.convert.formats import ReadOptions, guess, reader
@@ -192,7 +193,7 @@ def test_raw_timestamps_that_stand_still_or_jump(tmp_path: Path) -> None:
     assert stamped(tmp_path / "dead", dead) == [("frozen clock", 0, 41)]
 
 
-def test_a_picture_may_be_as_old_as_a_station_permits(tmp_path: Path) -> None:
+def test_a_picture_may_be_as_old_as_a_station_permits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     interface = Interface(
         {"proprio": ArraySpec((1,)), "images.front": ArraySpec((16, 16, 3), "uint8")}, ArraySpec((1,)), 20.0
     )
@@ -210,6 +211,13 @@ def test_a_picture_may_be_as_old_as_a_station_permits(tmp_path: Path) -> None:
         return found(tmp_path / name)
 
     assert faults("busy", 0.5) == []  # record and deploy go on with pictures of this age
+    limits = ("--gap-s", "0.1", "--picture-age-s", "0.2")
+    assert main(["dataset", "validate", str(tmp_path / "busy"), *limits, "--json"]) == 1  # at 0.35 s: a strict station
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert (finding["check"], finding["frame"]) == ("frozen clock", 11)
+    assert main(["dataset", "validate", str(tmp_path / "busy"), "--picture-age-s", "0.4", "--json"]) == 0
+    assert main(["dataset", "validate", str(tmp_path / "busy"), "--picture-age-s", "0"]) == 2
+    assert "--picture-age-s: got 0.0, expected a positive number" in capsys.readouterr().err
     assert faults("stuck", 0.8) == [("frozen clock", 0, 11)]
 
 

@@ -146,7 +146,7 @@ def _frames(number: int, span: Span, topics: TopicData) -> _Part | None:
     if not len(times):
         return None
     _check_forwards(
-        recording.back, span.end_ns, begin, f"bag {recording.path}: time of recording: episode {number}", recording
+        topics.back, span.end_ns, begin, f"bag {recording.path}: time of recording: episode {number}", recording
     )
     chosen: dict[str, NDArray[np.int64]] = {}
     after = np.append(times[1:], times[-1] + round(1e9 / hz))

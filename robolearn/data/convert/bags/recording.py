@@ -49,7 +49,6 @@ class Bag:
       topics: topic → message type, of those whose messages can be read.
       unreadable: topic → why its messages cannot be.
       begin_ns, end_ns: when the first and the last message were recorded [ns].
-      back: (earliest, latest) [ns] of times that the recorder's clock went through twice.
 
     Raises:
       BadInput: there is none, or it is damaged.
@@ -73,9 +72,14 @@ class Bag:
             self.unreadable = {topic: why for topic, why in self.unreadable.items() if topic not in self.topics}
             counts = sum(connection.msgcount for connection in reader.connections)
             self.begin_ns, self.end_ns = (int(reader.start_time), int(reader.end_time)) if counts else (0, 0)
-            self.back = recorded_twice(reader)
         if not counts:
             raise BadInput(f"bag {path}", got="no messages", expected="some")
+
+    def twice(self) -> tuple[tuple[int, int], ...]:
+        """(earliest, latest) [ns] of times that the recorder's clock went through twice. All of the index is read for
+        it. Raises `BadInput`: the bag is damaged."""
+        with self._open() as reader:
+            return recorded_twice(reader)
 
     def messages(self, topics: Collection[str], begin_ns: int = 0, end_ns: int | None = None) -> Iterator[Message]:
         """The messages of `topics` recorded in [begin_ns, end_ns), in the order of their arrival. Raises `BadInput`:

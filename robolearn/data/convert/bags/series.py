@@ -98,12 +98,14 @@ class TopicSeries:
 
 @dataclass(frozen=True, eq=False)
 class TopicData:
-    """The data of a station in a bag: role → series, and the episode events, None where their topic is not recorded."""
+    """The data of a station in a bag: role → series, the episode events, None where their topic is not recorded, and
+    the times that the recorder's clock went through twice (`Bag.twice`)."""
 
     station: Contract
     recording: Bag
     series: dict[str, TopicSeries]
     events: list[Event] | None
+    back: tuple[tuple[int, int], ...]
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -183,7 +185,8 @@ def read_topics(station: Contract, recording: Bag, account: Account) -> TopicDat
     account.left_out += [f"{topic}: {why}" for topic, why in sorted(recording.unreadable.items())]
     if fields:
         account.left_out.append(f"of {station.joint_states.topic}: {' and '.join(fields)}")
-    return TopicData(station, recording, series, events if has_events else None)
+    # The index of the bag last: it is read where all messages can be used.
+    return TopicData(station, recording, series, events if has_events else None, recording.twice())
 
 
 def _series(grown: _Growing, where: str) -> TopicSeries:
