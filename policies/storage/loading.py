@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from policies.settings import denoising_kinds
+from policies.settings import LeRobotConfig, denoising_kinds
 from policies.storage.backends import check_backend, use_backend
 from policies.storage.config_file import CONFIG, EPISODE, FOREIGN, LEROBOT, interface_of, policy_folder, read_config
 from policies.storage.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
@@ -22,6 +22,7 @@ from policies.wrappers.prompted import (
     without_instructions,
 )
 from robolearn.core import BadInput, Interface, Policy, bind_policy, check_compatible
+from robolearn.io.hashes import sha256, sha256_weights
 
 if TYPE_CHECKING:
     import torch
@@ -88,16 +89,30 @@ def load_base(
     with the `words` of the task if it takes any. Raises `BadInput`: there is none, it is of another kind, it takes
     words and there are none, or it is one of LeRobot's that would have to learn."""
     text = os.fspath(name)
-    if not text.startswith(LEROBOT):
+    if not is_sampled_base(text, sampled):
         from policies.storage.checkpoint import load_chunk_policy
 
         return load_chunk_policy(name, device)
-    if not sampled:
-        expected = "one that robolearn trained, or --algo dsrl, iql or proposals, which only sample from it"
-        raise BadInput(f"policy {text}", got="one of LeRobot's", expected=expected)
     from policies.storage.lerobot_base import open_base
 
     return open_base(text.removeprefix(LEROBOT), device, words)
+
+
+def is_sampled_base(name: str | os.PathLike[str], sampled: bool) -> bool:
+    """True where the policy that `name` says, with which RL begins, is one of LeRobot's. Raises `BadInput`: it would
+    have to learn, for it is not only `sampled`."""
+    text = os.fspath(name)
+    if text.startswith(LEROBOT) and not sampled:
+        expected = "one that robolearn trained, or --algo dsrl, iql or proposals, which only sample from it"
+        raise BadInput(f"policy {text}", got="one of LeRobot's", expected=expected)
+    return text.startswith(LEROBOT)
+
+
+def base_sha256(base: ChunkPolicy) -> str:
+    """The digest of what the samples of `base` depend on: its weights, and of one of LeRobot's its files, for its
+    weights are in none of our modules."""
+    own = sha256_weights(base)
+    return sha256(own, base.config.sha256) if isinstance(base.config, LeRobotConfig) else own
 
 
 def resampled(policy: TorchPolicy, settings: Mapping[str, Any], *, what: str) -> TorchPolicy:

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from policies.storage.checkpoint import load_chunk_policy
-from policies.storage.loading import needed_by
+from policies.storage.loading import base_sha256, load_base
+from policies.wrappers.prompted import without_instructions
 from robolearn.core import BadInput, Interface, RewardModel, check_compatible
 from robolearn.core.machine import resolve_device
 from robolearn.data import Dataset
@@ -28,7 +28,6 @@ from robolearn.hil.settings import LearnerConfig, LearnerRun
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import interface_hash
 from robolearn.io.atomic import write_text
-from robolearn.io.hashes import sha256_weights
 from robolearn.io.json_files import plain
 from robolearn.io.wire.security import Address, Certificates, check_encryption, find_token, own_token
 from robolearn.io.wire.server import GrpcServer, Refusals, handshake_refusals
@@ -73,11 +72,13 @@ def run_learner(
     check_encryption(address, certificates)
     os.nice(nice)
     torch.set_num_threads(1)
-    base = load_chunk_policy(own.policy, resolve_device(own.device))
+    base = load_base(own.policy, resolve_device(own.device), sampled=config.settings.samples_base)
     model, name, asks = reward_model(config, base.interface, resolve_device(own.device))
     demos = Dataset.open(own.demos) if own.demos else None
     if demos is not None:
-        check_compatible(needed_by(own.policy), demos.interface, what=f"--demos {own.demos}", subject="the policy")
+        check_compatible(
+            without_instructions(base.interface), demos.interface, what=f"--demos {own.demos}", subject="the policy"
+        )
         check_actions(demos)
     tasks = [] if demos is None else _tasks(demos)
     if asks and not all(task.strip() for task in tasks):
@@ -179,7 +180,7 @@ def stored_config(own: LearnerRun, base: Any, demos: Dataset | None) -> dict[str
     return {
         "command": "hil",
         "policy": str(own.policy),
-        "sha256": sha256_weights(base),
+        "sha256": base_sha256(base),
         "interface": base.interface.to_json(),
         "demos": shown,
         **{key: plain(value) for key, value in vars(own.shared).items()},

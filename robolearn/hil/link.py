@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from policies.storage.loading import base_sha256
 from robolearn.core import BadInput, RobolearnError
 from robolearn.data.replay import RecordSchema
 from robolearn.hil.agent import DoubleBufferedPolicy
@@ -20,7 +21,6 @@ from robolearn.hil.outbox import Outbox
 from robolearn.hil.settings import LearnerConfig
 from robolearn.hil.wire import messages as m
 from robolearn.hil.wire.messages import LearnerProgress, Period
-from robolearn.io.hashes import sha256_weights
 from robolearn.io.wire.client import Client, LinkDown, SessionLost
 from robolearn.io.wire.security import Address, Certificates, check_encryption, find_token
 
@@ -259,5 +259,5 @@ def make_link(
         raise BadInput("--token", got="nothing", expected="the learner's", hint="It lies in <out>/token of its run")
     check_encryption(address, certificates)
     outbox = Outbox(out, name, RecordSchema(policy.interface))
-    hashes = m.interface_hash(policy.interface), sha256_weights(policy)
+    hashes = m.interface_hash(policy.interface), base_sha256(policy)
     return outbox, Link(lambda limit: Client(address, found, certificates, limit), outbox, name, *hashes)

@@ -154,7 +154,8 @@ class LearnerRun(LearnerConfig, Budget, LearnerOptions):
     """A learner's run."""
 
     policy: Path
-    """A run folder or a checkpoint folder: the policy to begin with; its weights stay as they are."""
+    """A run folder or a checkpoint folder: the policy to begin with; its weights stay as they are. Or lerobot:<folder>,
+    a diffusion policy of LeRobot's, for algorithms that only sample from it."""
     demos: Path | None = None
     """A data set of demonstrations; failures among them are left out."""
     out: Path

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from policies.kinds.gaussian import NoiseSteeredPolicy
 from policies.storage.checkpoint import load_policy
 from policies.storage.lerobot_base import open_base
+from policies.storage.loading import base_sha256
 from robolearn.cli.main import main
 from robolearn.core import BadInput, Interface
 from sim.registry import make_env
@@ -195,3 +196,29 @@ def test_what_cannot_be_steered_is_one_line_with_the_way_out(
     assert "got DDPM, whose every step draws noise, expected DDIM" in said and '"num_inference_steps": 10' in said
     two = told(save(tmp_path / "two", "diffusion", world, **(DDIM | {"n_obs_steps": 2})), world)
     assert "n_obs_steps: got 2, expected 1" in refused(two)
+
+
+def test_a_person_in_the_loop_beside_a_base_whose_weights_stay(
+    tmp_path: Path, world: Interface, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Actor and learner are processes of their own, which open it each."""
+    folder = told(save(tmp_path / "p", "diffusion", world, **DDIM), world)
+    before, out = content(folder), tmp_path / "run"
+    words = ["hil", "run", "--algo", "dsrl", "--policy", f"lerobot:{folder}", "--task", "lift", "--out", out,
+             "--operator", "scripted", "--width", 16, "--batch", 16, "--warmup", 20, "--utd", 0.5]  # fmt: skip
+    found = result(capsys, *words, "--env-steps", 80)
+    assert found["finished"] and found["updates"] > 0 and content(folder) == before
+    policy = load_policy(out)
+    assert isinstance(policy, NoiseSteeredPolicy) and Path(policy.proposer.config.folder) == folder.resolve()
+    assert not any("unet" in name for name in load_file(out / "policy/model.safetensors"))
+    # Another base of the same sizes is another run's; weights of ours alone would not show it.
+    other = told(save(tmp_path / "other", "diffusion", world, **DDIM | {"num_inference_steps": 2}), world)
+    assert base_sha256(open_base(str(other))) != base_sha256(open_base(str(folder)))
+    words[words.index(f"lerobot:{folder}")] = f"lerobot:{other}"
+    assert main([str(word) for word in (*words, "--env-steps", 160, "--resume")]) != 0
+    # What would train it is refused before anything is begun.
+    words[words.index("dsrl")], words[words.index(out)] = "recap", tmp_path / "none"
+    capsys.readouterr()
+    assert main([str(word) for word in (*words, "--env-steps", 80)]) == 2
+    assert "got one of LeRobot's, expected one that robolearn trained" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()

@@ -32,7 +32,7 @@ class HilRun(LearnerArguments, WorldArguments):
     """
 
     def run(self) -> dict[str, Any]:
-        from policies.storage.loading import needed_by
+        from policies.storage.loading import is_sampled_base, load_base, needed_by
         from robolearn.data import Dataset
         from robolearn.data.mixture import check_actions
         from robolearn.data.replay.recorded import demonstrated
@@ -66,14 +66,16 @@ class HilRun(LearnerArguments, WorldArguments):
         if self.reward == KEY and not self.teleop and self.console_port is None:
             raise BadInput("--reward", got=KEY, expected="an operator who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
-        needed = needed_by(self.policy)
+        sampled = self.settings.samples_base
+        opened = load_base(self.policy, "cpu", sampled=True) if is_sampled_base(self.policy, sampled) else None
+        needed = needed_by(self.policy, opened=opened)
         patience(self.curriculum.help_after_s, needed.control_hz)
         if self.demos:  # what is no data set, or of another arm or task, is refused before anything is started
             demos = Dataset.open(self.demos)
             check_compatible(needed, demos.interface, what=f"--demos {self.demos}", subject="the policy")
             check_actions(demos)
             demonstrated([demos], "--demos", scored=not reward_config(self.reward).recorded)
-        check_policy_fits(self, self.policy)
+        check_policy_fits(self, self.policy, opened)
         if self.reset == "policy":
             from robolearn.hil.arm import check_resets
             from robots.stations import load_contract
@@ -157,12 +159,12 @@ class HilActor(ActorArguments):
     def run(self) -> dict[str, Any]:
         import torch
 
-        from policies.storage.checkpoint import load_chunk_policy
+        from policies.storage.loading import load_base
         from robolearn.core.machine import resolve_device
 
         self.check_world()
         torch.set_num_threads(1)
-        base = load_chunk_policy(self.policy, resolve_device(self.device))
+        base = load_base(self.policy, resolve_device(self.device), sampled=True)  # the learner has judged it
         if self.robot:
             from robolearn.cli.hil.arm import play_on_arm
 
@@ -246,24 +248,23 @@ class HilCerts(Command):
         return {"certs": str(self.out), "files": sorted(path.name for path in paths), "days": DAYS}
 
 
-def check_policy_fits(world: WorldArguments, policy: Path) -> None:
+def check_policy_fits(world: WorldArguments, policy: Path, opened: Any = None) -> None:
     """Raise `BadInput` unless `policy` is one to begin with, for the task's world or for the arm of --robot.
 
-    Of the policy its ``config.json`` is read alone, not the weights.
+    Of a policy of ours the ``config.json`` is read alone, not the weights; one of LeRobot's is `opened` already.
     """
     from policies.settings import POLICIES
     from policies.storage.config_file import CONFIG, policy_folder, read_config
     from policies.storage.loading import check_policy, stated_by
 
-    stored = read_config(policy_folder(policy) / CONFIG)
-    if stored["kind"] not in POLICIES:
+    if opened is None and (stored := read_config(policy_folder(policy) / CONFIG))["kind"] not in POLICIES:
         from policies.registry import unknown_kind  # late: it imports torch
 
         raise unknown_kind(stored, f"policy {policy}: kind", POLICIES)
-    needed = stated_by(policy)
+    needed = stated_by(policy) if opened is None else opened.interface
     offered, where, simulated = _on_arm(world, needed) if world.robot else _in_world(world, needed)
     what = f"policy {policy} {where}"
-    check_policy(policy, offered, what=what, simulated=simulated)
+    check_policy(policy, offered, what=what, simulated=simulated, opened=opened)
     check_compatible(needed, offered, what=what)  # words and goals, too: none are given here
 
 

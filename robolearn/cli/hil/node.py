@@ -70,7 +70,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     import torch
 
     from hardware.execution.homing import goes_home
-    from policies.storage.checkpoint import load_chunk_policy
+    from policies.storage.loading import load_base
     from robolearn.cli.hil.arm import needs_of, people, station_of, words_on_arm
     from robolearn.core import bind_policy
     from robolearn.deploy.processes import StackProcesses
@@ -90,7 +90,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     homes = goes_home(p.reset, load_contract(p.contract), what="parameter reset", others=("policy",))
     actor.check_world()
     torch.set_num_threads(1)
-    base = load_chunk_policy(actor.policy, "cpu")
+    base = load_base(actor.policy, "cpu", sampled=True)  # the learner judges it
     needed = needs_of(actor, base.interface)
     contract = station_of(actor.robot, actor.task, needed)
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
