@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load
 from torch.nn import functional as F
 
 from policies.networks.libraries import import_vision
@@ -34,7 +35,6 @@ class SentenceEncoder:
 
     def __init__(self) -> None:
         archive = _archive()
-        from safetensors.torch import load
         from tokenizers import Tokenizer
 
         transformers = import_vision("transformers")

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Interface, Observation
 from robolearn.core.specs import GOAL, is_goal, is_image, of_goal
+from robolearn.io.atomic import write_bytes
 
 if TYPE_CHECKING:
     from robolearn.data.reading.reader import Dataset
@@ -93,8 +94,6 @@ class EpisodeGoals:
 def save_goals(goals: EpisodeGoals, file: Path) -> None:
     """Write `goals` for a process that acts elsewhere."""
     from safetensors.numpy import save
-
-    from robolearn.io.atomic import write_bytes
 
     write_bytes(file, save({key: np.ascontiguousarray(value) for key, value in goals.ends.items()}))
 

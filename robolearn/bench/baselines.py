@@ -13,8 +13,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from robolearn.core import Policy, RobolearnError
+from robolearn.core import Policy, RobolearnError, bind_policy
 from robolearn.runs.command import PROGRAM
+from robolearn.runs.run import RESULT
 from sim.registry import WorldConfig
 
 TEMPOS = (0.75, 1.0, 1.25, 1.5, 2.0)
@@ -24,7 +25,6 @@ FURTHER = 10_000  # seed of further demonstrations, beside the run's
 
 def judged(world: WorldConfig, policy: Policy, episodes: int, seed: int, worlds: int) -> dict[str, Any]:
     """Success and cycle time of `policy` over `episodes` in `worlds` side by side, from the starts of `seed`."""
-    from robolearn.core import bind_policy
     from robolearn.eval import evaluate
 
     with closing(world.matching(policy.interface).build(min(worlds, episodes))) as env:
@@ -59,7 +59,6 @@ def more_demonstrations(
       ``demonstrations`` and ``control_steps`` of the further ones, ``policy`` the run folder.
     """
     from robolearn.data import Dataset
-    from robolearn.runs.run import RESULT
 
     demos, bc = out / "demos", out / "bc"
     if not (bc / RESULT).exists():

@@ -15,8 +15,10 @@ from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from robolearn.bench.baselines import PROGRAM
-from robolearn.core import BadInput, RobolearnError
+from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.core.installation import install_command
 from robolearn.runs.command import Command, at_least
 
@@ -59,8 +61,6 @@ class BenchmarkBorders(Command):
 
 def _libero(path: Path, demonstrations: int) -> None:
     """A file in LIBERO's layout: pictures that move and have the noise of a camera."""
-    import numpy as np
-
     try:
         import h5py
     except ImportError:
@@ -103,9 +103,6 @@ def _imported(file: Path, out: Path) -> dict[str, Any]:
 
 def _many(path: Path, episodes: int) -> None:
     """A set of many short episodes with one camera."""
-    import numpy as np
-
-    from robolearn.core import ArraySpec, Episode, Interface
     from robolearn.data.writing.writer import EpisodeWriter
 
     seen = {"images.front": ArraySpec((64, 64, 3), "uint8"), "proprio": ArraySpec((8,))}

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
@@ -24,6 +25,7 @@ from robolearn.bench.measuring import (
     rate,
 )
 from robolearn.core import BadInput, RobolearnError
+from robolearn.core.machine import torch_threads
 from robolearn.core.switches import switch
 from robolearn.runs.command import Command, print_table
 
@@ -62,7 +64,6 @@ class BenchmarkData(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.bench.memory import beyond_memory
-        from robolearn.core.machine import torch_threads
 
         if not self.scales or min(self.scales) < 1 or not self.seconds > 0:
             raise BadInput("--scales, --seconds", got=(self.scales, self.seconds), expected="positive numbers")
@@ -137,8 +138,6 @@ def result_of(ours: dict[str, dict[str, Any]], theirs: dict[str, Any] | None) ->
 
 def _import(path: Path, work: Path) -> float | None:
     """Pictures/s of an import of the set at `path` from a file of HDF5; None without h5py."""
-    from importlib.util import find_spec
-
     from robolearn.data import Dataset
     from robolearn.data.convert.formats import ReadOptions, reader, writer
     from robolearn.data.convert.source import write_dataset

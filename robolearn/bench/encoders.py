@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from policies.networks.encoder_settings import EncoderConfig
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import BadInput
+from robolearn.core.machine import keep_freed_memory, resolve_device
 from robolearn.runs.command import Command, at_least, print_table
 from robolearn.train.settings import ImitationConfig
 
@@ -44,8 +45,6 @@ class BenchmarkEncoders(Command):
 
     def run(self) -> dict[str, Any]:
         import torch
-
-        from robolearn.core.machine import keep_freed_memory, resolve_device
 
         at_least(1, cameras=self.cameras, batch=self.batch, steps=self.steps, threads=self.threads)
         at_least(8, image_size=self.image_size)

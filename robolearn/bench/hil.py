@@ -12,14 +12,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from policies.settings import FlowConfig
 from robolearn.bench.baselines import best_tempo, more_demonstrations, run_program
-from robolearn.core import BadInput
+from robolearn.core import BadInput, bind_policy
 from robolearn.hil.settings import CurriculumConfig
+from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.presets import preset
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
 from robolearn.runs.command import Command, at_least, check_seeds, print_table, words_of
+from robolearn.runs.run import RESULT as TRAINED
+from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,8 +131,6 @@ class BenchmarkHil(Command):
         return self.out / f"{task}-seed{seed}-demos", self.out / f"{task}-seed{seed}-bc"
 
     def _imitate(self, task: str, seed: int) -> None:
-        from robolearn.runs.run import RESULT as TRAINED
-
         demos, bc = self._base(task, seed)
         if (bc / TRAINED).exists():
             return
@@ -153,7 +156,6 @@ class BenchmarkHil(Command):
         from policies.storage.loading import open_policy
         from policies.wrappers.wrapper import at_tempo
         from robots import CONTROL_HZ
-        from sim.registry import WorldConfig
 
         demos, bc = self._base(task, seed)
         if arm == "more-demos":
@@ -169,7 +171,6 @@ class BenchmarkHil(Command):
 
     def _one(self, task: str, arm: Arm, algo: str, seed: int) -> dict[str, Any]:
         from policies.storage.loading import open_policy
-        from robolearn.io.json_files import plain, read_json, write_json
 
         _, bc = self._base(task, seed)
         folder = self.out / f"{task}-seed{seed}-{arm}-{algo}"
@@ -205,7 +206,6 @@ class BenchmarkHil(Command):
     ) -> dict[str, Any]:
         """The loop and its judgement."""
         from policies.storage.loading import open_policy
-        from robolearn.io.json_files import read_json
 
         demos, bc = self._base(task, seed)
         words: list[Any] = ["--policy", bc, "--task", task, "--algo", algo, "--seed", seed]
@@ -230,16 +230,13 @@ def _measure_policy(task: str, policy: Any, episodes: int, delay: int) -> dict[s
     """Success without help, its cycle time, and that of each start (None: not solved); the share of steps that an
     operator steers who watches; success with `delay` control steps of inference delay, from the same starts; AUROC of
     each doubt for failure within 40 steps."""
-    import numpy as np
     import torch
 
     from policies.wrappers.best_of_n import BestOfNPolicy
     from policies.wrappers.wrapper import DelayedPolicy
-    from robolearn.core import bind_policy
     from robolearn.eval import evaluate
     from robolearn.hil.evaluation import measure_help, predict_failures
     from sim.experts import make_operator
-    from sim.registry import WorldConfig
 
     torch.set_num_threads(1)
     with closing(WorldConfig(task, threads=1).matching(policy.interface).build(episodes)) as env:
@@ -281,8 +278,6 @@ def summary(runs: list[dict[str, Any]], task: str, arm: str, algo: str) -> dict[
 
     A success of several seeds has the bounds of that interval, of one seed those over its episodes.
     """
-    import numpy as np
-
     from robolearn.eval.intervals import over_seeds
 
     mine = [run for run in runs if _which(run) == (task, arm, algo)]

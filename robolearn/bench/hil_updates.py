@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from robolearn.bench.measuring import (
     MeasuringProcess,
     in_turn,
@@ -22,7 +24,8 @@ from robolearn.bench.measuring import (
     lerobot_python,
     rate,
 )
-from robolearn.core import BadInput
+from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core.machine import torch_threads
 from robolearn.rl.off_policy_settings import RlpdConfig
 from robolearn.runs.command import Command, at_least
 
@@ -55,8 +58,6 @@ class BenchmarkHilUpdates(Command):
     settings: RlpdConfig = field(default_factory=RlpdConfig)
 
     def run(self) -> dict[str, Any]:
-        from robolearn.core.machine import torch_threads
-
         at_least(1, rounds=self.rounds)
         for steps in self.replay:
             at_least(LONG_EPISODE, replay=steps)
@@ -108,13 +109,11 @@ class BenchmarkHilUpdates(Command):
 def _ours(settings: RlpdConfig, steps: int = 0) -> tuple[Callable[[], float], int, int]:
     """One update of the learner: a batch from both buffers, the update, the sums of its metrics. And the
     number of the critics' parameters, and the bytes of both buffers, of which the learner's own has `steps`."""
-    import numpy as np
     import torch
 
     from policies.normalize import Normalizer
     from policies.policy import ChunkPolicy
     from policies.settings import FlowConfig
-    from robolearn.core import ArraySpec, Interface
     from robolearn.data.replay import PlayedEpisode
     from robolearn.rl.algorithms.rlpd import Rlpd
     from robolearn.rl.experience import Experience

@@ -20,6 +20,7 @@ from typing import Any
 
 from robolearn.bench.measuring import MeasuringProcess, in_turn, rate
 from robolearn.core import RobolearnError
+from robolearn.core.machine import available_memory, resolve_device
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,6 @@ def beyond_memory(root: Path, seconds: float) -> dict[str, Any] | None:
     Raises:
       RobolearnError: a process ended before it had measured.
     """
-    from robolearn.core.machine import available_memory
     from robolearn.data import Dataset
     from robolearn.data.reading.cache import MEMORY_SHARE
 
@@ -91,7 +91,6 @@ def main(root: Path, limit: int, batch: int) -> None:
         _, most = resource.getrlimit(resource.RLIMIT_DATA)
         limit = limit if most == resource.RLIM_INFINITY else min(limit, most)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-    from robolearn.core.machine import resolve_device
     from robolearn.data import Dataset
     from robolearn.data.reading.cache import OnDemand
     from robolearn.train.imitation import ImitationTrainer

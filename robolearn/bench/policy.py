@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from policies.settings import DiffusionConfig, FlowConfig, NetworkConfig
-from policies.storage.backends import BACKENDS, check_backend
+from policies.storage.backends import BACKENDS, check_backend, use_backend
 from robolearn.core import BadInput
+from robolearn.core.machine import torch_threads
 from robolearn.core.specs import ArraySpec, Interface
+from robolearn.runs import Progress
 from robolearn.runs.command import Command, at_least, print_table
 
 if TYPE_CHECKING:
@@ -60,8 +64,6 @@ class BenchmarkPolicy(Command):
     """Turns of each kind, of 20 decisions each."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.core.machine import torch_threads
-
         at_least(1, repeats=self.repeats)
         if not self.backends:
             raise BadInput("--backends", got="nothing", available=BACKENDS)
@@ -85,7 +87,6 @@ class BenchmarkPolicy(Command):
 
     def _prepare(self) -> tuple[list[dict[str, Any]], list[Callable[[], Any]]]:
         """The rows of the table without their latencies, and for each what is measured."""
-        from policies.storage.backends import use_backend
         from policies.storage.onnx_export import example_inputs
 
         rows: list[dict[str, Any]] = []
@@ -152,8 +153,6 @@ def _first(policy: TorchPolicy, observation: Mapping[str, Any]) -> Any:
 
 def _measure(decide: list[Callable[[], Any]], repeats: int, *, quiet: bool) -> list[list[float]]:
     """Seconds of every decision of each kind; one turn of each more than counts, to warm up."""
-    from robolearn.runs import Progress
-
     times: list[list[float]] = [[] for _ in decide]
     with Progress("measuring", total=repeats, unit="turns", quiet=quiet) as progress:
         for turn in range(repeats + 1):
@@ -169,7 +168,5 @@ def _measure(decide: list[Callable[[], Any]], repeats: int, *, quiet: bool) -> l
 
 
 def _percentiles(seconds: list[float]) -> dict[str, float]:
-    import numpy as np
-
     p50, p99 = np.percentile(seconds, (50, 99))
     return {"p50": 1e3 * float(p50), "p99": 1e3 * float(p99)}

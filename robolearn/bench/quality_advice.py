@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
+from robolearn.runs import Progress
+
 SEEDS_APART = 1000  # the starts of the evaluation are not those of the demonstrations
 
 
@@ -43,7 +45,6 @@ def prove(
     """
     from robolearn.eval import compare, corrected, evaluate
     from robolearn.presets import WORLDS
-    from robolearn.runs import Progress
     from robolearn.train.imitation import ImitationConfig, ImitationTrainer
     from sim.registry import WorldConfig
 

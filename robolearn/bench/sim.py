@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Annotated, Any
 
+import numpy as np
+
 from robolearn.bench.measuring import in_turn, rate
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.runs.command import Command, at_least, print_table
-from sim.registry import WorldConfig
+from sim.registry import WorldConfig, task_names
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +35,6 @@ class BenchmarkSim(Command):
     """Measure robosuite's Lift as well (needs the robosuite extra)."""
 
     def run(self) -> dict[str, Any]:
-        from sim.registry import task_names
-
         at_least(1, worlds=self.worlds)
         if self.world.task not in task_names():
             raise BadInput("--task", got=self.world.task, available=task_names())
@@ -141,8 +141,6 @@ def _frames(env: Any, seconds: float) -> float:
 
 def _draws(*shape: int) -> Callable[[], Any]:
     """Draws small random actions of this shape."""
-    import numpy as np
-
     rng = np.random.default_rng(0)
     return lambda: rng.uniform(-0.5, 0.5, shape).astype(np.float32)
 

@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from robolearn.bench.rivals.checkouts import Checkout, CodeFailed, configs_of
 from robolearn.cli.choices import Device
+from robolearn.cli.registry import find
 from robolearn.cli.rival_cells import Cells, Rival, TheirCode, few_enough
 from robolearn.core import BadInput
+from robolearn.core.machine import resolve_device
+from robolearn.io.json_files import write_json
 from robolearn.presets import RL_ENV_STEPS
 from robolearn.runs.command import Command, at_least, check_seed, check_seeds, command_text, print_table, reported
 from sim.registry import WorldConfig, tasks_of
@@ -79,7 +84,6 @@ class BenchmarkRivals(Command):
         seconds of fine-tuning are as `over_seeds` gives them. Rows and means are of rivals that failed nowhere there;
         what failed is tried again by the next run."""
         from robolearn.eval.rivals_page import write_rivals_page
-        from robolearn.io.json_files import write_json
 
         begun = time.perf_counter()
         tasks, rivals = self._tasks(), self._rivals()
@@ -163,7 +167,6 @@ class BenchmarkRivals(Command):
 
     def _check(self, tasks: Sequence[str], rivals: Sequence[Rival | TheirCode], cells: Cells) -> None:
         """Refuse what cannot work before anything is written."""
-        from robolearn.core.machine import resolve_device
         from sim.experts import demonstrator
 
         check_seeds(self.seeds)
@@ -194,7 +197,6 @@ class BenchmarkRivals(Command):
 def _of_flags(name: str, flags: tuple[str, ...]) -> Rival:
     """The rival of a user's own flags. Raises `BadInput`: one that the benchmark sets, or one that does not exist."""
     from robolearn.cli.main import parse
-    from robolearn.cli.registry import find
 
     set_here = ("--policy", "--task", "--env-steps", "--seed", "--out", "--data", "--resume", "--device")
     for flag in flags:
@@ -224,8 +226,6 @@ def _values(cell: Mapping[str, Any]) -> tuple[float, float, float, float]:
 
 def _means(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The mean over all tasks of each rival: of each seed first, so that the interval is over the seeds."""
-    import numpy as np
-
     for name in dict.fromkeys(row["rival"] for row in rows):
         own = [row["cells"] for row in rows if row["rival"] == name]
         if len(own) == len(tasks):

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from policies.settings import denoising_kinds
 from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device, Dynamics, SimRobot
 from robolearn.core import BadInput
+from robolearn.io.json_files import read_json, write_json
 from robolearn.presets import algorithm_preset, preset, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithms
 from robolearn.rl.settings import ReinFlowConfig
-from robolearn.runs.command import Command, at_least, check_seeds, peek
+from robolearn.runs.command import Command, at_least, check_seeds, peek, words_of
+from robolearn.runs.run import check_same
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -158,9 +160,6 @@ class BenchmarkRl(Command):
 
     def _check(self, quickstart: Quickstart) -> None:
         """Refuse what cannot work, and a run in its place that had other settings than what is asked for now."""
-        from robolearn.io.json_files import read_json
-        from robolearn.runs.run import check_same
-
         quickstart.plan()
         if (quickstart.out / RESULT).exists():
             done = read_json(quickstart.out / RESULT, what=f"benchmark {quickstart.out}")
@@ -168,8 +167,6 @@ class BenchmarkRl(Command):
             check_same({"episodes": episodes}, {"episodes": quickstart.eval_episodes}, f"benchmark {quickstart.out}")
 
     def _one(self, quickstart: Quickstart) -> dict[str, Any]:
-        from robolearn.io.json_files import read_json, write_json
-
         stored = quickstart.out / RESULT
         if not stored.exists():
             # The clock of a resumed quickstart has seen its second part only.
@@ -192,8 +189,6 @@ class BenchmarkRl(Command):
         from policies.storage.loading import open_policy
         from policies.wrappers.wrapper import at_tempo
         from robolearn.bench.baselines import best_tempo, judged, more_demonstrations
-        from robolearn.io.json_files import read_json, write_json
-        from robolearn.runs.command import words_of
 
         q, stored = quickstart, quickstart.out / BASELINES
         known = read_json(stored, what=f"benchmark {stored}") if stored.exists() else {}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import DemoQuality
 from robolearn.cli.suite import run_suite, show_suite
-from robolearn.cli.view import WorkView
+from robolearn.cli.view import WorkView, check_watched, watched
+from robolearn.runs import Progress
 from robolearn.runs.command import Command, at_least, check_seed, peek
 from sim.registry import WorldConfig
 
@@ -48,12 +49,10 @@ class Collect(Command):
         return {"quality": "expert"} if ":" in task else {}  # who comes with a world of another maker has no other
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.view import check_watched, watched
         from robolearn.data.reading.reader import Dataset
         from robolearn.data.writing.writer import EpisodeWriter
         from robolearn.rollout.collect import collect
         from robolearn.rollout.collected_starts import CollectedStarts, note_starts
-        from robolearn.runs import Progress
         from sim.experts import demonstrator, named_quality
 
         at_least(1, episodes=self.episodes, worlds=self.worlds)

@@ -11,12 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from hardware.node_parameters import PolicyParameters, parameter_names
 from policies.storage.backends import backend_device, check_backend
 from policies.storage.onnx_policy import need_onnx
+from policies.wrappers.goals import save_goals
 from robolearn.cli.choices import AnyStation, SimTask
-from robolearn.cli.policy_flags import PolicyCommand
+from robolearn.cli.policy_flags import EXPERT, GoalSource, PolicyCommand, check_goal_flags
 from robolearn.cli.station_command import MovingCommand
-from robolearn.runs.command import at_least, check_seed
+from robolearn.core import BadInput, RobolearnError
+from robolearn.runs.command import at_least, check_seed, rate_text
 
 if TYPE_CHECKING:
     from robolearn.deploy import Deployment, Simulation
@@ -72,7 +77,6 @@ class Deploy(PolicyCommand, MovingCommand):
     def run_beside(self, operator: ArmOperator) -> dict[str, Any]:
         """`run` with this person beside a real arm."""
         from hardware.execution.homing import goes_home
-        from robolearn.core import BadInput
         from robolearn.deploy.processes import warn_of_enclaves
         from robots.dynamics_file import load_dynamics
         from robots.stations import load_any_contract
@@ -124,7 +128,6 @@ class Deploy(PolicyCommand, MovingCommand):
     def _film(self, deployment: Deployment, operator: ArmOperator, video: Path) -> dict[str, Any]:
         from hardware.ros2.environment import prepare
         from robolearn.cli.film import filmed
-        from robolearn.core import RobolearnError
         from robolearn.deploy.processes import choose_domain
 
         prepare()
@@ -141,16 +144,11 @@ class Deploy(PolicyCommand, MovingCommand):
 
     def _goals(self, contract: AnyContract, folder: Path) -> str:
         """Goals for the policy node; those of the expert are written into `folder`."""
-        from robolearn.cli.policy_flags import EXPERT, GoalSource, check_goal_flags
-
         check_goal_flags(self.goals, self.goal_choice)
         if self.goals != EXPERT:
             return str(Path(self.goals).absolute()) if self.goals else ""
-        import numpy as np
 
         from policies.storage.loading import check_goals_given, stated_by
-        from policies.wrappers.goals import save_goals
-        from robolearn.core import BadInput
         from sim.registry import WorldConfig
 
         if not contract.simulated:
@@ -163,7 +161,6 @@ class Deploy(PolicyCommand, MovingCommand):
 
     def _deployment(self, contract: AnyContract, simulation: Simulation | None, goals: str) -> Deployment:
         """The deployment; refused before anything is started where there is no terminal to ask on."""
-        from hardware.node_parameters import PolicyParameters, parameter_names
         from robolearn.cli.terminal_operator import check_may_ask, may_ask
         from robolearn.deploy import Deployment
         from robolearn.deploy.deployment import checked
@@ -220,8 +217,6 @@ class Deploy(PolicyCommand, MovingCommand):
         return {None: failed, INTERRUPTED: 130}.get(result["ended"], 1)
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from robolearn.runs.command import rate_text
-
         if result["ended"]:
             done = result["success"]["episodes"]
             console.print(f"ended       after {done} of {result['asked']} episodes: {result['ended']}")
@@ -259,7 +254,6 @@ def is_emulated(contract: AnyContract) -> bool:
 def simulated_arm(task: str, seconds: float | None, dynamics: str) -> tuple[tuple[str, ...], Simulation]:
     """The components of the task's privileged vector, and the simulated arm for it, with episodes of `seconds` at most;
     None: as long as the task has them."""
-    from robolearn.core import BadInput
     from robolearn.deploy import Simulation
     from robots import CONTROL_HZ
     from sim.tasks import TASKS

@@ -13,8 +13,13 @@ from policies.settings import POLICIES
 from robolearn.cli.choices import Device, PolicyKind, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, bind_policy
+from robolearn.core.machine import keep_freed_memory, resolve_device
 from robolearn.core.specs import is_instruction
+from robolearn.io.hashes import sha256_weights
+from robolearn.io.json_files import plain
+from robolearn.runs import Progress, Run
 from robolearn.runs.command import Command, at_least, check_seed, last_row, peek
+from robolearn.runs.loop import run_loop
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import DistillConfig
 from sim.registry import WorldConfig
@@ -59,11 +64,6 @@ class Distill(Command):
 
     def run(self) -> dict[str, Any]:
         from policies.storage.checkpoint import load_chunk_policy
-        from robolearn.core.machine import keep_freed_memory, resolve_device
-        from robolearn.io.hashes import sha256_weights
-        from robolearn.io.json_files import plain
-        from robolearn.runs import Progress, Run
-        from robolearn.runs.loop import run_loop
         from robolearn.train.distill import Distiller
 
         at_least(1, worlds=self.worlds, checkpoint_every=self.checkpoint_every)

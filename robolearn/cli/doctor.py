@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from robolearn.cli.choices import AnyStation
 from robolearn.cli.console import make_console
 from robolearn.runs.command import Command
+from robolearn.runs.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +41,6 @@ class Doctor(Command):
         if self.device is not None:
             return self._listen(self.device)
         from robolearn.cli.checks import CHECKS, SIMULATION, Machine
-        from robolearn.runs.progress import Progress
 
         machine = Machine()
         work = [(group, check) for group, checks in CHECKS.items() for check in checks]

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from policies.storage.backends import backend_device
+from policies.storage.backends import backend_device, check_backend
 from robolearn.cli.evaluator import check_push, evaluate_policy, pushed_outcomes, show_pushes
 from robolearn.cli.policy_flags import GoalSource, PolicyCommand, check_goal_flags
 from robolearn.cli.suite import mean_success, run_suite, show_suite
-from robolearn.cli.view import WorkView
-from robolearn.core import BadInput
+from robolearn.cli.view import WorkView, check_watched, noting, watched
+from robolearn.core import BadInput, bind_policy
+from robolearn.io.json_files import read_json
 from robolearn.runs.command import (
     MOST_SEED,
     at_least,
@@ -25,6 +26,7 @@ from robolearn.runs.command import (
     rate_text,
     reported,
 )
+from robolearn.runs.run import CONFIG, is_run
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -75,13 +77,10 @@ class Evaluate(PolicyCommand):
     """Write report.html, with videos of the worst and the best episode, into this folder."""
 
     def run(self) -> dict[str, Any]:
-        from policies.storage.backends import check_backend
         from policies.storage.loading import open_policy
         from policies.wrappers.prompted import set_goals, set_prompt, without_instructions
         from policies.wrappers.value_guided import ValueGuidedPolicy
         from policies.wrappers.wrapper import ShuffledPolicy, at_tempo
-        from robolearn.cli.view import check_watched, noting, watched
-        from robolearn.core import bind_policy
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder
 
@@ -273,9 +272,6 @@ def _span(mean: Mapping[str, Any], form: str) -> str:
 
 def warn_of_trained_starts(path: Path, seed: int) -> None:
     """Log a warning where the run folder `path` was fine-tuned with `seed`: on these very starts it has learned."""
-    from robolearn.io.json_files import read_json
-    from robolearn.runs.run import CONFIG, is_run
-
     run = path if is_run(path) else path.parent  # a run's checkpoint folder is its policy/
     if not is_run(run):
         return
@@ -288,7 +284,6 @@ def read_deployment(folder: Path) -> dict[str, Any]:
     """The result of the deployment whose --logs were `folder`. Raises `BadInput`: none, a dry run, without outcomes or
     seed, or of another arm than its policy is for."""
     from policies.storage.loading import needed_by
-    from robolearn.io.json_files import read_json
 
     path = folder / "result.json"
     result = read_json(path, what=f"--paired-with {folder}")
@@ -331,8 +326,6 @@ def run_paired(
     """The result of the policy at `policy_path`, which one of the deployments ran, and those of the others."""
     from policies.storage.loading import open_policy
     from policies.wrappers.prompted import set_prompt
-    from robolearn.cli.evaluator import evaluate_policy
-    from robolearn.core import bind_policy
     from robolearn.eval.paired import Paired, prediction
 
     logs = [read_deployment(folder) for folder in folders]

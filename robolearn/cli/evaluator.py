@@ -12,7 +12,7 @@ import numpy as np
 
 from robolearn.core import BadInput
 from robolearn.presets import WORLDS
-from robolearn.runs import Run
+from robolearn.runs import Progress, Run
 from robolearn.runs.command import rate_text
 from robolearn.runs.loop import BEST, Kept, PolicyScore
 from sim.registry import WorldConfig
@@ -94,7 +94,6 @@ def evaluate_policy(
 ) -> Any:
     """One evaluation with a progress bar; `record` takes its episodes."""
     from robolearn.eval import evaluate
-    from robolearn.runs import Progress
 
     with Progress(f"evaluating {name}".strip(), total=episodes, unit="episodes", quiet=quiet) as progress:
         told = lambda done, _: progress(done)  # noqa: E731

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from robolearn.core import BadInput
+from robolearn.io.atomic import write_bytes
 from robolearn.runs.command import Command
 
 
@@ -31,8 +33,6 @@ class Export(Command):
 
     def run(self) -> dict[str, Any]:
         from policies.storage.onnx_policy import SUFFIX, is_onnx, need_onnx
-        from robolearn.core import BadInput
-        from robolearn.io.atomic import write_bytes
 
         if not is_onnx(self.out):
             raise BadInput("--out", got=self.out, expected=f"a name that ends in {SUFFIX}")

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import cv2
 import numpy as np
 
 from hardware.node_parameters import FilmParameters, parameter_names
 from robolearn.core import BadInput
 from robolearn.deploy.nodes import leave, run_node
+from robolearn.deploy.processes import NodeDied, beside, enclave, node_program
 
 if TYPE_CHECKING:
     from hardware.ros2.film_node import Drawer, Seen
@@ -66,7 +68,6 @@ def filmed(path: Path, robot: str, contract: AnyContract, task: str, enclaves: b
       BadInput, RobolearnError: when entered: it cannot be filmed here.
     """
     from hardware.ros2.film_node import READY, SEES
-    from robolearn.deploy.processes import NodeDied, beside, enclave, node_program
 
     flags: dict[str, Any] = {"out": path.absolute(), **({"task": task} if contract.simulated else {})}
     program = node_program("film", robot, 0, ("robolearn.cli.film",), enclave(contract, "film", enclaves), **flags)
@@ -119,8 +120,6 @@ class CameraDrawer:
     """A `Drawer` of a real station: its cameras' pictures in a row, as high as the highest."""
 
     def draw(self, seen: Seen) -> np.ndarray:
-        import cv2
-
         height = max(image.shape[0] for image in seen.images.values())
         widths = [round(image.shape[1] * height / image.shape[0]) for image in seen.images.values()]
         images = zip(seen.images.values(), widths, strict=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from robolearn.cli.choices import AnyAlgorithm, Device, Tracker, rewarded, task_of
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.dataset.common import opened_for
+from robolearn.cli.evaluator import Evaluator
 from robolearn.cli.finetune_numbers import (
     last_success,
     rewarded_episodes,
@@ -22,9 +23,12 @@ from robolearn.cli.finetune_numbers import (
     withheld_episodes,
 )
 from robolearn.cli.suite import run_suite, show_suite
-from robolearn.cli.view import WorkView
+from robolearn.cli.view import WorkView, check_watched, noting, watched
 from robolearn.core import BadInput
+from robolearn.core.machine import resolve_device
+from robolearn.eval import Success
 from robolearn.io.hashes import sha256_file, sha256_weights
+from robolearn.io.json_files import plain
 from robolearn.presets import RL_ENV_STEPS, rl_env_steps, tuning_preset
 from robolearn.rl.adversary import AdversaryConfig
 from robolearn.rl.algorithms import (
@@ -37,8 +41,9 @@ from robolearn.rl.algorithms import (
 from robolearn.rl.along import AlongConfig
 from robolearn.rl.audit import AuditConfig, Audited
 from robolearn.rl.settings import BACKWARD, ReinFlowConfig
+from robolearn.runs import Progress, Run
 from robolearn.runs.command import Command, at_least, check_seed, peek
-from robolearn.runs.loop import KeepConfig
+from robolearn.runs.loop import KeepConfig, Kept, run_loop
 from robolearn.runs.trackers import check_tracker
 from sim.registry import WorldConfig
 
@@ -107,18 +112,12 @@ class Finetune(Command):
         import torch
 
         from policies.storage.loading import load_base
-        from robolearn.cli.evaluator import Evaluator
         from robolearn.cli.finetune_altered import altered_training
-        from robolearn.cli.view import check_watched, noting, watched
-        from robolearn.core.machine import resolve_device
-        from robolearn.io.json_files import plain
         from robolearn.rewards.asking import LoggedScores
         from robolearn.rewards.choice import make_reward_model
         from robolearn.rewards.first_frames import beginnings, warn_if_strange
         from robolearn.rewards.stored import model_name, scores_file
         from robolearn.rl.actors import check_tunable
-        from robolearn.runs import Progress, Run
-        from robolearn.runs.loop import Kept, run_loop
 
         if (suite := run_suite(self, _success)) is not None:
             return suite
@@ -293,7 +292,6 @@ class Finetune(Command):
 
     def _back_model(self, policy: Any, named: str) -> Any:
         """The model of --back-reward, or None without one, beside the one `named` by --reward."""
-        from robolearn.core.machine import resolve_device
         from robolearn.rewards.choice import make_reward_model
 
         if not self.back_reward:
@@ -351,7 +349,5 @@ class Finetune(Command):
 
 def _success(result: Mapping[str, Any]) -> Success | None:
     """Success in the result of a task: without noise, or else of the last rollouts."""
-    from robolearn.eval import Success
-
     found = result["evaluation"]["success"] if "evaluation" in result else result["training_success"]
     return Success(**found) if found else None

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from robolearn.cli.evaluator import show_outcomes
 from robolearn.rl.algorithms import ALGORITHMS, OnPolicyConfig
 from robolearn.runs.command import rate_text
+from robolearn.runs.run import read_metrics
 from sim.registry import WorldConfig
 
 
@@ -41,7 +42,6 @@ def standing(iteration: int, row: Mapping[str, Any]) -> str:
 def last_success(run: Path) -> dict[str, Any] | None:
     """Success of the rollouts of a run's last `LAST` iterations; None where the world reports none."""
     from robolearn.eval import Success
-    from robolearn.runs.run import read_metrics
 
     rows = [row for row in list(read_metrics(run))[-LAST:] if row.get("success") is not None]
     episodes = round(sum(row["episodes"] for row in rows))
@@ -53,8 +53,6 @@ def last_success(run: Path) -> dict[str, Any] | None:
 def switched(run: Path) -> dict[str, Any] | None:
     """Success before and after a run's first control step, by the evaluations on its way: the last one offline, the
     first `AFTER` online, and the dip to the least of those; None where either is missing."""
-    from robolearn.runs.run import read_metrics
-
     rows = [row for row in read_metrics(run) if row.get("eval_success") is not None]
     offline = [row["eval_success"] for row in rows if not row["env_steps"]]
     online = [row["eval_success"] for row in rows if row["env_steps"]][:AFTER]
@@ -65,8 +63,6 @@ def switched(run: Path) -> dict[str, Any] | None:
 
 def rewarded_episodes(run: Path) -> int | None:
     """Episodes of a run whose return was not 0; None where none ended, or where an older version began the run."""
-    from robolearn.runs.run import read_metrics
-
     rows = [row for row in read_metrics(run) if any(row.get(key) for key in KINDS)]
     known = bool(rows) and all("rewarded" in row for row in rows)
     return round(sum(row["rewarded"] for row in rows)) if known else None
@@ -74,8 +70,6 @@ def rewarded_episodes(run: Path) -> int | None:
 
 def withheld_episodes(run: Path) -> int:
     """Episodes of a run that a reward model did not score."""
-    from robolearn.runs.run import read_metrics
-
     return round(sum(row.get("withheld", 0.0) for row in read_metrics(run)))
 
 
@@ -86,8 +80,6 @@ def wall_profile(run: Path, calibration: Any) -> dict[str, float]:
       run: the run folder.
       calibration: of the noise, or None; what the worlds took of it counts as simulation, the rest as calibration.
     """
-    from robolearn.runs.run import read_metrics
-
     rows = list(read_metrics(run))
     parts = ("simulation", "inference", "update")
     wall_s = {part: sum(row.get(f"wall_{part}_s", 0.0) for row in rows) for part in parts} | {"calibration": 0.0}

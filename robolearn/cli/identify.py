@@ -10,10 +10,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import tyro
 
 from robolearn.cli.station_command import MovingCommand
 from robolearn.core import BadInput
+from robolearn.core.machine import available_cpus
+from robolearn.io.atomic import write_bytes
+from robolearn.runs import Progress
 from robolearn.runs.command import check_seed, command_text, reported
 
 if TYPE_CHECKING:
@@ -80,7 +84,6 @@ class Identify(MovingCommand):
             return there._identify()
 
     def _identify(self) -> dict[str, Any]:
-        from robolearn.io.atomic import write_bytes
         from robots.dynamics_file import load_dynamics
         from robots.stations import load_contract
         from robots.stations.folder import DYNAMICS, keep
@@ -161,7 +164,6 @@ class Identify(MovingCommand):
     def _stepped(self, contract: Contract) -> MotionLog:
         """Of the simulated arm, as fast as it can be simulated."""
         from hardware.calibration.motion import drive
-        from robolearn.runs import Progress
         from robots.excitation import excitation
         from sim.realtime import RealtimeWorld
 
@@ -176,7 +178,6 @@ class Identify(MovingCommand):
         from robolearn.cli.terminal_operator import TerminalOperator, check_may_ask
         from robolearn.deploy.excited import Station, record_motion
         from robolearn.deploy.processes import warn_of_enclaves
-        from robolearn.runs import Progress
         from robots.excitation import excitation
 
         check_may_ask(contract, self.yes)
@@ -210,11 +211,7 @@ class Identify(MovingCommand):
     def _fit(
         self, contract: Contract, fitted: Sequence[MotionLog], held: Sequence[MotionLog]
     ) -> tuple[Fit, Any, tuple[Errors, Errors]]:
-        import numpy as np
-
-        from robolearn.core.machine import available_cpus
         from robolearn.eval.dynamics_page import HeldOut
-        from robolearn.runs import Progress
         from robots.motion_log import SparseLog
         from sim.identification import fit as fits
 

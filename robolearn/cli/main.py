@@ -20,6 +20,7 @@ from robolearn import __version__
 from robolearn.cli.console import make_console
 from robolearn.cli.registry import ENTRIES, EXAMPLES, Entry, find
 from robolearn.core import BadInput, RobolearnError
+from robolearn.io.json_files import plain
 from robolearn.io.log_lines import LogLines
 from robolearn.io.paths import spoken
 
@@ -180,8 +181,6 @@ def _defaults(kind: type[Command], args: list[str]) -> Command | None:
 def show(command: Command, result: dict[str, Any]) -> None:
     """Print `result`: with --json as one line, otherwise for people."""
     if command.json:
-        from robolearn.io.json_files import plain
-
         print(json.dumps(plain(result), allow_nan=False))
         return
     command.show(result, make_console(piped=160))

@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
+
 from hardware.node_parameters import RecordParameters, TeleopParameters, parameter_names
+from hardware.teleop import make_device
+from hardware.teleop.wrapped import clutched, reconnecting
 from robolearn.cli.choices import DemoQuality, SimTask, Station, Teleop
 from robolearn.cli.station_command import device_options, teleop_parameters, teleop_values, with_teleop_flags
-from robolearn.core import BadInput, Interface, Policy
+from robolearn.core import BadInput, Interface, Policy, bind_policy
 
 if TYPE_CHECKING:
     from hardware.teleop import Device
@@ -78,8 +82,6 @@ class RecordingSetup:
 
     def device(self, contract: AnyContract) -> Device:
         """The device, open; a script plays the simulated arm alone."""
-        from hardware.teleop import make_device
-
         options = device_options(self.teleop, teleop_values(self))
         if self.scripted:
             from sim.experts import make_expert
@@ -102,7 +104,6 @@ def open_supervised(path: str | Path, contract: AnyContract) -> Policy:
     from policies.storage.config_file import FOREIGN
     from policies.storage.loading import check_policy, open_policy
     from policies.wrappers.prompted import set_goals
-    from robolearn.core import bind_policy
 
     what = f"policy {path} on {contract.name}"
     if not str(path).startswith(FOREIGN):  # refused before its weights are read; one of LeRobot's is loaded for that
@@ -117,7 +118,6 @@ def supervised(device: Device, policy: Policy, contract: AnyContract, seed: int,
     """`policy`, prompted with the `task`, and `device` to take over; it is closed if the policy refuses the prompt."""
     from hardware.teleop.chunk_player import ChunkPlayer
     from hardware.teleop.supervised import Supervised
-    from hardware.teleop.wrapped import clutched
     from policies.wrappers.prompted import set_prompt
 
     try:
@@ -136,8 +136,6 @@ def make_writer(out: str | Path, interface: Interface, task: str, *, resume: boo
     It has stored a step and forgotten it: what is loaded and compiled for that is there before the arm moves. Loading a
     library stops a whole process for half a second.
     """
-    import numpy as np
-
     from hardware.recording import stamp_names
     from robolearn.data.lerobot import layout
     from robolearn.data.writing.writer import EpisodeWriter
@@ -174,7 +172,6 @@ def main_record(argv: Sequence[str] | None = None) -> int:
 
 def _teleop_node() -> Any:
     from hardware.ros2.teleop_node import TeleopNode
-    from hardware.teleop.wrapped import reconnecting
 
     def make_device(contract: AnyContract, name: str) -> Device:
         device = RecordingSetup(robot=contract.name, teleop=name, **teleop_values(node.parameters)).device(contract)
@@ -188,7 +185,6 @@ def _record_node(stack: ExitStack) -> Any:
     from hardware.execution.homing import goes_home
     from hardware.recording import Session
     from hardware.ros2.record_node import RecordNode
-    from hardware.teleop.wrapped import reconnecting
     from robolearn.cli.view import TeleopView, check_view, chosen, viewed
     from robolearn.data.lerobot import layout
 

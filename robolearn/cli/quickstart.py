@@ -13,12 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
 from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm
 from robolearn.cli.console import make_console
-from robolearn.cli.quickstart_report import Bars, compile_ahead, deploy, deployed
+from robolearn.cli.quickstart_report import Bars, compile_ahead, deploy, deployed, videos, write
 from robolearn.core import BadInput
+from robolearn.core.machine import resolve_device
 from robolearn.core.switches import switch
+from robolearn.io.json_files import plain, read_json, write_json
+from robolearn.io.paths import check_folder
 from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithm_name
 from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text, reported
+from robolearn.runs.loop import KeepConfig
+from robolearn.runs.run import check_same, is_run
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -107,9 +112,6 @@ class Quickstart(Command):
         from robolearn.cli.collect import Collect
         from robolearn.cli.finetune import Finetune
         from robolearn.cli.train import Train
-        from robolearn.core.machine import resolve_device
-        from robolearn.io.json_files import plain
-        from robolearn.runs.loop import KeepConfig
         from robolearn.train.settings import ImitationConfig
         from sim.experts import named_quality
 
@@ -161,8 +163,6 @@ class Quickstart(Command):
 
     def _training(self, name: str) -> dict[str, Any]:
         """Flags that every training has: it goes to the folder `name`."""
-        from robolearn.runs.run import is_run
-
         out = self.out / name
         return {"out": out, "device": self.device, "resume": self.resume and is_run(out), "json": self.json}
 
@@ -178,10 +178,6 @@ class Quickstart(Command):
 
     def _check_out(self, begun: dict[str, Any]) -> None:
         """--out is new; or it holds a quickstart that began with the same settings, to be resumed."""
-        from robolearn.io.json_files import read_json
-        from robolearn.io.paths import check_folder
-        from robolearn.runs.run import check_same
-
         check_folder(self.out, f"--out {self.out}")
         content = {path.name for path in self.out.iterdir()} if self.out.is_dir() else set()
         if not self.resume and content:
@@ -192,9 +188,6 @@ class Quickstart(Command):
             check_same({"robot": "panda", **stored}, begun, f"quickstart {self.out}")  # none is named: the default
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.quickstart_report import videos, write
-        from robolearn.io.json_files import write_json
-
         collect, train, finetune, distill, begun = self.plan()
         self.out.mkdir(parents=True, exist_ok=True)
         write_json(self.out / SETTINGS, begun)
@@ -265,7 +258,6 @@ class Quickstart(Command):
         from policies.storage.checkpoint import load_chunk_policy
         from policies.storage.loading import open_policy
         from robolearn.cli.evaluator import evaluate_policy
-        from robolearn.core.machine import resolve_device
 
         device = resolve_device(self.device)
         policy = open_policy(self.out / name, device)

@@ -13,8 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from robolearn import __version__
 from robolearn.core import RobolearnError
 from robolearn.runs.command import PROGRAM, rate_text
+from robolearn.runs.run import read_metrics
 
 if TYPE_CHECKING:
     from robolearn.eval import Evaluation
@@ -114,7 +116,6 @@ def write(quickstart: Any, bars: Bars, results: dict[str, Any], seconds: dict[st
       seconds: what each part of the quickstart took.
       films: its `videos`.
     """
-    from robolearn import __version__
     from robolearn.eval.comparison import compare, split_gain
     from robolearn.eval.report import write_report
     from robolearn.eval.report_data import Outcome, ReportData
@@ -221,7 +222,6 @@ def videos(q: Any, bars: Bars) -> list[Any]:
 def learning_curves(out: Path) -> list[Any]:
     """Pictures of a quickstart folder's two trainings."""
     from robolearn.eval.plots import Curve, Series, success_series
-    from robolearn.runs.run import read_metrics
 
     bc, rl = list(read_metrics(out / "bc")), list(read_metrics(out / "rl"))
     episodes = [int(row["episodes"]) for row in rl]

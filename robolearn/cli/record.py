@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from hardware.teleop.wrapped import reconnecting
 from robolearn.cli.node_record import RecordingSetup, make_writer, open_supervised, supervised
 from robolearn.cli.station_command import StationCommand, shows_in_terminal
 from robolearn.cli.view import TeleopView, check_view, chosen, viewed
+from robolearn.core import BadInput, RobolearnError
+from robolearn.core.machine import searched_before
+from robolearn.runs import Progress
 from robolearn.runs.command import at_least, check_seed
 
 
@@ -55,9 +59,6 @@ class Record(RecordingSetup, StationCommand):
     def run(self) -> dict[str, Any]:
         from hardware.execution.homing import goes_home
         from hardware.ros2.environment import prepare
-        from hardware.teleop.wrapped import reconnecting
-        from robolearn.core import BadInput
-        from robolearn.core.machine import searched_before
         from robolearn.deploy.processes import choose_domain, warn_of_enclaves
 
         at_least(1, episodes=self.episodes)
@@ -105,10 +106,8 @@ class Record(RecordingSetup, StationCommand):
 
     def _record(self, contract: Any, device: Any, writer: Any, task: str) -> dict[str, Any]:
         from hardware.recording import Session
-        from robolearn.core import RobolearnError
         from robolearn.deploy.processes import log_folder
         from robolearn.deploy.recorder import START_S, run_recorder, station_nodes
-        from robolearn.runs import Progress
 
         first = writer.episodes
         wanted = max(self.episodes - first, 0)

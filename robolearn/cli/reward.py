@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, RewardWithheld, RobolearnError
+from robolearn.core.machine import resolve_device
+from robolearn.io.hashes import sha256
+from robolearn.io.json_files import plain
 from robolearn.rewards.settings import HAND, TRAINED, ClassifierConfig, CriticConfig
+from robolearn.runs import Progress, Run
 from robolearn.runs.command import Command, at_least, check_seed, command_text, last_row, peek, rate_text, reported
+from robolearn.runs.loop import run_loop
+from robolearn.runs.run import check_new
 
 if TYPE_CHECKING:
     from robolearn.core import RewardModel
@@ -57,14 +63,9 @@ class RewardTrain(Command):
         return {"settings": TRAINED.get(peek(args, "--kind", "critic"), CriticConfig)()}
 
     def run(self) -> dict[str, Any]:
-        from robolearn.core.machine import resolve_device
         from robolearn.eval.intervals import Success
-        from robolearn.io.json_files import plain
         from robolearn.rewards.head_trainer import common_cameras, lengths_of
         from robolearn.rewards.reference import read_reference, show_reference
-        from robolearn.runs import Progress, Run
-        from robolearn.runs.loop import run_loop
-        from robolearn.runs.run import check_new
 
         at_least(1, checkpoint_every=self.checkpoint_every)
         check_seed(self.settings.seed)
@@ -139,7 +140,6 @@ class RewardTrain(Command):
     @staticmethod
     def _labels(datasets: list[Dataset]) -> str:
         """A digest of the frames' labels beside the sets: a run is resumed with the same ones alone."""
-        from robolearn.io.hashes import sha256
         from robolearn.rewards.labels import read_labels
 
         return sha256(*(repr(sorted(read_labels(dataset).items())) for dataset in datasets))
@@ -177,7 +177,6 @@ class RewardEvaluate(Command):
         from robolearn.eval.critics import check_outcomes, evaluate_critic
         from robolearn.eval.report import check_report_folder
         from robolearn.rewards.metrics import judge
-        from robolearn.runs import Progress
 
         at_least(0, episodes=self.episodes)
         check_seed(self.seed)
@@ -277,7 +276,6 @@ class RewardScore(Command):
     def run(self) -> dict[str, Any]:
         from robolearn.rewards.metrics import score_or_withhold, window_of
         from robolearn.rewards.stored import model_name, read_scores, scores_file, write_scores
-        from robolearn.runs import Progress
 
         if self.video is not None and self.video.suffix != ".mp4":
             raise BadInput("--video", got=self.video, expected="a file that ends in .mp4")
@@ -373,7 +371,6 @@ def opened(path: str) -> Dataset:
 
 def reward_model(text: str, datasets: list[Dataset], device: str, reference: str = "") -> RewardModel:
     """The reward model `text` for these sets, which all have to fit; shown the episode `reference`, if any."""
-    from robolearn.core.machine import resolve_device
     from robolearn.rewards.choice import make_reward_model
     from robolearn.rewards.first_frames import LOOKED_AT, warn_if_strange
     from robolearn.rewards.metrics import window_of

@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from robolearn.cli.reward import FORMER, opened, reward_model
 from robolearn.core import BadInput
+from robolearn.runs import Progress
 from robolearn.runs.command import Command, at_least, check_port, check_seed
 
 if TYPE_CHECKING:
@@ -46,7 +49,6 @@ class RewardLabel(Command):
         from robolearn.rewards.label_page import FRAMES, LabelPage, PageQuestion
         from robolearn.rewards.labels import LABELS_PATH, least_certain, read_labels, write_labels
         from robolearn.rewards.metrics import probability, score_or_withhold, window_of
-        from robolearn.runs import Progress
         from robolearn.runs.loopback import show_address
 
         at_least(1, frames=self.frames)
@@ -209,7 +211,6 @@ class RewardPrefer(Command):
 def strip(dataset: Dataset, clip: EpisodeClip, every: int) -> bytes:
     """The frames of `clip` that are shown, of `every` steps one, below each other, cameras side by side: a JPEG."""
     import cv2
-    import numpy as np
 
     episode = dataset.episode(clip.episode)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.reward import FORMER
+from robolearn.core.machine import resolve_device
 from robolearn.rewards.serving.settings import TOKEN_VARIABLE, token_file
 from robolearn.runs.command import Command
 
@@ -44,7 +45,6 @@ class RewardServe(Command):
     """Device of the model: auto, cpu, cuda or cuda:<i>."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.core.machine import resolve_device
         from robolearn.data import Dataset
         from robolearn.hil.processes import stopping
         from robolearn.io.wire.security import Address, Certificates, check_encryption, find_token, own_token

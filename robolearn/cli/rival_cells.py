@@ -17,7 +17,9 @@ from policies.settings import DenoisingConfig
 from robolearn.bench.rivals.checkouts import Checkout, CodeFailed
 from robolearn.cli.registry import find
 from robolearn.core import BadInput
+from robolearn.io.json_files import read_json, write_json
 from robolearn.presets import PRESETS, WORLDS
+from robolearn.runs.run import RESULT, check_same, is_run
 from sim.registry import WorldConfig
 
 log = logging.getLogger(__name__)
@@ -183,9 +185,6 @@ class Cells:
 
     def _go_on(self, command: Any, out: Path) -> dict[str, Any]:
         """The result of a training that goes on where it was stopped; a finished one returns what it wrote."""
-        from robolearn.io.json_files import read_json
-        from robolearn.runs.run import RESULT, is_run
-
         run = out / "run"
         if (run / RESULT).exists():
             return read_json(run / RESULT, what=f"run {run}")
@@ -222,9 +221,6 @@ def kept(out: Path, settings: Mapping[str, Any], work: Callable[[], dict[str, An
     Raises:
       BadInput: it was finished with other settings.
     """
-    from robolearn.io.json_files import read_json, write_json
-    from robolearn.runs.run import check_same
-
     if not (out / CELL).exists():
         resumed, begun = out.exists(), time.perf_counter()
         log.info("%s", out)

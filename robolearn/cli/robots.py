@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tyro
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, RobolearnError
 from robolearn.runs.command import PLAIN, Command, at_least, print_table
 
 if TYPE_CHECKING:
@@ -266,7 +267,6 @@ def _contract_holds(robot: RobotSpec) -> RuleFinding:
     import numpy as np
 
     from hardware.safety import SafetyFilter
-    from robolearn.core import RobolearnError
     from robots.making.check import RuleFinding, postures_around
     from robots.stations import load_contract
 
@@ -293,8 +293,6 @@ def _contract_holds(robot: RobotSpec) -> RuleFinding:
 
 def _expert_lifts(name: str, episodes: int) -> RuleFinding:
     """The finding of the scripted expert in `lift`."""
-    from contextlib import closing
-
     import numpy as np
 
     from robolearn.rollout import Engine, Episodes, TeleoperatorAgent, spread

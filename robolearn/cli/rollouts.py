@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hardware.node_parameters import RolloutsParameters, parameter_names
+from hardware.recording.rollouts import DROPPED, STORED
 from robolearn.core import BadInput
 from robolearn.deploy.nodes import leave, run_node
+from robolearn.deploy.processes import beside, enclave, node_program
+from robots.stations import load_any_contract
 
 if TYPE_CHECKING:
     from robolearn.deploy import Deployment
@@ -68,9 +71,7 @@ def recorded(out: Path, words: str, sim_task: str, deployed: Deployment) -> Iter
     Raises:
       BadInput, RobolearnError: when entered: it cannot be recorded here.
     """
-    from hardware.recording.rollouts import DROPPED, STORED
     from hardware.ros2.rollouts_node import READY
-    from robolearn.deploy.processes import beside, enclave, node_program
 
     policy, contract = deployed.policy, deployed.contract
     task = task_words(contract, words or policy.words, sim_task)
@@ -98,7 +99,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _node() -> Any:
     from hardware.ros2.rollouts_node import Rollouts, RolloutsNode
-    from robots.stations import load_any_contract
 
     def open_rollouts(p: RolloutsParameters, stack: ExitStack) -> Rollouts:
         if not p.out:

@@ -14,8 +14,11 @@ import tyro
 
 from robolearn.cli.dataset.common import megabytes
 from robolearn.core import BadInput
-from robolearn.io.json_files import flatten
+from robolearn.io.json_files import flatten, read_json
+from robolearn.io.paths import no_such_folder
+from robolearn.runs import find_runs, inspect_run
 from robolearn.runs.command import PLAIN, Command, last_row, print_table, rate_text
+from robolearn.runs.run import CONFIG, RESULT
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,9 +39,6 @@ class Runs(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"runs": [{"path", "status", "step", "done", "unit", "wall_s", "age_s"}, …]}``."""
-        from robolearn.io.paths import no_such_folder
-        from robolearn.runs import find_runs
-
         if not self.folder.is_dir():
             if self.folder == DEFAULT and not self.folder.exists():
                 return {"runs": []}
@@ -97,10 +97,6 @@ class RunsCompare(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"runs", "settings": {name: [value of each run]}, "metrics": …, "results": …}``."""
-        from robolearn.io.json_files import read_json
-        from robolearn.runs import inspect_run
-        from robolearn.runs.run import CONFIG, RESULT
-
         if len(self.runs) < 2:
             raise BadInput("runs compare", got=f"{len(self.runs) or 'no'} run", expected="two or more")
         infos = [inspect_run(path) for path in self.runs]
@@ -168,8 +164,6 @@ class RunsRm(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"runs": [{"path", "status", "bytes"}, …], "removed": whether}``."""
-        from robolearn.runs import inspect_run
-
         if not self.runs:
             raise BadInput("runs rm", got="no run", expected="one or more")
         infos = [inspect_run(path) for path in self.runs]  # all, before the first is touched

@@ -18,6 +18,7 @@ import tyro
 from robolearn.cli.choices import AnyStation, Domain, Station
 from robolearn.cli.console import make_console
 from robolearn.core import BadInput
+from robolearn.io.atomic import write_text
 from robolearn.runs.command import Command
 
 LIMP = "moves by hand"
@@ -171,7 +172,6 @@ class PermissionsCommand(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"out", "enclaves": [path, …]}``."""
-        from robolearn.io.atomic import write_text
         from robots.stations import load_any_contract
 
         contract, poses = load_any_contract(self.robot), self.targets == "poses"

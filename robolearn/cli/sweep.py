@@ -21,8 +21,11 @@ import tyro
 from robolearn.cli.console import make_console
 from robolearn.cli.registry import find
 from robolearn.core import BadInput, RobolearnError
+from robolearn.io.json_files import read_json, write_json
+from robolearn.runs import Progress, is_run
 from robolearn.runs.command import Command, check_seed, check_seeds, command_text, print_table, reported
 from robolearn.runs.ray_cluster import need_ray, start_ray
+from robolearn.runs.run import RESULT, check_same
 
 if TYPE_CHECKING:
     from robolearn.eval.sweep_report import SweepRun
@@ -62,8 +65,6 @@ class Sweep(Command):
         if self.runner == "ray":
             need_ray("--runner ray")
         from robolearn.eval.sweep_report import summary, write
-        from robolearn.io.json_files import read_json, write_json
-        from robolearn.runs.run import RESULT
 
         ones = list(self.plan())
         self._check_out()
@@ -83,9 +84,6 @@ class Sweep(Command):
         return result
 
     def _one_by_one(self, ones: Sequence[SweepRun]) -> None:
-        from robolearn.runs import is_run
-        from robolearn.runs.run import RESULT
-
         for i, one in enumerate(ones):
             if not self.json:
                 text = f"[bold]{i + 1} of {len(ones)}[/bold]: {one.path.relative_to(self.out)}"
@@ -95,7 +93,6 @@ class Sweep(Command):
 
     def _side_by_side(self, ones: Sequence[SweepRun]) -> None:
         from robolearn.cli.sweep import run_all
-        from robolearn.runs import Progress, is_run
 
         lines = [(*one.line, "--json", *(["--resume"] if is_run(one.path) else [])) for one in ones]
         with Progress("sweep", total=len(lines), unit="runs", quiet=self.json) as progress:
@@ -144,9 +141,6 @@ class Sweep(Command):
         yield from ones
 
     def _check_out(self) -> None:
-        from robolearn.io.json_files import read_json
-        from robolearn.runs.run import check_same
-
         if not self.resume and self.out.is_dir() and any(self.out.iterdir()):
             hint = "--resume goes on with a sweep"
             raise BadInput(f"--out {self.out}", got="a folder that is not empty", expected="a new one", hint=hint)
@@ -201,7 +195,6 @@ def run_one(line: list[str], folder: str) -> str:
     """Run one command line, in a worker of Ray; its error, or nothing."""
     os.chdir(folder)
     from robolearn.cli.main import parse
-    from robolearn.cli.registry import find
 
     try:
         entry, flags = find(line)

@@ -14,14 +14,20 @@ import tyro
 from policies.settings import POLICIES, PolicyConfig
 from robolearn.cli.choices import Cousins, Device, PolicyKind, Tracker
 from robolearn.cli.config_file import write_flags
-from robolearn.cli.evaluator import show_outcomes
+from robolearn.cli.evaluator import Evaluator, show_outcomes
 from robolearn.core import BadInput
-from robolearn.core.specs import PREDICTED_ACTIONS
+from robolearn.core.machine import keep_freed_memory, resolve_device
+from robolearn.core.specs import PREDICTED_ACTIONS, PROMPT
 from robolearn.core.switches import switch
+from robolearn.io.hashes import sha256, sha256_weights
+from robolearn.io.json_files import plain, read_json
+from robolearn.runs import Progress, Run
 from robolearn.runs.command import NOT_THE_WORK, Command, at_least, check_seed, last_row, peek, words_of
-from robolearn.runs.loop import KeepConfig
+from robolearn.runs.loop import KeepConfig, Kept, run_loop
+from robolearn.runs.run import CONFIG
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import ImitationConfig, PreferenceConfig
+from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
     from robolearn.data.reading.reader import Dataset
@@ -101,14 +107,7 @@ class Train(Command):
         return {"settings": config(policy=POLICIES[kind]())}
 
     def run(self) -> dict[str, Any]:
-        from robolearn.cli.evaluator import Evaluator
-        from robolearn.core.machine import keep_freed_memory
-        from robolearn.io.hashes import sha256
-        from robolearn.io.json_files import plain
-        from robolearn.runs import Progress, Run
-        from robolearn.runs.loop import Kept, run_loop
         from robolearn.train.imitation import split_episodes
-        from sim.registry import WorldConfig
 
         at_least(1, checkpoint_every=self.checkpoint_every, processes=self.processes)
         check_tracker(self.log)
@@ -201,16 +200,12 @@ class Train(Command):
     def _begin(self, trainer: ImitationTrainer, device: Any) -> dict[str, Any]:
         """Begin with the policy of --from; what the run's configuration says of it."""
         if self.start is None:
-            from robolearn.io.json_files import read_json
-            from robolearn.runs.run import CONFIG
-
             if self.resume and (self.out / CONFIG).exists():
                 before = read_json(self.out / CONFIG, what=f"run {self.out}").get("from")
                 if before is not None:
                     raise BadInput("--from", got="nothing", expected=f"{before['policy']}, as when {self.out} began")
             return {}
         from policies.storage.checkpoint import load_chunk_policy
-        from robolearn.io.hashes import sha256_weights
 
         policy = load_chunk_policy(self.start, device)
         trainer.begin_from(policy)
@@ -260,8 +255,6 @@ class Train(Command):
         return {"pairs": len(trainer.clips.label), "better_frames": len(trainer.clips.better)}
 
     def _device(self, rank: int) -> str:
-        from robolearn.core.machine import resolve_device
-
         device = resolve_device(self.device)
         if self.processes == 1:
             return device
@@ -276,7 +269,6 @@ class Train(Command):
 
     def _datasets(self) -> tuple[list[Dataset], list[Weights | None], list[float]]:
         """The sets, weights of their episodes or frames, and their shares."""
-        from robolearn.core.specs import PROMPT
         from robolearn.data.mixture import check_alike, shares_of
         from robolearn.data.reading.reader import Dataset
 
@@ -333,7 +325,6 @@ class Train(Command):
 
     def follow(self, rank: int, meeting: Path, state: Path) -> None:
         """Do as the process that leads, whose states are in `state`, but write nothing."""
-        from robolearn.core.machine import keep_freed_memory
         from robolearn.runs.checkpoint import load_latest_state
         from robolearn.train.processes import TrainingProcesses
 
@@ -349,8 +340,6 @@ class Train(Command):
         together.close()
 
     def _build_cache(self, datasets: Sequence[Dataset]) -> None:
-        from robolearn.runs import Progress
-
         total = sum(dataset.frames * len(dataset.cameras) for dataset in datasets)
         if not total:
             return

@@ -13,6 +13,7 @@ import tyro
 from robolearn.cli.choices import AnyStation, rewarded
 from robolearn.cli.station_command import StationCommand
 from robolearn.core import BadInput, RobolearnError
+from robolearn.runs import Progress
 from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
 from sim.registry import WorldConfig
 
@@ -145,7 +146,6 @@ class RunTrial(StationCommand):
         from robolearn.cli.trial_episodes import episodes_of
         from robolearn.eval.trials.plan import TrialPlan
         from robolearn.eval.trials.records import TrialRecords
-        from robolearn.runs import Progress
 
         if self.episodes is not None:
             at_least(1, episodes=self.episodes)

@@ -19,6 +19,8 @@ from robolearn.cli.trial_hashes import world_of
 from robolearn.cli.trial_starts import TrialStarts, camera_feed
 from robolearn.core import BadInput, RobolearnError, Window, bind_policy
 from robolearn.eval.trials.plan import TrialPlan, TrialSlot
+from robolearn.rollout import Engine, Episodes, PolicyAgent
+from robots.stations import load_any_contract
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +60,6 @@ class WorldEpisodes:
         from policies.storage.loading import open_policy
         from policies.wrappers.prompted import set_goals, set_prompt
         from robolearn.rewards.choice import make_reward_model
-        from robolearn.rollout import Engine
 
         self._plan = plan
         self._policies = {
@@ -77,8 +78,6 @@ class WorldEpisodes:
         self._engine = Engine(self._env)
 
     def run(self, slot: TrialSlot) -> Ended:
-        from robolearn.rollout import Episodes, PolicyAgent
-
         policy, engine = self._policies[slot.policy, slot.checkpoint], self._engine
         seen: list[dict[str, NDArray]] = []
         acted: list[NDArray] = []
@@ -177,7 +176,6 @@ class ArmEpisodes:
 
     def __init__(self, plan: TrialPlan, station: Mapping[str, Any], folder: Path | None = None) -> None:
         from policies.storage.loading import check_policy, needed_by, open_foreign
-        from robots.stations import load_any_contract
 
         contract = load_any_contract(plan.arm)
         self._plan, self._station = plan, station

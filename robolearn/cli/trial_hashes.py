@@ -16,7 +16,9 @@ import robots
 from robolearn.core import BadInput
 from robolearn.eval.trials.plan import TrialPlan
 from robolearn.io.hashes import sha256, sha256_file, sha256_folder
-from robots.stations import AnyContract
+from robots import PAIRS, ROBOTS
+from robots.stations import AnyContract, load_any_contract
+from robots.stations.folder import FILES, STATION, VERSIONS
 from sim.registry import WorldConfig
 
 LIBRARIES = ("mujoco", "torch", "numpy", "robosuite", "gymnasium")  # versions that decide what an episode is
@@ -108,8 +110,6 @@ def _code(*folders: str) -> str:
 
 
 def _contract(name: str) -> AnyContract:
-    from robots.stations import load_any_contract
-
     return load_any_contract(name)
 
 
@@ -135,9 +135,6 @@ def _made_for(plan: TrialPlan) -> list[str]:
 def _arms(*names: str) -> str:
     """Hash of models and facts of these arms and of the parts of these pairs, of those of one's own, too; versions that
     were kept do not count."""
-    from robots import PAIRS, ROBOTS
-    from robots.stations.folder import VERSIONS
-
     known = {name: ROBOTS[name] for name in names if name in ROBOTS}
     known |= {part.robot.name: part.robot for name in names if name in PAIRS for part in PAIRS[name].parts}
     return sha256(*(sha256_folder(known[name].mjcf.parent, leave_out=(VERSIONS,)) for name in sorted(known)))
@@ -145,8 +142,6 @@ def _arms(*names: str) -> str:
 
 def _beside(*contracts: Path) -> str:
     """Hash of the files of the stations' folders that `contracts` lie in."""
-    from robots.stations.folder import FILES, STATION
-
     there = [path.parent / name for path in contracts for name in FILES if path.name == STATION]
     return sha256(*(f"{path.name} {sha256_file(path)}" for path in there if path.is_file()))
 

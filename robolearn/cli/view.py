@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from hardware.teleop.device import Status
 from robolearn.cli.station_command import shows_in_terminal
 from robolearn.core import BadInput, ChunkEnv, Env
 
@@ -135,8 +136,6 @@ class Player:
         self._page.close()
 
     def _play(self) -> None:
-        from hardware.teleop.device import Status
-
         while not self._end.wait(IDLE_S):
             if (clip := self._next) is None:
                 continue

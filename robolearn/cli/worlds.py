@@ -18,6 +18,7 @@ from robolearn.cli.dataset.common import megabytes
 from robolearn.core import BadInput
 from robolearn.core.switches import available
 from robolearn.runs.command import PLAIN, Command, print_table
+from sim.bridge.environment import size_of
 from sim.registry import FAMILIES, Family, WorldConfig
 
 log = logging.getLogger(__name__)
@@ -221,8 +222,6 @@ class WorldsInstall(Command):
 
     def run(self) -> dict[str, Any]:
         """``{"world", "python", "packages", "bytes", "wall_s"}``."""
-        from sim.bridge.environment import size_of
-
         environment = _environment(self.name)
         begun = time.perf_counter()
         packages = ", ".join(environment.packages)

@@ -37,6 +37,7 @@ from robolearn.deploy.session import (
     run_session,
 )
 from robolearn.io.json_files import write_json
+from robolearn.runs import Progress
 from robots.stations import AnyContract
 
 log = logging.getLogger(__name__)
@@ -210,7 +211,6 @@ def _run(
     from hardware.ros2 import topics
     from hardware.ros2.runtime import realtime
     from hardware.ros2.safety_client import SafetyClient
-    from robolearn.runs import Progress
 
     contract, simulation = deployment.contract, deployment.simulation
     ours = enclave(contract, "operator", deployment.enclaves)

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -274,8 +275,6 @@ def check_domain(domain: int | None) -> None:
 
 def may_be_realtime() -> bool:
     """True where this process may give its children real-time priority."""
-    import resource
-
     return os.geteuid() == 0 or resource.getrlimit(resource.RLIMIT_RTPRIO)[0] != 0
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hardware.recording import Recording
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import number
 from robolearn.deploy.processes import StackProcesses, arm_programs, enclave, may_be_realtime
@@ -54,7 +55,6 @@ def run_recorder(
 ) -> RecordNode:
     """The node `name`, after `session` was recorded; `make` makes the recording, a `Recording` by default. Raises
     `RobolearnError`: it failed."""
-    from hardware.recording import Recording
     from hardware.ros2.environment import make_room_for_pictures
     from hardware.ros2.process import host
     from hardware.ros2.record_node import RecordNode

@@ -19,6 +19,7 @@ import tyro
 
 from robolearn.core import BadInput
 from robolearn.io.paths import check_writable, spoken
+from robolearn.runs import read_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -147,8 +148,6 @@ def reported(write: Callable[[], Path]) -> dict[str, str | None]:
 
 def last_row(run: Path) -> dict[str, Any]:
     """The metrics of a run's last iteration, without those that are no number there; empty before the first."""
-    from robolearn.runs import read_metrics
-
     rows = [{}, *read_metrics(run)]
     return {key: value for key, value in rows[-1].items() if value is not None}
 

@@ -12,7 +12,7 @@ from robolearn.bench import data as benchmark_data
 from robolearn.bench import memory as benchmark_memory
 from robolearn.bench.data import BenchmarkData
 from robolearn.bench.measuring import lerobot_python
-from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError, machine
+from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter
 
 pytestmark = pytest.mark.long
@@ -51,7 +51,7 @@ def test_training_beyond_memory(tmp_path, monkeypatch):
     assert found is not None and found["pictures_bytes"] == 325 * 480 * 640 * 3
     assert found["limit_bytes"] == int(325 * 480 * 640 * 3 / 0.4) and found["cached_windows_per_s"] > 0
     assert found["ratio"] == found["limited_windows_per_s"] / found["cached_windows_per_s"] > 0
-    monkeypatch.setattr(machine, "available_memory", lambda: found["pictures_bytes"])
+    monkeypatch.setattr(benchmark_memory, "available_memory", lambda: found["pictures_bytes"])
     assert benchmark_memory.beyond_memory(tmp_path / "set", 0.05) is None  # no memory for the one beside it
     with pytest.raises(RobolearnError, match=r"failed: cameras in memory: got \[True\], expected none"):
         benchmark_memory.training_process(tmp_path / "set", 20_000_000_000).answer()

@@ -245,8 +245,8 @@ def test_a_quickstart_evaluates_while_it_deploys(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Quickstart, "deploy_policy", deploy_policy)
     monkeypatch.setattr(Quickstart, "evaluations", evaluations)
     monkeypatch.setattr("robolearn.cli.quickstart.compile_ahead", lambda _: None)
-    monkeypatch.setattr("robolearn.cli.quickstart_report.videos", lambda *_: ["a film"])
-    monkeypatch.setattr("robolearn.cli.quickstart_report.write", lambda q, *_: q.out / "report.html")
+    monkeypatch.setattr("robolearn.cli.quickstart.videos", lambda *_: ["a film"])
+    monkeypatch.setattr("robolearn.cli.quickstart.write", lambda q, *_: q.out / "report.html")
     result = Quickstart(out=tmp_path / "quick", json=True).run()
     assert result["deploy"] == {"success": True} and result["report"] == str(tmp_path / "quick" / "report.html")
     wall_s = result["wall_s"]

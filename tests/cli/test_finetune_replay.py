@@ -75,7 +75,7 @@ def test_a_data_set_alone_is_learned_from_and_then_the_worlds(
             labels.append(label)
             super().__init__(label, *rest, **more)
 
-    monkeypatch.setattr("robolearn.runs.Progress", Noted)
+    monkeypatch.setattr("robolearn.cli.finetune.Progress", Noted)
     assert run(*args, "--env-steps", 600, "--resume") == 0
     assert labels == ["lift with exploration noise"]
     result, rows = json.loads(capsys.readouterr().out), list(read_metrics(out))

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from untrained import make_constant
 
-from robolearn.cli import evaluator
+from robolearn.cli import evaluate
 from robolearn.cli.main import main
 from sim.registry import make_env
 
@@ -51,7 +51,7 @@ def test_pairs_begin_where_the_episodes_of_the_deployment_began(
     policies: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     """With the deployment's seed in one world; the other episodes with --seed in as many worlds as are asked for."""
-    starts, evaluate_policy = [], evaluator.evaluate_policy
+    starts, evaluate_policy = [], evaluate.evaluate_policy
 
     def noted(env, policy, *more):  # type: ignore[no-untyped-def]
         reset = env.reset
@@ -64,7 +64,7 @@ def test_pairs_begin_where_the_episodes_of_the_deployment_began(
         env.reset = begin
         return evaluate_policy(env, policy, *more)
 
-    monkeypatch.setattr(evaluator, "evaluate_policy", noted)
+    monkeypatch.setattr(evaluate, "evaluate_policy", noted)
     words = ["--policy", "a", "--paired-with", "logs-a", "--task", "lift", "--episodes", "2", "--seed", "4"]
     assert main(["evaluate", *words]) == 0
     expected = [make_env("lift", worlds).reset(seed=seed)[0]["objects"] for worlds, seed in ((1, 7), (2, 4))]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput
+from robolearn.runs import Progress
 from robolearn.runs.command import Command, at_least, print_table
 
 if TYPE_CHECKING:
@@ -91,7 +92,6 @@ class BenchmarkFaults(Command):
         from robolearn.bench.faults.faults import CONTACT as FEELS
         from robolearn.bench.faults.station import FaultStation
         from robolearn.deploy.processes import may_be_realtime
-        from robolearn.runs import Progress
 
         rows: list[dict[str, Any]] = []
         with Progress("faults", len(chosen), unit="faults", quiet=self.json) as progress:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
+from robolearn.core import BadInput
 from robolearn.core.switches import available
+from robolearn.runs import Progress
 from robolearn.runs.command import Command, at_least, check_seed, print_table
 
 COSTED = 300  # postures
@@ -41,8 +43,6 @@ class BenchmarkSafety(Command):
     def run(self) -> dict[str, Any]:
         from hardware.safety import Limits
         from robolearn.bench.safety.motion import cost_in_motion
-        from robolearn.core import BadInput
-        from robolearn.runs import Progress
         from robots import PAIRS, ROBOTS
 
         at_least(2, commands=self.commands)
@@ -74,7 +74,6 @@ class BenchmarkSafety(Command):
         from hardware.safety import Limits
         from robolearn.bench.safety.motion import cost_in_motion
         from robolearn.bench.safety.pair import PairAttack
-        from robolearn.runs import Progress
         from robots.limits import Plane
 
         began = time.perf_counter()
@@ -100,7 +99,6 @@ class BenchmarkSafety(Command):
 
         from hardware.safety import Limits
         from robolearn.bench.safety.collisions import Attack, compare_postures, cost_of_a_check
-        from robolearn.runs import Progress
         from robots.limits import Plane
 
         limits = Limits.of(robot)

@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from robolearn.core.machine import available_cpus
+
 if TYPE_CHECKING:
     from robolearn.core.plugins import Plugin
 
@@ -129,8 +131,6 @@ class Machine:
 
     def cpus(self) -> int:
         """CPUs that this process may use."""
-        from robolearn.core.machine import available_cpus
-
         return available_cpus()
 
     def install(self, extra: str = "") -> str:

@@ -12,6 +12,7 @@ import tyro
 from robolearn.cli.dataset.common import show_stored, write_set
 from robolearn.core import BadInput
 from robolearn.core.specs import PREDICTED_ACTIONS
+from robolearn.runs import Progress
 from robolearn.runs.command import Command, check_seed
 from robolearn.train.settings import InverseDynamicsConfig
 
@@ -43,7 +44,6 @@ class DatasetLabelActions(Command):
         from robolearn.data.convert.source import check_new, open_numbers
         from robolearn.data.mixture import check_actions
         from robolearn.data.reading.reader import Dataset
-        from robolearn.runs import Progress
         from robolearn.train.inverse_dynamics import fit, shared_features
 
         check_new(self.out)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import tyro
 
 from robolearn.core import BadInput
+from robolearn.runs import Progress
 from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ def write_set(source: EpisodeSource, out: Path, verb: str, quiet: bool) -> dict[
 def write_sets(sources: Sequence[EpisodeSource], outs: Sequence[Path], verb: str, quiet: bool) -> list[dict[str, Any]]:
     """Store each of `sources` in its folder of `outs`, all or none, showing progress; the result for each."""
     from robolearn.data.convert.source import write_datasets
-    from robolearn.runs import Progress
 
     begun = time.perf_counter()
     with ExitStack() as stack:

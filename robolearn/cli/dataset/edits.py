@@ -15,6 +15,8 @@ from robolearn.cli.choices import ExportFormat, ImportFormat, Station
 from robolearn.cli.dataset.common import Edit, episode_list, show_stored, write_set, write_sets
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.switches import switch
+from robolearn.io.paths import no_such_folder
+from robolearn.runs import Progress
 from robolearn.runs.command import Command, check_seed
 
 if TYPE_CHECKING:
@@ -43,7 +45,6 @@ class DatasetDrop(Edit):
         from robolearn.data.convert.formats import ReadOptions, lerobot_v30
         from robolearn.data.convert.source import open_numbers
         from robolearn.data.lerobot import layout
-        from robolearn.io.paths import no_such_folder
 
         if bool(self.keep) == bool(self.episodes or self.failed):
             got = "--keep with other flags" if self.keep else "no episodes"
@@ -325,7 +326,6 @@ class DatasetExport(Command):
         from robolearn.data.convert.formats import FORMATS, writer
         from robolearn.data.convert.source import check_new, open_numbers
         from robolearn.data.lerobot.features import observed
-        from robolearn.runs import Progress
 
         check_new(self.out)
         write = writer(self.format)

@@ -13,6 +13,8 @@ import tyro
 from robolearn.cli.dataset.common import megabytes
 from robolearn.core import BadInput
 from robolearn.core.switches import switch
+from robolearn.io.paths import no_such_folder
+from robolearn.runs import Progress
 from robolearn.runs.command import Command
 
 
@@ -40,8 +42,6 @@ class DatasetValidate(Command):
         "notes": [sentence]}``; notes are no faults."""
         from robolearn.data.lerobot import layout
         from robolearn.data.validate import Tolerances, validate
-        from robolearn.io.paths import no_such_folder
-        from robolearn.runs import Progress
 
         if not self.data.is_dir():
             raise BadInput(f"data set {self.data}: {no_such_folder(self.data)}", hint=layout.A_SET)
@@ -96,8 +96,6 @@ class DatasetChecksums(Command):
         from robolearn.data.lerobot import layout
         from robolearn.data.lerobot.checksums import CHECKSUMS_PATH, files_of
         from robolearn.data.writing.checksums import write_checksums
-        from robolearn.io.paths import no_such_folder
-        from robolearn.runs import Progress
 
         if not self.data.is_dir():
             raise BadInput(f"data set {self.data}: {no_such_folder(self.data)}", hint=layout.A_SET)

@@ -17,6 +17,7 @@ import tyro
 
 from robolearn.cli.dataset.common import duration, episode_list, megabytes
 from robolearn.core import BadInput, RobolearnError
+from robolearn.runs import Progress
 from robolearn.runs.command import Command, check_port
 
 if TYPE_CHECKING:
@@ -272,7 +273,6 @@ class DatasetView(Command):
     def _write(self, dataset: Any, episodes: list[int], file: Path) -> dict[str, Any]:
         from robolearn.data.convert.view import save
         from robolearn.data.writing.uncommitted import part_of
-        from robolearn.runs import Progress
 
         part = part_of(file)
         part.parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from typing import Any
 import tyro
 
 from robolearn.bench.quality_advice import SEEDS_APART, check_task, prove
+from robolearn.core import BadInput
 from robolearn.runs.command import Command, at_least, check_seed, rate_text, reported
 
 
@@ -39,7 +40,6 @@ class DatasetQuality(Command):
     """Write a report with plots to this HTML file."""
 
     def run(self) -> dict[str, Any]:
-        from robolearn.core import BadInput
         from robolearn.data.quality import Demonstrations, assess
         from robolearn.data.reading.loading import write_weights
         from robolearn.data.reading.reader import Dataset

@@ -12,9 +12,11 @@ from hardware.teleop import people
 from robolearn.cli.choices import Dynamics, OffPolicyAlgorithm, PersonTeleop, Station
 from robolearn.cli.station_command import device_options, shows_in_terminal, teleop_values, with_teleop_flags
 from robolearn.cli.view import TeleopView, check_view, chosen
-from robolearn.core import BadInput, Interface
+from robolearn.core import BadInput, Interface, bind_policy
+from robolearn.core.machine import resolve_device
 from robolearn.hil.settings import CurriculumConfig, LearnerConfig, LearnerRun
-from robolearn.rewards.choice import KEY, SPARSE, reward_config
+from robolearn.io.atomic import write_text
+from robolearn.rewards.choice import KEY, SPARSE, make_reward_model, reward_config
 from robolearn.rewards.choice import TASK as TASK_REWARD
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
@@ -234,7 +236,6 @@ class ActorArguments(WorldArguments):
         from hardware.teleop.chunk_player import ChunkPlayer
         from hardware.teleop.reset_policy import PolicyReset
         from policies.storage.checkpoint import load_chunk_policy
-        from robolearn.core import bind_policy
 
         if self.reset != "policy":
             return None
@@ -247,8 +248,6 @@ class ActorArguments(WorldArguments):
         return PolicyReset(player, policy.interface, self.reset_seconds, self.reset_words, judge)
 
     def _verdicts(self, texts: Sequence[str], config: LearnerConfig, interface: Interface, *, what: str) -> OnlineDone:
-        from robolearn.core.machine import resolve_device
-        from robolearn.rewards.choice import make_reward_model
         from robolearn.rewards.online import OnlineDone
 
         device = str(resolve_device(self.device))
@@ -290,7 +289,6 @@ def pace_of(args: Sequence[str]) -> dict[str, Any]:
 def actor_result(arguments: ActorArguments, played: Any, outbox: Any, link: Any, period: Any) -> dict[str, Any]:
     """The result of an actor, for ``--json``; leaves a sign beside the outbox where the operator quit."""
     from robolearn.hil.processes import QUIT
-    from robolearn.io.atomic import write_text
 
     if played.quit:
         write_text(arguments.out / QUIT, "\n")

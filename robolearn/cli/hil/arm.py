@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.hil.arguments import actor_result
 from robolearn.core import BadInput, Interface, RobolearnError, bind_policy
+from robolearn.io.json_files import write_json
 
 if TYPE_CHECKING:
     from policies.policy import ChunkPolicy
@@ -27,7 +28,6 @@ def play_on_arm(actor: ActorArguments, base: ChunkPolicy) -> dict[str, Any]:
     from robolearn.deploy.processes import choose_domain
     from robolearn.hil.arm import act_on_arm
     from robolearn.hil.processes import ARM
-    from robolearn.io.json_files import write_json
 
     if actor.rehearse:
         from robolearn.bench.emulators.rehearsal import rehearsal

@@ -12,12 +12,17 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from hardware.teleop.terminal import Keys
 from robolearn.cli.hil.arguments import ActorArguments, LearnerArguments, WorldArguments, actor_result
 from robolearn.cli.hil.summary import actor_lines, learner_lines, lines, print_lines
-from robolearn.core import BadInput, Interface, check_compatible
+from robolearn.core import BadInput, Interface, bind_policy, check_compatible
+from robolearn.core.machine import resolve_device
+from robolearn.io.json_files import read_json
 from robolearn.rewards.choice import KEY, reward_config
 from robolearn.rewards.done import patience
+from robolearn.runs import Progress, read_metrics
 from robolearn.runs.command import PROGRAM, Command, words_of
+from robolearn.runs.run import RESULT, check_new
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +52,7 @@ class HilRun(LearnerArguments, WorldArguments):
             run_processes,
             shared_environment,
         )
-        from robolearn.io.json_files import read_json
         from robolearn.io.wire.security import new_token
-        from robolearn.runs import Progress, read_metrics
-        from robolearn.runs.run import RESULT, check_new
         from sim.registry import WorldConfig
 
         self.check_learner()
@@ -160,7 +162,6 @@ class HilActor(ActorArguments):
         import torch
 
         from policies.storage.loading import load_base
-        from robolearn.core.machine import resolve_device
 
         self.check_world()
         torch.set_num_threads(1)
@@ -175,7 +176,6 @@ class HilActor(ActorArguments):
         print_lines(actor_lines(self, result), console)
 
     def _play_in_a_world(self, base: Any) -> dict[str, Any]:
-        from robolearn.core import bind_policy
         from robolearn.hil.actor import act_in_world
         from sim.registry import WorldConfig
 
@@ -287,7 +287,6 @@ def check_terminal(teleop: str) -> None:
     """Raise `BadInput` where the device `teleop` is the keyboard and there is no terminal to read."""
     if teleop != "keyboard":
         return
-    from hardware.teleop.terminal import Keys
 
     keys = Keys()
     keys.open()  # as the actor will

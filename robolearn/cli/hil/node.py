@@ -13,13 +13,17 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, get_args
 
+from hardware.execution.homing import goes_home
 from hardware.node_parameters import HilParameters, parameter_names
 from robolearn.cli.hil.commands import HilActor
 from robolearn.cli.station_command import teleop_parameters
 from robolearn.cli.view import TeleopView
-from robolearn.core import BadInput, RobolearnError
-from robolearn.hil.processes import SPOOL
+from robolearn.core import BadInput, RobolearnError, bind_policy
+from robolearn.deploy.processes import StackProcesses
+from robolearn.hil.processes import LOGS, SPOOL, free_address, learner_program, shared_environment
 from robolearn.hil.settings import CurriculumConfig, LearnerRun
+from robolearn.io.wire.security import new_token
+from robots.stations import load_contract
 
 WAIT_S = 120.0  # for the learner to come up
 OTHERWISE = {"device"}  # here what the operator holds, at learner and actor where they compute
@@ -69,15 +73,9 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     """Start the learner and connect to it; the actor's parts, its device open."""
     import torch
 
-    from hardware.execution.homing import goes_home
     from policies.storage.loading import load_base
     from robolearn.cli.hil.arm import needs_of, people, station_of, words_on_arm
-    from robolearn.core import bind_policy
-    from robolearn.deploy.processes import StackProcesses
     from robolearn.hil.arm import ArmActor
-    from robolearn.hil.processes import LOGS, free_address, learner_program, shared_environment
-    from robolearn.io.wire.security import new_token
-    from robots.stations import load_contract
 
     for name in ("policy", "out"):
         if not getattr(p, name):

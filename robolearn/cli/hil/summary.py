@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.cli.hil.arguments import ActorArguments, LearnerArguments, WorldArguments
+from robolearn.runs import read_metrics
 from robolearn.runs.command import rate_text
 
 TASK = "TASK"  # of the actors
@@ -75,7 +76,6 @@ def so_far(run: Path, window: int) -> dict[str, Any]:
     """``episodes``, ``withheld``, ``success`` and ``intervention_rate`` of a run that was ended early, from its
     metrics; as in a finished one's result."""
     from robolearn.eval.intervals import Success
-    from robolearn.runs import read_metrics
 
     rows = list(read_metrics(run))
     free = [row for row in rows if not row["interventions"] and not row["cut"] and not row.get("withheld")][-window:]

@@ -18,7 +18,9 @@ import tyro
 import yaml
 
 from robolearn.core import BadInput
+from robolearn.io.json_files import read_json
 from robolearn.runs.command import Command, at_least, check_seed, rate_text
+from robolearn.runs.run import CONFIG, is_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,6 @@ class HubPush(Command):
     def run(self) -> dict[str, Any]:
         """``{"repo", "kind", "url", "files", "bytes", "measured"}``."""
         from robolearn.cli.hub.remote import check_name, content_of, open_hub, push, with_checksums
-        from robolearn.io.json_files import read_json
 
         at_least(0, episodes=self.episodes)
         check_seed(self.seed)
@@ -98,9 +99,6 @@ class HubPush(Command):
 
 def _task_of(path: Path) -> str:
     """The task that a run was trained or evaluated in; nothing where none is stored."""
-    from robolearn.io.json_files import read_json
-    from robolearn.runs.run import CONFIG, is_run
-
     run = path if is_run(path) else path.parent
     if not is_run(run):
         return ""
