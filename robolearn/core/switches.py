@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, get_args
+from dataclasses import dataclass
+from functools import cache
+from inspect import get_annotations
+from typing import Annotated, Any, get_args
 
 import tyro
 
@@ -32,28 +35,56 @@ def check_choice(what: str, value: str, choices: Any) -> None:
         raise BadInput(what, got=value, available=get_args(choices))
 
 
-def check_least(config: object, least: int, *names: str) -> None:
-    """Raise `BadInput` for the first field of `names` that is below `least`; None is no number."""
-    for name in names:
+@dataclass(frozen=True)
+class Within:
+    """A range in the annotation of a number's field, which `check_ranges` holds it to.
+
+    Attributes:
+      open: its ends do not belong to it.
+    """
+
+    low: float
+    high: float = math.inf
+    open: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        inside = self.low < value < self.high if self.open else self.low <= value <= self.high
+        return inside and math.isfinite(value)
+
+    def __str__(self) -> str:
+        if self.high < math.inf:
+            return f"between {self.low:g} and {self.high:g}" if self.open else f"{self.low:g} to {self.high:g}"
+        if self.open:
+            return f"more than {self.low:g}" if self.low else "a positive number"
+        return f"at least {self.low:g}" if self.low else "0 or more"
+
+
+Count = Annotated[int, Within(1)]
+Share = Annotated[float, Within(0.0, 1.0)]
+Inside = Annotated[float, Within(0.0, 1.0, open=True)]
+Positive = Annotated[float, Within(0.0, open=True)]
+NotNegative = Annotated[float, Within(0.0)]
+
+
+def check_ranges(config: object) -> None:
+    """Raise `BadInput` for the first field that is outside of a range of its annotations, of those in the bases of its
+    class too; None is no number."""
+    for name, within in _ranges(type(config)):
         value = getattr(config, name)
-        if value is not None and value < least:
-            raise BadInput(_flag(name), got=value, expected=f"at least {least}")
+        if value is not None and value not in within:
+            raise BadInput(_flag(name), got=value, expected=str(within))
 
 
-def check_range(config: object, **ranges: tuple[float, float]) -> None:
-    """Raise `BadInput` for the first field that is not finite or lies outside its closed range."""
-    for name, (low, high) in ranges.items():
-        value = getattr(config, name)
-        if not (low <= value <= high and math.isfinite(value)):
-            expected = f"{low:g} to {high:g}" if high < 2 else f"{low:g} or more"
-            raise BadInput(_flag(name), got=value, expected=expected)
-
-
-def check_positive(config: object, *names: str) -> None:
-    """Raise `BadInput` for the first field that is not a positive finite number."""
-    for name in names:
-        if not 0 < getattr(config, name) < math.inf:
-            raise BadInput(_flag(name), got=getattr(config, name), expected="a positive number")
+@cache
+def _ranges(kind: type) -> list[tuple[str, Within]]:
+    """Field and range of each annotation that has one."""
+    return [
+        (name, note)
+        for each in reversed(kind.__mro__)
+        for name, hint in get_annotations(each, eval_str=True).items()
+        for note in getattr(hint, "__metadata__", ())
+        if isinstance(note, Within)
+    ]
 
 
 def _flag(name: str) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from robolearn.core.switches import check_least, check_range
+from robolearn.core.switches import Count, NotNegative
 from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.rl.student_settings import StudentConfig
 
@@ -20,17 +19,12 @@ class H2oConfig(StudentConfig):
     needs_data: ClassVar[bool] = True  # logs of the real arm, from the beginning
     later: ClassVar[dict[str, Any]] = OffPolicyConfig.later
 
-    proposals: int = 8
+    proposals: Count = 8
     """Chunks that the policy proposes when it acts, among which the critics choose."""
-    backup_proposals: int = 2
+    backup_proposals: Count = 2
     """Chunks that they choose among in the target."""
-    gap_penalty: float = 0.01
+    gap_penalty: NotNegative = 0.01
     """β: how much values of simulated windows are pressed down, the more the less real their dynamics are; in units of
     the rewards."""
-    gap_noise: float = 0.1
+    gap_noise: NotNegative = 0.1
     """Standard deviation of the noise on what the two discriminators see, in normalised units, against certainty."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_least(self, 1, "backup_proposals")
-        check_range(self, gap_penalty=(0.0, math.inf), gap_noise=(0.0, math.inf))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 import tyro
 
 from robolearn.core import BadInput
-from robolearn.core.switches import check_least, check_positive, check_range
+from robolearn.core.switches import Count, NotNegative, Positive, Share, Within, check_ranges
 from robolearn.rl.settings import AlgorithmConfig, OnPolicyConfig
 
 if TYPE_CHECKING:
@@ -33,50 +33,47 @@ class OffPolicyConfig(AlgorithmConfig):
 
     later: ClassVar[dict[str, Any]] = {"return_weight": 0.0}
 
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Discount of one control step: what a quicker success is worth against a surer one."""
-    batch: int = 128
+    batch: Count = 128
     """Windows per gradient step."""
-    demo_share: float = 0.5
+    demo_share: Share = 0.5
     """Share of a batch that comes from demonstrations and interventions."""
-    utd: float = 1.0
+    utd: Positive = 1.0
     """Critic updates per control step (update-to-data ratio); it is kept, and logged."""
-    actor_every: int = 1
+    actor_every: Count = 1
     """Critic updates per update of the actor."""
-    critics: int = 4
+    critics: Count = 4
     """Members of the critic ensemble."""
-    subset: int = 2
+    subset: Count = 2
     """Members, drawn anew for each target, that the minimum is taken of."""
-    tau: float = 0.005
+    tau: Positive = 0.005
     """Share of the critics that moves into their targets with each update."""
-    lr: float = 3e-4
+    lr: Positive = 3e-4
     """Learning rate of critics, soft actors and their temperature."""
-    width: int = 128
+    width: Count = 128
     """Units of a hidden layer of critics and soft actors."""
-    depth: int = 2
+    depth: Count = 2
     """Hidden layers."""
-    capacity: int = 200_000
+    capacity: Count = 200_000
     """Frames that each replay buffer keeps, the oldest of what was played forgotten first; stored episodes must fit."""
-    warmup: int = 200
+    warmup: Annotated[int, Within(0)] = 200
     """Control steps before the first update."""
-    return_weight: float = 0.0
+    return_weight: Annotated[float, Within(0.0, 50.0)] = 0.0
     """ω: windows are drawn with probabilities proportional to exp(ω · return of their episode), the returns scaled to
     0 … 1; for data of mixed quality. 0 draws all alike."""
-    n_step: int = 1
+    n_step: Count = 1
     """Chunks whose rewards are summed before a value is looked at (n-step returns)."""
-    dropout: float = 0.0
+    dropout: Annotated[float, Within(0.0, 0.9)] = 0.0
     """Share of the critics' hidden units that is dropped while they learn (DroQ; there 0.01)."""
     cross_q: bool = False
     """Critics with batch normalisation, of what was done and what comes next in one pass, without targets (CrossQ);
     after 100,000 updates it is batch renormalisation."""
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "batch", "actor_every", "critics", "subset", "width", "depth", "capacity", "n_step")
+        super().__post_init__()
         if self.subset > self.critics:
             raise BadInput("--subset", got=self.subset, expected=f"at most the {self.critics} critics")
-        check_range(self, gamma=(0.0, 1.0), demo_share=(0.0, 1.0), warmup=(0, math.inf), dropout=(0.0, 0.9))
-        check_range(self, return_weight=(0.0, 50.0))
-        check_positive(self, "utd", "tau", "lr")
 
     def build(self, base: ChunkPolicy, *, seed: int) -> Any:
         """The algorithm around `base`, whose weights stay as they are. Raises `BadInput`: a base that RL does not start
@@ -129,19 +126,15 @@ class RlpdConfig(SoftConfig):
     title: ClassVar[str] = "RLPD"
     page: ClassVar[str] = "robolearn.rl.algorithms.rlpd:Rlpd"
 
-    critics: int = 10
+    critics: Count = 10
     """Members of the critic ensemble."""
     backup_entropy: bool = False
     """Count the entropy into the target of the critics."""
     discrete_gripper: bool = False
     """Choose among closing, staying and opening by a critic of the gripper's own (double DQN); the actor moves the
     arm."""
-    gripper_penalty: float = 0.02
+    gripper_penalty: NotNegative = 0.02
     """Cost of each change of a discrete gripper."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, gripper_penalty=(0.0, math.inf))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,22 +146,16 @@ class DsrlConfig(SoftConfig):
     page: ClassVar[str] = "robolearn.rl.algorithms.dsrl:Dsrl"
     later: ClassVar[dict[str, Any]] = SoftConfig.later | {"steer_weight": 0.0, "steer_error": 0.1}
 
-    magnitude: float = 1.5
+    magnitude: Positive = 1.5
     """The largest component of the noise."""
-    noise_steps: int = 2
+    noise_steps: Count = 2
     """Gradient steps of the noise's critics per update of the actor."""
-    steer_weight: float = 0.0
+    steer_weight: NotNegative = 0.0
     """λ: weight of the noise that would have made what a person did, in demonstrations and interventions, beside what
     critics say (UniSteer); 0: critics alone teach the actor."""
-    steer_error: float = 0.1
+    steer_error: Positive = 0.1
     """Root mean square, in units of actions (-1 to 1), beyond which a person's chunk is made of no noise: such windows
     teach the actor nothing, and are counted."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self, "magnitude", "steer_error")
-        check_least(self, 1, "noise_steps")
-        check_range(self, steer_weight=(0.0, math.inf))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,45 +166,40 @@ class ProposalsConfig(OffPolicyConfig):
     samples_base: ClassVar[bool] = True
     page: ClassVar[str] = "robolearn.rl.algorithms.proposals:Proposals"
 
-    proposals: int = 4
+    proposals: Count = 4
     """Chunks that are proposed in each state; each gets a twin of another tempo."""
     backup_proposals: int = 1
     """Chunks that the target's maximum is taken over, each with its twin."""
-    proposal_noise: float = 0.5
+    proposal_noise: Share = 0.5
     """Standard deviation of the noise that proposals are denoised from; learning always sees 1. Less keeps to the
     middle of what was shown, 0 makes all proposals one."""
-    tempo: float = 0.5
+    tempo: Annotated[float, Within(0.0, 4.0)] = 0.5
     """Largest gain in tempo of a twin, for actions that are displacements; when exploring it may also be half as much
     slower. 0 for no twins."""
-    delay_steps: int = 0
+    delay_steps: Annotated[int, Within(0)] = 0
     """Control steps that proposing takes while it learns: what is executed then was proposed from an observation that
     old, and has no twins. In simulated worlds; an arm has a delay of its own."""
-    caution: float = 0.5
+    caution: NotNegative = 0.5
     """Standard deviations of the ensemble that are taken off a candidate's advantage over the first proposal."""
-    ask_for_help: float = 0.0
+    ask_for_help: NotNegative = 0.0
     """Standard deviation of the critics about what is proposed, above which the console says that the policy is unsure;
     0 for never. `robolearn benchmark hil` says what it foretells, and gives a threshold."""
-    trust_after: int = 6000
+    trust_after: Annotated[int, Within(0)] = 6000
     """Updates of the critics before they choose; until then the first proposal is executed."""
     imitate_own: bool = False
     """Imitate the policy's own steps that led to success unaided, too. It makes a policy quicker and quicker: what
     succeeded at the tempo of a twin is proposed next time, and gets a twin again."""
-    imitate_rows: int = 128
+    imitate_rows: Count = 128
     """Windows per gradient step of the imitation, as far as a batch has windows that are worth it."""
-    imitate_lr: float = 3e-4
+    imitate_lr: Positive = 3e-4
     """Learning rate of the imitation."""
-    imitate_average: float = 0.999
+    imitate_average: Share = 0.999
     """Decay of the averaged weights, which propose."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, 1, "proposals", "imitate_rows")
         if not 1 <= self.backup_proposals <= self.proposals:
             raise BadInput("--backup-proposals", got=self.backup_proposals, expected=f"1 to {self.proposals}")
-        check_range(self, tempo=(0.0, 4.0), delay_steps=(0, math.inf), trust_after=(0, math.inf))
-        check_range(self, caution=(0.0, math.inf), ask_for_help=(0.0, math.inf))
-        check_range(self, imitate_average=(0.0, 1.0), proposal_noise=(0.0, 1.0))
-        check_positive(self, "imitate_lr")
 
     @property
     def acting_delay(self) -> int:
@@ -232,19 +214,16 @@ class ReplayConfig:
     """An off-policy algorithm on stored episodes, and in simulated worlds side by side, whose episodes all go into its
     replay."""
 
-    num_envs: Annotated[int, tyro.conf.arg(name="worlds")] = 16
+    num_envs: Annotated[int, tyro.conf.arg(name="worlds"), Within(1)] = 16
     """Worlds side by side."""
-    updates: int = 0
+    updates: Annotated[int, Within(0)] = 0
     """Updates offline: from --data alone, before the first control step. Its episodes then count as they were recorded,
     with their rewards, ends and successes, and failures are learned from; at 0 they are demonstrations, failures left
     out."""
     algorithm: OffPolicyConfig = field(default_factory=ProposalsConfig)
 
     def __post_init__(self) -> None:
-        if self.num_envs < 1:
-            raise BadInput("--worlds", got=self.num_envs, expected="at least 1")
-        if self.updates < 0:
-            raise BadInput("--updates", got=self.updates, expected="0 or more")
+        check_ranges(self)
 
     @property
     def title(self) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 import tyro
 
 from robolearn.core import BadInput
-from robolearn.core.switches import check_least, check_positive, check_range
+from robolearn.core.switches import Count, NotNegative, Positive, Share, Within, check_ranges
 from robolearn.io.json_files import plain
 from robolearn.rewards.shaping import Shaping
 
@@ -86,6 +86,9 @@ class AlgorithmConfig:
     page: ClassVar[str]  # ``module:Class`` of the algorithm, imported by `build`
     later: ClassVar[dict[str, Any]] = {}  # options that older runs do not have → what they did
 
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
     def page_class(self) -> Any:
         """The class that `page` names."""
         return resolve_name(self.page)
@@ -124,31 +127,31 @@ class OnPolicyConfig(AlgorithmConfig):
         "reward_shaping": "shaped",
     }
 
-    num_envs: Annotated[int, tyro.conf.arg(name="worlds")] = 64
+    num_envs: Annotated[int, tyro.conf.arg(name="worlds"), Within(1)] = 64
     """Worlds side by side."""
-    gamma: float = 0.99
+    gamma: Share = 0.99
     """Discount of one decision (an executed chunk)."""
-    actor_lr: float = 2e-4
+    actor_lr: Positive = 2e-4
     """Learning rate of the policy at the beginning; it then follows --target-kl, between 1e-5 and 2e-3."""
-    epochs: int = 3
+    epochs: Count = 3
     """Passes of the policy over a rollout."""
-    minibatch: int | None = None
+    minibatch: Annotated[int | None, Within(2)] = None
     """Chunks per gradient step; by default half of a rollout."""
-    clip: float = 0.1
+    clip: Positive = 0.1
     """ε: how far a ratio of likelihoods may go; see --exponent."""
-    target_kl: float = 0.4
+    target_kl: Positive = 0.4
     """Size of one iteration of the policy: KL divergence of a chunk, per noised denoising step [nats]; it falls on a
     cosine to a half. The learning rate is raised where the divergence stays below half of it and lowered above twice,
     epochs end at 4 times it, and a step that went further is shortened."""
-    entropy: float = 0.0
+    entropy: NotNegative = 0.0
     """Weight of the entropy term."""
     regulariser: Literal["none", "kl", "w2"] = "none"
     """Distance that keeps the policy near the demonstrations."""
-    regularisation: float = 0.0
+    regularisation: NotNegative = 0.0
     """Its weight."""
-    max_grad_norm: float = 1.0
+    max_grad_norm: Positive = 1.0
     """Largest norm of a gradient, of policy and critic each."""
-    average: float = 0.8
+    average: Share = 0.8
     """Decay per iteration of the exported average of weights; 0 exports the last weights."""
     exponent: Literal["root", "mean"] = "root"
     """Exponent of a ratio: the log-likelihood divided by the root of its number of terms, or its mean over them, cut as
@@ -156,27 +159,23 @@ class OnPolicyConfig(AlgorithmConfig):
     lr_schedule: Literal["kl", "cosine", "constant"] = "kl"
     """kl: the policy's learning rate follows --target-kl. cosine: those of policy and critic fall to --lr-end of what
     they began with. constant: they stay. With the latter two no step is shortened and no epoch is cut."""
-    lr_end: float = 0.5
+    lr_end: Share = 0.5
     """Share of the learning rates that a cosine ends with."""
     reward_shaping: Shaping = "shaped"
     """Rewards of a reward model beside 1 for what it calls done: shaped by the potential of its progress; raw
     differences of it (delta) or shares of what was left (share, VLAC's), which may make another policy the best; or
     none."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
-    threads: int = 2
+    threads: Count = 2
     """Shares of a batch that are learned from side by side; the same number gives the same weights, bit for bit, on any
     number of CPUs. The simulation uses every CPU."""
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "num_envs", "epochs", "threads")
-        check_least(self, 2, "minibatch")
+        super().__post_init__()
         if self.reward_shaping not in get_args(Shaping):
             raise BadInput("--reward-shaping", got=self.reward_shaping, available=get_args(Shaping))
         if self.regulariser not in ("kl", "w2", "none"):
             raise BadInput("--regulariser", got=self.regulariser, available=("kl", "w2", "none"))
-        check_range(self, gamma=(0.0, 1.0), entropy=(0.0, math.inf), regularisation=(0.0, math.inf))
-        check_range(self, average=(0.0, 1.0), lr_end=(0.0, 1.0))
-        check_positive(self, "actor_lr", "clip", "target_kl", "max_grad_norm")
 
     def build(self, policy: ChunkPolicy, *, seed: int, infinite: bool = False, offered: Interface | None = None) -> Any:
         """The algorithm for `num_envs` worlds; `policy`'s network is trained in place, on its device.
@@ -237,15 +236,15 @@ class ActorCriticConfig(OnPolicyConfig):
 
     cheaper: ClassVar[tuple[str, ...]] = ("--worlds", "--decisions")
 
-    chunks_per_rollout: Annotated[int, tyro.conf.arg(aliases=["--decisions"])] = 20
+    chunks_per_rollout: Annotated[int, tyro.conf.arg(aliases=["--decisions"]), Within(1)] = 20
     """Action chunks a world and iteration."""
-    lam: float = 0.9
+    lam: Share = 0.9
     """λ of generalised advantage estimation."""
-    critic_lr: float = 1e-3
+    critic_lr: Positive = 1e-3
     """Learning rate of the critic."""
-    critic_epochs: int = 6
+    critic_epochs: Count = 6
     """Passes of the critic over a rollout."""
-    critic_warmup: int = 3
+    critic_warmup: Annotated[int, Within(0)] = 3
     """Iterations in which only the critic learns."""
     critic_observe: tuple[str, ...] = ()
     """Features of the critic, as in --critic-observe proprio objects; by default those of the policy. It is thrown away
@@ -256,16 +255,12 @@ class ActorCriticConfig(OnPolicyConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, 1, "chunks_per_rollout", "critic_epochs")
-        check_range(self, critic_warmup=(0, math.inf))
         if self.num_envs * self.chunks_per_rollout < 2:
             raise BadInput(
                 "--worlds times --chunks-per-rollout",
                 got=self.num_envs * self.chunks_per_rollout,
                 expected="at least 2",
             )
-        check_range(self, lam=(0.0, 1.0))
-        check_positive(self, "critic_lr")
 
     def build(self, policy: ChunkPolicy, *, seed: int, infinite: bool = False, offered: Interface | None = None) -> Any:
         return self.page_class()(policy, self, seed=seed, infinite=infinite, offered=offered)
@@ -298,15 +293,10 @@ class DppoConfig(ActorCriticConfig):
     title: ClassVar[str] = "DPPO"
     page: ClassVar[str] = "robolearn.rl.algorithms.dppo:Dppo"
 
-    gamma_denoising: float = 0.99
+    gamma_denoising: Share = 0.99
     """Discount of the advantage per denoising step that is still to come."""
-    clip_first: float = 0.01
+    clip_first: Positive = 0.01
     """ε of the first denoising step; it grows to --clip at the last, ever faster."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_range(self, gamma_denoising=(0.0, 1.0))
-        check_positive(self, "clip_first")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from policies.settings import FlowConfig, PolicyConfig
 from robolearn.core import BadInput
-from robolearn.core.switches import check_choice, check_least, check_positive, check_range, switch
+from robolearn.core.switches import Count, Positive, Share, Within, check_choice, check_ranges, switch
 
 Precision = Literal["float32", "bfloat16"]
 Normalise = Literal["deviation", "quantiles"]
@@ -23,16 +23,16 @@ class ImitationConfig:
     """Settings of imitation."""
 
     policy: PolicyConfig = field(default_factory=FlowConfig)
-    steps: int = 3000
+    steps: Count = 3000
     """Gradient steps."""
-    steps_per_iteration: int = 50
+    steps_per_iteration: Count = 50
     """Gradient steps between two rows of the metrics."""
-    batch: int | None = None
+    batch: Annotated[int | None, Within(1)] = None
     """Windows per gradient step; by default 256, and 64 for a visuomotor policy, whose windows cost 30 times
     as much."""
-    accumulate: int = 1
+    accumulate: Count = 1
     """Pieces of a batch, one after the other: the same gradient step with so many times less memory."""
-    lr: float = 1e-3
+    lr: Positive = 1e-3
     """Learning rate after the warm-up."""
     lr_final: float = 1e-4
     """What a cosine brings it down to."""
@@ -40,7 +40,7 @@ class ImitationConfig:
     """Gradient steps of the warm-up."""
     weight_decay: float = 1e-6
     """AdamW's."""
-    grad_clip: float = 1.0
+    grad_clip: Positive = 1.0
     """Largest norm of the gradient."""
     ema: float = 0.995
     """Decay of the averaged weights, which are the ones that are exported."""
@@ -48,7 +48,7 @@ class ImitationConfig:
     """Share of the episodes that is kept for validation."""
     seed: int = 0
     """Of the weights, the order of the data and the noise."""
-    threads: int = 1
+    threads: Count = 1
     """Threads of torch; results are reproducible for one number of threads."""
     precision: Precision = "float32"
     """In what the training loss is computed: float32, or bfloat16 where torch holds it to be safe (autocast). Weights,
@@ -65,7 +65,7 @@ class ImitationConfig:
     frames do not move."""
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "steps", "steps_per_iteration", "batch", "threads", "accumulate")
+        check_ranges(self)
         if self.batch is not None and self.accumulate > self.batch:
             raise BadInput("--accumulate", got=self.accumulate, expected=f"at most the {self.batch} windows of a batch")
         if self.hindsight not in ("end", "later"):
@@ -75,7 +75,6 @@ class ImitationConfig:
         for name in ("ema", "validation"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise BadInput(f"--{name}", got=getattr(self, name), expected="a share from 0 to less than 1")
-        check_positive(self, "lr", "grad_clip")
         for name in ("lr_final", "weight_decay"):
             if not getattr(self, name) >= 0:
                 raise BadInput(
@@ -104,22 +103,19 @@ class ImitationConfig:
 class PreferenceConfig(ImitationConfig):
     """Settings of learning from preferences (CPL)."""
 
-    alpha: float = 3.0
+    alpha: Positive = 3.0
     """α, how much a difference between the errors of two clips counts."""
-    conservative: float = 0.5
+    conservative: Share = 0.5
     """λ, share of the worse clip's score in the comparison: with less the policy stays nearer to the data."""
-    gamma: float = 1.0
+    gamma: Annotated[Positive, Within(0.0, 1.0)] = 1.0
     """γ, discount of later steps of a clip."""
     imitate: float = 1.0
     """β, weight of imitating the better clips."""
-    pairs: int = 16
+    pairs: Count = 16
     """Pairs of clips per gradient step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, 1, "pairs")
-        check_positive(self, "alpha", "gamma")
-        check_range(self, conservative=(0.0, 1.0), gamma=(0.0, 1.0))
         if not 0.0 <= self.imitate < math.inf:
             raise BadInput("--imitate", got=self.imitate, expected="a positive number, or 0")
 
@@ -131,39 +127,38 @@ class DistillConfig:
     imitation: ImitationConfig = field(
         default_factory=lambda: ImitationConfig(FlowConfig(initial_noise_std=0.0), steps=4000, batch=64)
     )
-    rounds: int = 6
+    rounds: Count = 6
     """Times that the worlds run; the student learns between them."""
-    decisions: int = 48
+    decisions: Count = 48
     """Decisions of each world in a round."""
-    beta: float = 0.5
+    beta: Share = 0.5
     """β: in round r the teacher takes β^r of the decisions, in round 0 all."""
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "rounds", "decisions")
+        check_ranges(self)
         if self.rounds > self.imitation.iterations:
             count, imitation = self.imitation.iterations, self.imitation
             steps = f"--steps {imitation.steps} make so many iterations of {imitation.steps_per_iteration}"
             raise BadInput("--rounds", got=self.rounds, expected=f"at most {count}: {steps}")
-        check_range(self, beta=(0.0, 1.0))
 
 
 @dataclass(frozen=True)
 class InverseDynamicsConfig:
     """Settings of the inverse dynamics that label a set without actions."""
 
-    past: int = 1
+    past: Annotated[int, Within(0)] = 1
     """Observations before the step that are looked at, beside its own and the next."""
-    ahead: int = 1
+    ahead: Annotated[int, Within(0)] = 1
     """Observations after the next: an arm that accelerates has moved by then."""
-    steps: int = 400
+    steps: Count = 400
     """Gradient steps."""
-    batch: int = 256
+    batch: Count = 256
     """Transitions per gradient step."""
-    width: int = 256
+    width: Count = 256
     """Units of a hidden layer."""
-    depth: int = 2
+    depth: Count = 2
     """Hidden layers."""
-    lr: float = 1e-3
+    lr: Positive = 1e-3
     """Learning rate at the beginning; a cosine brings it down to 0."""
     validation: float = 0.2
     """Share of the labelled episodes that is held out, to measure the error."""
@@ -171,8 +166,6 @@ class InverseDynamicsConfig:
     """Of the weights, the order of the data and the episodes that are held out."""
 
     def __post_init__(self) -> None:
-        check_least(self, 1, "steps", "batch", "width", "depth")
-        check_least(self, 0, "past", "ahead")
-        check_positive(self, "lr")
+        check_ranges(self)
         if not 0.0 < self.validation < 1.0:
             raise BadInput("--validation", got=self.validation, expected="a share between 0 and 1")
