@@ -20,7 +20,8 @@ import numpy as np
 from robolearn.bench.baselines import PROGRAM
 from robolearn.core import ArraySpec, BadInput, Episode, Interface, RobolearnError
 from robolearn.core.installation import install_command
-from robolearn.runs.command import Command, at_least
+from robolearn.core.switches import Count
+from robolearn.runs.command import Command
 
 STEPS, EDGE = 130, 128  # of a demonstration of LIBERO: its usual length, and the edge of its pictures [px]
 SHORT = 20  # steps of an episode of the large set
@@ -33,13 +34,12 @@ class BenchmarkBorders(Command):
     the program to its first picture.
     """
 
-    demonstrations: int = 100
+    demonstrations: Count = 100
     """In the file to import."""
-    episodes: int = 1000
+    episodes: Count = 1000
     """In the set to look at."""
 
     def run(self) -> dict[str, Any]:
-        at_least(1, demonstrations=self.demonstrations, episodes=self.episodes)
         begun = time.perf_counter()
         with tempfile.TemporaryDirectory(prefix="robolearn-benchmark-borders-") as folder:
             work = Path(folder)

@@ -6,13 +6,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from policies.networks.encoder_settings import EncoderConfig
 from policies.settings import FlowConfig, NetworkConfig
 from robolearn.core import BadInput
 from robolearn.core.machine import keep_freed_memory, resolve_device
-from robolearn.runs.command import Command, at_least, print_table
+from robolearn.core.switches import Count, Within
+from robolearn.runs.command import Command, print_table
 from robolearn.train.settings import ImitationConfig
 
 if TYPE_CHECKING:
@@ -30,15 +31,15 @@ class BenchmarkEncoders(Command):
     """As --encoder of `robolearn train`; timm:FOLDER and transformers:FOLDER as well."""
     encoder_size: int = 0
     """As of `robolearn train`; not for cnn."""
-    cameras: int = 2
+    cameras: Count = 2
     """Number of cameras."""
-    image_size: int = 84
+    image_size: Annotated[int, Within(8)] = 84
     """Edge of their square pictures [px]."""
-    batch: int = 64
+    batch: Count = 64
     """Windows of a gradient step."""
-    threads: int = 1
+    threads: Count = 1
     """Threads of torch."""
-    steps: int = 5
+    steps: Count = 5
     """Gradient steps, whose median counts; one more warms up."""
     device: str = "cpu"
     """Where: auto, cpu, cuda or cuda:<i>."""
@@ -46,8 +47,6 @@ class BenchmarkEncoders(Command):
     def run(self) -> dict[str, Any]:
         import torch
 
-        at_least(1, cameras=self.cameras, batch=self.batch, steps=self.steps, threads=self.threads)
-        at_least(8, image_size=self.image_size)
         if not self.encoders:
             raise BadInput("--encoders", got="nothing", expected="e.g. cnn resnet18")
         device = torch.device(resolve_device(self.device))

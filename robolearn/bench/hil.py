@@ -17,12 +17,13 @@ import numpy as np
 from policies.settings import FlowConfig
 from robolearn.bench.baselines import best_tempo, more_demonstrations, run_program
 from robolearn.core import BadInput, bind_policy
+from robolearn.core.switches import Count
 from robolearn.hil.settings import CurriculumConfig
 from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.presets import preset
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
-from robolearn.runs.command import Command, at_least, check_seeds, print_table, words_of
+from robolearn.runs.command import Command, check_seeds, print_table, words_of
 from robolearn.runs.run import RESULT as TRAINED
 from sim.registry import WorldConfig
 
@@ -57,21 +58,21 @@ class BenchmarkHil(Command):
     """Algorithms, as of `robolearn hil learner`. The arms bc, more-demos and tempo are run once, whichever they are."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """Seeds; each has demonstrations, an imitated policy, starts and noise of its own."""
-    demos: int = 20
+    demos: Count = 20
     """Demonstrations, all of which succeed."""
     start_range: float = 0.4
     """Share of the starts, about the middle, that they come from; the loop and its judgement meet all."""
-    more_demos: int = 30
+    more_demos: Count = 30
     """Further demonstrations of the arm more-demos; compare their control steps with the operator's."""
-    train_steps: int = 1500
+    train_steps: Count = 1500
     """Gradient steps of imitation."""
-    train_batch: int = 256
+    train_batch: Count = 256
     """Windows per gradient step of imitation; 64 is plenty for pictures."""
-    env_steps: int = 24_000
+    env_steps: Count = 24_000
     """Control steps of the loop; 24,000 are twenty minutes at 20 Hz."""
-    eval_episodes: int = 100
+    eval_episodes: Count = 100
     """Episodes of each judgement."""
-    lanes: int = 2
+    lanes: Count = 2
     """Runs side by side."""
     observe: tuple[str, ...] = ()
     """Observations of the policy, as for `robolearn train`: proprio images.front images.wrist, for instance, whose
@@ -91,8 +92,6 @@ class BenchmarkHil(Command):
         return True
 
     def run(self) -> dict[str, Any]:
-        counts = ("demos", "more_demos", "train_steps", "train_batch", "env_steps", "eval_episodes", "lanes")
-        at_least(1, **{name: getattr(self, name) for name in counts})
         check_seeds(self.seeds)
         for flag in ("tasks", "arms", "algo"):
             if not getattr(self, flag):

@@ -26,8 +26,9 @@ from robolearn.bench.measuring import (
 )
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.machine import torch_threads
+from robolearn.core.switches import Count
 from robolearn.rl.off_policy_settings import RlpdConfig
-from robolearn.runs.command import Command, at_least
+from robolearn.runs.command import Command
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class BenchmarkHilUpdates(Command):
     own in the replay, too, and their memory.
     """
 
-    rounds: int = 5
+    rounds: Count = 5
     """Turns of each."""
     seconds: float = 3.0
     """Of a turn."""
@@ -58,9 +59,9 @@ class BenchmarkHilUpdates(Command):
     settings: RlpdConfig = field(default_factory=RlpdConfig)
 
     def run(self) -> dict[str, Any]:
-        at_least(1, rounds=self.rounds)
         for steps in self.replay:
-            at_least(LONG_EPISODE, replay=steps)
+            if steps < LONG_EPISODE:
+                raise BadInput("--replay", got=steps, expected=f"at least {LONG_EPISODE}")
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="a positive number")
         if self.settings.batch % 2:

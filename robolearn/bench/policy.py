@@ -16,8 +16,9 @@ from policies.storage.backends import BACKENDS, check_backend, use_backend
 from robolearn.core import BadInput
 from robolearn.core.machine import torch_threads
 from robolearn.core.specs import ArraySpec, Interface
+from robolearn.core.switches import Count
 from robolearn.runs import Progress
-from robolearn.runs.command import Command, at_least, print_table
+from robolearn.runs.command import Command, print_table
 
 if TYPE_CHECKING:
     from policies.policy import TorchPolicy
@@ -60,11 +61,10 @@ class BenchmarkPolicy(Command):
     """torch (eager), compile (torch's compiler), onnx (onnxruntime)."""
     reduced: bool = False
     """Measure bfloat16 and int8, too, where a backend has them."""
-    repeats: int = 10
+    repeats: Count = 10
     """Turns of each kind, of 20 decisions each."""
 
     def run(self) -> dict[str, Any]:
-        at_least(1, repeats=self.repeats)
         if not self.backends:
             raise BadInput("--backends", got="nothing", available=BACKENDS)
         for backend in self.backends:

@@ -12,8 +12,8 @@ import numpy as np
 
 from robolearn.bench.measuring import in_turn, rate
 from robolearn.core import BadInput
-from robolearn.core.switches import switch
-from robolearn.runs.command import Command, at_least, print_table
+from robolearn.core.switches import Count, switch
+from robolearn.runs.command import Command, print_table
 from sim.registry import WorldConfig, task_names
 
 
@@ -25,7 +25,7 @@ class BenchmarkSim(Command):
     """
 
     world: WorldConfig = field(default_factory=WorldConfig)
-    worlds: int = 64
+    worlds: Count = 64
     """Worlds side by side."""
     seconds: float = 2.0
     """Length of one measurement."""
@@ -35,7 +35,6 @@ class BenchmarkSim(Command):
     """Measure robosuite's Lift as well (needs the robosuite extra)."""
 
     def run(self) -> dict[str, Any]:
-        at_least(1, worlds=self.worlds)
         if self.world.task not in task_names():
             raise BadInput("--task", got=self.world.task, available=task_names())
         if self.world.workers:

@@ -11,7 +11,8 @@ from typing import Any
 
 from robolearn.bench.measuring import in_turn, rate
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, at_least, print_table
+from robolearn.core.switches import Count
+from robolearn.runs.command import Command, print_table
 
 STATE, PICTURES = "state", "pictures"
 
@@ -33,13 +34,13 @@ class BenchmarkWorlds(Command):
     """The interpreter of the worker process; by default this one."""
     cameras: tuple[str, ...] = ()
     """Cameras of --task that are observed in workers."""
-    worlds: int = 64
+    worlds: Count = 64
     """Worlds side by side."""
     image_size: int = 84
     """Edge of the pictures [px]."""
     seconds: float = 2.0
     """Length of one measurement."""
-    repeats: int = 3
+    repeats: Count = 3
     """Measurements of each kind, in turn."""
 
     def run(self) -> dict[str, Any]:
@@ -50,7 +51,6 @@ class BenchmarkWorlds(Command):
         from sim.bridge.pools import EnvFactory, LocalPool, WorkerPool
         from sim.registry import WorldConfig
 
-        at_least(1, worlds=self.worlds, repeats=self.repeats)
         if self.workers and not self.task:
             raise BadInput("--workers", got="no --task", expected="a task, as in --task lift --workers 1 2 4")
         python, n = str(self.world_python or ""), self.worlds

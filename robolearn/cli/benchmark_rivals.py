@@ -18,9 +18,10 @@ from robolearn.cli.registry import find
 from robolearn.cli.rival_cells import Cells, Rival, TheirCode, few_enough
 from robolearn.core import BadInput
 from robolearn.core.machine import resolve_device
+from robolearn.core.switches import Count
 from robolearn.io.json_files import write_json
 from robolearn.presets import RL_ENV_STEPS
-from robolearn.runs.command import Command, at_least, check_seed, check_seeds, command_text, print_table, reported
+from robolearn.runs.command import Command, check_seed, check_seeds, command_text, print_table, reported
 from sim.registry import WorldConfig, tasks_of
 
 TASKS = tuple(f"metaworld:{task}-v3" for task in ("push", "pick-place", "peg-insert-side", "drawer-open", "assembly"))
@@ -51,15 +52,15 @@ class BenchmarkRivals(Command):
     rivals: tuple[str, ...] = tuple(RIVALS)
     """Rivals: reinflow, dppo, grpo, rlpd, dsrl, proposals, or NAME=FLAGS of robolearn finetune, as in
     "slow=--algo reinflow --actor-lr 1e-4"."""
-    env_steps: int = RL_ENV_STEPS
+    env_steps: Count = RL_ENV_STEPS
     """Budget of every rival in control steps."""
-    episodes: int = 40
+    episodes: Count = 40
     """Demonstrations that the search for few enough begins with."""
     band: tuple[float, float] = (0.35, 0.45)
     """Success of imitation that is sought."""
-    train_steps: int = 3000
+    train_steps: Count = 3000
     """Gradient steps of imitation."""
-    eval_episodes: int = 200
+    eval_episodes: Count = 200
     """Episodes of each evaluation."""
     checkout: tuple[str, ...] = ()
     """Public code to be run beside ours, as reinflow=PATH or dppo=PATH of its checkout: as published, and with the
@@ -175,8 +176,6 @@ class BenchmarkRivals(Command):
                 raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
         if not 0 <= self.band[0] < self.band[1] <= 1:
             raise BadInput("--band", got=" ".join(map(str, self.band)), expected="two rising shares, as in 0.35 0.45")
-        at_least(1, env_steps=self.env_steps, episodes=self.episodes, train_steps=self.train_steps,
-                 eval_episodes=self.eval_episodes)  # fmt: skip
         for seed in self.seeds:
             check_seed(seed)
         resolve_device(self.device)

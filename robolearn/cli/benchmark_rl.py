@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from policies.settings import denoising_kinds
 from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device, Dynamics, SimRobot
 from robolearn.core import BadInput
+from robolearn.core.switches import Count
 from robolearn.io.json_files import read_json, write_json
 from robolearn.presets import algorithm_preset, preset, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithms
 from robolearn.rl.settings import ReinFlowConfig
-from robolearn.runs.command import Command, at_least, check_seeds, peek, words_of
+from robolearn.runs.command import Command, check_seeds, peek, words_of
 from robolearn.runs.run import check_same
 from sim.registry import WorldConfig
 
@@ -65,7 +66,7 @@ class BenchmarkRl(Command):
     """Episodes of each evaluation."""
     baselines: tuple[Baseline, ...] = ()
     """Baselines: more-demos, tempo."""
-    more_demos: int = 50
+    more_demos: Count = 50
     """Further demonstrations of the baseline more-demos."""
     algo: AnyAlgorithm = "reinflow"
     """The algorithm."""
@@ -93,7 +94,6 @@ class BenchmarkRl(Command):
         for flag in ("tasks", "flows", "denoise_steps"):
             if not getattr(self, flag):
                 raise BadInput(f"--{flag.replace('_', '-')}", got="nothing", expected="at least one")
-        at_least(1, more_demos=self.more_demos)
         for task in self.tasks:
             preset(task)
         kinds = self.flows if self.policy == "flow" else (self.policy,)

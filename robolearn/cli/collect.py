@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from robolearn.cli.choices import DemoQuality
 from robolearn.cli.suite import run_suite, show_suite
 from robolearn.cli.view import WorkView, check_watched, watched
+from robolearn.core.switches import Count, Seed
 from robolearn.runs import Progress
-from robolearn.runs.command import Command, at_least, check_seed, peek
+from robolearn.runs.command import Command, peek
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Collect(Command):
     """Record demonstrations of a task by its scripted expert, as a LeRobotDataset v3.0."""
 
     world: WorldConfig = field(default_factory=WorldConfig)
-    episodes: int = 200
+    episodes: Count = 200
     """Number of episodes, successful or not."""
     quality: DemoQuality = "mixed"
     """Quality of the demonstrations; narrow: an expert on the middle half of the starts alone; fair, mixed and poor:
@@ -35,9 +36,9 @@ class Collect(Command):
     --distractor."""
     out: Path
     """The data set's folder."""
-    seed: int = 0
+    seed: Seed = 0
     """Of starts and of the expert's mistakes."""
-    worlds: int = 50
+    worlds: Count = 50
     """Worlds side by side."""
     view: WorkView = "none"
     resume: bool = False
@@ -55,8 +56,6 @@ class Collect(Command):
         from robolearn.rollout.collected_starts import CollectedStarts, note_starts
         from sim.experts import demonstrator, named_quality
 
-        at_least(1, episodes=self.episodes, worlds=self.worlds)
-        check_seed(self.seed)
         if (suite := run_suite(self, _success)) is not None:
             return suite
         check_watched(self.view, self.world)

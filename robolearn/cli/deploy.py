@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from robolearn.cli.choices import AnyStation, SimTask
 from robolearn.cli.policy_flags import EXPERT, GoalSource, PolicyCommand, check_goal_flags
 from robolearn.cli.station_command import MovingCommand
 from robolearn.core import BadInput, RobolearnError
-from robolearn.runs.command import at_least, check_seed, rate_text
+from robolearn.core.switches import Count, Within
+from robolearn.runs.command import rate_text
 
 if TYPE_CHECKING:
     from robolearn.deploy import Deployment, Simulation
@@ -45,9 +46,9 @@ class Deploy(PolicyCommand, MovingCommand):
     """The robot contract, of one arm or of two, by name or as a file of your own."""
     task: SimTask = "lift"
     """On the simulated arm, and in a rehearsal."""
-    episodes: int = 50
+    episodes: Count = 50
     """Number of episodes."""
-    delay_steps: int = 0
+    delay_steps: Annotated[int, Within(0)] = 0
     """On the simulated arm and in a rehearsal: control steps by which every decision comes late, as those of a slow
     policy do. Meanwhile the arm goes on with what is predicted beyond what is executed (`train --horizon`)."""
     seconds: float = 30.0
@@ -83,9 +84,6 @@ class Deploy(PolicyCommand, MovingCommand):
         from sim.embedded.scene import check_robot
         from sim.tasks import TASKS
 
-        at_least(1, episodes=self.episodes)
-        at_least(0, delay_steps=self.delay_steps)
-        check_seed(self.seed)
         check_backend(self.backend, self.precision)
         if self.backend == "onnx":
             need_onnx("onnx", "onnxscript", "onnxruntime")

@@ -15,10 +15,11 @@ from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, bind_policy
 from robolearn.core.machine import keep_freed_memory, resolve_device
 from robolearn.core.specs import is_instruction
+from robolearn.core.switches import Count
 from robolearn.io.hashes import sha256_weights
 from robolearn.io.json_files import plain
 from robolearn.runs import Progress, Run
-from robolearn.runs.command import Command, at_least, check_seed, last_row, peek
+from robolearn.runs.command import Command, check_seed, last_row, peek
 from robolearn.runs.loop import run_loop
 from robolearn.runs.trackers import check_tracker
 from robolearn.train.settings import DistillConfig
@@ -40,13 +41,13 @@ class Distill(Command):
     """The run folder; the student goes to its policy/, what the worlds showed to its rollouts/."""
     observe: tuple[str, ...] = ("proprio", "images.front", "images.wrist")
     """Observation of the student; images.front, images.side and images.wrist are our tasks' cameras."""
-    worlds: int = 32
+    worlds: Count = 32
     """Worlds side by side."""
     device: Device = "auto"
     policy: PolicyKind = "flow"
     """The kind of student."""
     settings: DistillConfig = field(default_factory=DistillConfig)
-    checkpoint_every: int = 10
+    checkpoint_every: Count = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
     log: Tracker = "none"
     resume: bool = False
@@ -66,7 +67,6 @@ class Distill(Command):
         from policies.storage.checkpoint import load_chunk_policy
         from robolearn.train.distill import Distiller
 
-        at_least(1, worlds=self.worlds, checkpoint_every=self.checkpoint_every)
         check_tracker(self.log)
         keep_freed_memory()
         config = self.settings

@@ -16,11 +16,9 @@ from robolearn.cli.policy_flags import GoalSource, PolicyCommand, check_goal_fla
 from robolearn.cli.suite import mean_success, run_suite, show_suite
 from robolearn.cli.view import WorkView, check_watched, noting, watched
 from robolearn.core import BadInput, bind_policy
+from robolearn.core.switches import SEEDS, Count
 from robolearn.io.json_files import read_json
 from robolearn.runs.command import (
-    MOST_SEED,
-    at_least,
-    check_seed,
     command_text,
     print_table,
     rate_text,
@@ -58,7 +56,7 @@ class Evaluate(PolicyCommand):
     same starts, and --episodes more. The result: real rates with simulation's help, correlation and rank violations of
     four or more policies, and whether this simulator predicts this arm."""
     world: WorldConfig = field(default_factory=WorldConfig)
-    episodes: int = 200
+    episodes: Count = 200
     """Number of episodes, of each policy."""
     shuffle: tuple[str, ...] = ()
     """Features of --policy that come from another world at each decision, as in --shuffle images.wrist: what success
@@ -68,7 +66,7 @@ class Evaluate(PolicyCommand):
     for 0.2 s. The result has each and the worst; 0: none."""
     push_on: Literal["arm", "thing"] = "arm"
     """What is pushed: the arm at its hand, or the task's thing."""
-    worlds: int = 64
+    worlds: Count = 64
     """Worlds side by side."""
     view: WorkView = "none"
     record: Path | None = None
@@ -84,8 +82,6 @@ class Evaluate(PolicyCommand):
         from robolearn.eval import compare
         from robolearn.eval.report import check_report_folder
 
-        at_least(1, episodes=self.episodes, worlds=self.worlds)
-        check_seed(self.seed)
         if self.paired_with:
             return self._paired()
         if (suite := run_suite(self, _success)) is not None:
@@ -296,7 +292,7 @@ def read_deployment(folder: Path) -> dict[str, Any]:
     if not isinstance(succeeded, list) or not succeeded or not all(isinstance(one, bool) for one in succeeded):
         got = "no succeeded" if not succeeded else f"succeeded {str(succeeded)[:60]}"
         raise BadInput(what, got=got, expected="true or false for each episode, as robolearn deploy writes")
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MOST_SEED:
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed not in SEEDS:
         got = "no seed" if seed is None else f"seed {seed!r}"
         raise BadInput(what, got=got, expected="the seed of its starts, as robolearn deploy writes")
     if arm and arm != (needed := needed_by(policy).embodiment):

@@ -26,6 +26,7 @@ from robolearn.cli.suite import run_suite, show_suite
 from robolearn.cli.view import WorkView, check_watched, noting, watched
 from robolearn.core import BadInput
 from robolearn.core.machine import resolve_device
+from robolearn.core.switches import Count, Seed
 from robolearn.eval import Success
 from robolearn.io.hashes import sha256_file, sha256_weights
 from robolearn.io.json_files import plain
@@ -42,7 +43,7 @@ from robolearn.rl.along import AlongConfig
 from robolearn.rl.audit import AuditConfig, Audited
 from robolearn.rl.settings import BACKWARD, ReinFlowConfig
 from robolearn.runs import Progress, Run
-from robolearn.runs.command import Command, at_least, check_seed, peek
+from robolearn.runs.command import Command, peek
 from robolearn.runs.loop import KeepConfig, Kept, run_loop
 from robolearn.runs.trackers import check_tracker
 from sim.registry import WorldConfig
@@ -88,10 +89,10 @@ class Finetune(Command):
     rewards of its own. The world's success is then only shown."""
     env_steps: int = RL_ENV_STEPS
     """Budget of control steps, the calibration of the noise included; 0: no world takes a step, for --updates."""
-    seed: int = 0
+    seed: Seed = 0
     """Of starts, noise and everything else."""
     device: Device = "auto"
-    checkpoint_every: int = 5
+    checkpoint_every: Count = 5
     """Iterations between two saved states; more for gym: and robosuite: worlds, whose episodes end there."""
     log: Tracker = "none"
     view: WorkView = "none"
@@ -121,10 +122,8 @@ class Finetune(Command):
 
         if (suite := run_suite(self, _success)) is not None:
             return suite
-        at_least(1, checkpoint_every=self.checkpoint_every)
         updates, (own, named) = self._updates(), rewarded(self.world)
         check_tracker(self.log)
-        check_seed(self.seed)
         check_watched(self.view, own)
         torch.set_num_threads(1)
         config = self.settings

@@ -16,9 +16,10 @@ import tyro
 from robolearn.cli.station_command import MovingCommand
 from robolearn.core import BadInput
 from robolearn.core.machine import available_cpus
+from robolearn.core.switches import Seed
 from robolearn.io.atomic import write_bytes
 from robolearn.runs import Progress
-from robolearn.runs.command import check_seed, command_text, reported
+from robolearn.runs.command import command_text, reported
 
 if TYPE_CHECKING:
     from robots.motion_log import MotionLog
@@ -66,7 +67,7 @@ class Identify(MovingCommand):
     over all of them."""
     write: bool = False
     """Put the result into the station's folder, too, as dynamics.json and as its next version."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the motion, and of the simulated arm."""
     threads: tyro.conf.Suppress[int] = 0
     out: Path
@@ -88,7 +89,6 @@ class Identify(MovingCommand):
         from robots.stations import load_contract
         from robots.stations.folder import DYNAMICS, keep
 
-        check_seed(self.seed)
         if not 10.0 <= self.seconds <= LONGEST_S:
             raise BadInput("--seconds", got=self.seconds, expected=f"10 to {LONGEST_S:g}")
         if self.log is None and WAYS * self.seconds * self.held_out < JUDGED_S:  # before an arm moves for nothing

@@ -21,6 +21,7 @@ from hardware.teleop.wrapped import clutched, reconnecting
 from robolearn.cli.choices import DemoQuality, SimTask, Station, Teleop
 from robolearn.cli.station_command import device_options, teleop_parameters, teleop_values, with_teleop_flags
 from robolearn.core import BadInput, Interface, Policy, bind_policy
+from robolearn.core.switches import Seed
 
 if TYPE_CHECKING:
     from hardware.teleop import Device
@@ -42,7 +43,7 @@ class RecordingSetup:
     """Cameras of the contract; all by default, on the simulated arm (front, wrist) none."""
     sim_task: SimTask = "lift"
     """On the simulated arm."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the simulated arm's starts and of the script's choices."""
     quality: DemoQuality = "expert"
     """Quality of the script's demonstrations."""

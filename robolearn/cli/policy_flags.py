@@ -14,6 +14,7 @@ from policies.wrappers.goals import EpisodeGoals, GoalChoice, Goals, check_goals
 from robolearn.cli.choices import Device
 from robolearn.core import BadInput
 from robolearn.core.specs import is_image, of_goal
+from robolearn.core.switches import Seed
 from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class PolicyCommand(Command):
     """β: a chunk is drawn with probability proportional to exp(Q / β); 0 takes the largest Q."""
     tempo: float = 1.0
     """Factor on the policy's displacements, for actions that are displacements; below 1 for a first, slow motion."""
-    seed: int = 1000
+    seed: Seed = 1000
     """Of starts and of the policy's noise."""
     device: Device = "auto"
     backend: BackendName = "torch"

@@ -16,12 +16,12 @@ from robolearn.cli.console import make_console
 from robolearn.cli.quickstart_report import Bars, compile_ahead, deploy, deployed, videos, write
 from robolearn.core import BadInput
 from robolearn.core.machine import resolve_device
-from robolearn.core.switches import switch
+from robolearn.core.switches import Count, Seed, Within, switch
 from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.io.paths import check_folder
 from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithm_name
-from robolearn.runs.command import Command, at_least, check_seed, peek, rate_text, reported
+from robolearn.runs.command import Command, check_seed, peek, rate_text, reported
 from robolearn.runs.loop import KeepConfig
 from robolearn.runs.run import check_same, is_run
 from sim.registry import WorldConfig
@@ -60,17 +60,17 @@ class Quickstart(Command):
     world: WorldConfig = field(default_factory=WorldConfig)
     out: Path = Path("runs/quickstart")
     """Folder for data/, bc/, rl/, perhaps seeing/, report.html and settings.json."""
-    seed: int = 0
+    seed: Seed = 0
     """Of everything."""
     demos: DemoQuality = _LIFT.quality
     """Quality of the demonstrations; see robolearn collect --help."""
-    episodes: int = _LIFT.episodes
+    episodes: Count = _LIFT.episodes
     """Demonstrations."""
-    train_steps: int = _LIFT.train_steps
+    train_steps: Count = _LIFT.train_steps
     """Gradient steps of imitation."""
-    env_steps: int = _LIFT.env_steps
+    env_steps: Count = _LIFT.env_steps
     """Budget of fine-tuning in control steps."""
-    eval_episodes: int = _LIFT.eval_episodes
+    eval_episodes: Count = _LIFT.eval_episodes
     """Episodes of each evaluation."""
     policy: DenoisingKind = "flow"
     """The kind of policy."""
@@ -81,12 +81,12 @@ class Quickstart(Command):
     observe: Literal["state", "images"] = "state"
     """images: the tuned policy is distilled to two cameras, and that one is evaluated and deployed; state: all policies
     observe the simulator's state."""
-    distill_steps: int = 2000
+    distill_steps: Count = 2000
     """Gradient steps of the visuomotor policy."""
     device: Device = "auto"
     videos: Annotated[bool, switch("videos")] = True
     """Record the worst and the best episode of both policies."""
-    deploy_episodes: int = 10
+    deploy_episodes: Annotated[int, Within(0)] = 10
     """Episodes of the deployment at the end: on the simulated arm, where there is one of --robot, over ROS 2, in real
     time; 0: none."""
     resume: bool = False
@@ -117,10 +117,6 @@ class Quickstart(Command):
 
         preset(self.world.task)
         named_quality(self.demos)
-        at_least(1, episodes=self.episodes, train_steps=self.train_steps, eval_episodes=self.eval_episodes)
-        at_least(1, env_steps=self.env_steps, distill_steps=self.distill_steps)
-        at_least(0, deploy_episodes=self.deploy_episodes)
-        check_seed(self.seed)
         check_seed(1000 + self.seed)  # of the evaluations and the deployment
         resolve_device(self.device)
         collect = Collect(

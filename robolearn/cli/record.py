@@ -17,8 +17,8 @@ from robolearn.cli.station_command import StationCommand, shows_in_terminal
 from robolearn.cli.view import TeleopView, check_view, chosen, viewed
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.machine import searched_before
+from robolearn.core.switches import Count
 from robolearn.runs import Progress
-from robolearn.runs.command import at_least, check_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Record(RecordingSetup, StationCommand):
     policy: Path | None = None
     """A policy that moves the arm while you watch, a run or its checkpoint folder: hold the dead-man's switch of the
     device to take over, let go to hand back. Your steps are stored as interventions."""
-    episodes: int = 10
+    episodes: Count = 10
     """Number of episodes; with --resume: of the whole data set in the end."""
     out: Path
     """The data set's folder."""
@@ -61,8 +61,6 @@ class Record(RecordingSetup, StationCommand):
         from hardware.ros2.environment import prepare
         from robolearn.deploy.processes import choose_domain, warn_of_enclaves
 
-        at_least(1, episodes=self.episodes)
-        check_seed(self.seed)
         if not self.seconds > 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
         warn_of_enclaves(self.enclaves)

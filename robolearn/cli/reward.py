@@ -8,16 +8,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from robolearn.cli.config_file import write_flags
 from robolearn.core import BadInput, RewardWithheld, RobolearnError
 from robolearn.core.machine import resolve_device
+from robolearn.core.switches import Count, Seed, Within
 from robolearn.io.hashes import sha256
 from robolearn.io.json_files import plain
 from robolearn.rewards.settings import HAND, TRAINED, ClassifierConfig, CriticConfig
 from robolearn.runs import Progress, Run
-from robolearn.runs.command import Command, at_least, check_seed, command_text, last_row, peek, rate_text, reported
+from robolearn.runs.command import Command, check_seed, command_text, last_row, peek, rate_text, reported
 from robolearn.runs.loop import run_loop
 from robolearn.runs.run import check_new
 
@@ -53,7 +54,7 @@ class RewardTrain(Command):
     settings: CriticConfig | ClassifierConfig = field(default_factory=CriticConfig)
     device: str = "auto"
     """Device of the training: auto, cpu, cuda or cuda:<i>."""
-    checkpoint_every: int = 5
+    checkpoint_every: Count = 5
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
     resume: bool = False
     """Go on with the run in --out, exactly; with more --steps than it had, also with a finished one."""
@@ -67,7 +68,6 @@ class RewardTrain(Command):
         from robolearn.rewards.head_trainer import common_cameras, lengths_of
         from robolearn.rewards.reference import read_reference, show_reference
 
-        at_least(1, checkpoint_every=self.checkpoint_every)
         check_seed(self.settings.seed)
         check_new(self.out, self.resume)
         datasets = [opened(path) for path in self.data]
@@ -164,11 +164,11 @@ class RewardEvaluate(Command):
     from its first frame in the place of the stored ones, and of vlac: and gvl:<model>, which are shown its frames."""
     wrong: str = OTHER
     """The words of another task, for the wrong-task ratio."""
-    episodes: int = 0
+    episodes: Annotated[int, Within(0)] = 0
     """Of each set, the first so many; 0 for all."""
     device: str = "auto"
     """Device of the model: auto, cpu, cuda or cuda:<i>."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the intervals."""
     out: Path | None = None
     """Write report.html, with curves and the worst mistakes as film strips, into this folder."""
@@ -178,8 +178,6 @@ class RewardEvaluate(Command):
         from robolearn.eval.report import check_report_folder
         from robolearn.rewards.metrics import judge
 
-        at_least(0, episodes=self.episodes)
-        check_seed(self.seed)
         if self.out is not None:
             check_report_folder(self.out)
         begun = time.perf_counter()

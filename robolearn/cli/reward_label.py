@@ -13,8 +13,9 @@ import numpy as np
 
 from robolearn.cli.reward import FORMER, opened, reward_model
 from robolearn.core import BadInput
+from robolearn.core.switches import Count, Seed
 from robolearn.runs import Progress
-from robolearn.runs.command import Command, at_least, check_port, check_seed
+from robolearn.runs.command import Command, check_port
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class RewardLabel(Command):
     """A LeRobotDataset v3.0 folder."""
     reward: str
     """A reward model, as of reward score, whose doubt chooses the frames."""
-    frames: int = 50
+    frames: Count = 50
     """Frames to ask at most; those with a label are not asked again."""
     port: int = 0
     """Port of the page on this machine alone; 0 for any."""
@@ -51,7 +52,6 @@ class RewardLabel(Command):
         from robolearn.rewards.metrics import probability, score_or_withhold, window_of
         from robolearn.runs.loopback import show_address
 
-        at_least(1, frames=self.frames)
         check_port(self.port)
         dataset = opened(self.data)
         if not dataset.readers:
@@ -123,13 +123,13 @@ class RewardPrefer(Command):
 
     data: str
     """A LeRobotDataset v3.0 folder."""
-    pairs: int = 50
+    pairs: Count = 50
     """Pairs to ask at most; two episodes that were compared are not compared again."""
-    clip: int = 40
+    clip: Count = 40
     """Steps of a clip, at most; with --by-outcome episodes are whole."""
     by_outcome: bool = False
     """Write the preferences that the stored outcomes say, without a page."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the pairs that are drawn."""
     port: int = 0
     """Port of the page on this machine alone; 0 for any."""
@@ -144,8 +144,6 @@ class RewardPrefer(Command):
             write_preferences,
         )
 
-        at_least(1, pairs=self.pairs, clip=self.clip)
-        check_seed(self.seed)
         check_port(self.port)
         dataset = Dataset.open(self.data)
         if self.by_outcome and not dataset.outcomes:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from robolearn.core import BadInput, RobolearnError
-from robolearn.runs.command import PLAIN, Command, at_least, print_table
+from robolearn.core.switches import Within
+from robolearn.runs.command import PLAIN, Command, print_table
 
 if TYPE_CHECKING:
     from robots.making.check import RuleFinding
@@ -164,7 +165,7 @@ class CheckRobot(Command):
 
     name: tyro.conf.Positional[str]
     """The arm, or its folder."""
-    episodes: int = 20
+    episodes: Annotated[int, Within(0)] = 20
     """Episodes of the scripted expert."""
 
     def run(self) -> dict[str, Any]:
@@ -173,7 +174,6 @@ class CheckRobot(Command):
         from robots.making.check import RuleFinding, check_model
         from robots.own import own_folders, read_robot
 
-        at_least(0, episodes=self.episodes)
         folder = own_folders().get(self.name) or Path(self.name)
         if not folder.is_dir():
             available = (*own_folders(), "<folder>")

@@ -18,11 +18,11 @@ from robolearn.cli.evaluator import Evaluator, show_outcomes
 from robolearn.core import BadInput
 from robolearn.core.machine import keep_freed_memory, resolve_device
 from robolearn.core.specs import PREDICTED_ACTIONS, PROMPT
-from robolearn.core.switches import switch
+from robolearn.core.switches import Count, switch
 from robolearn.io.hashes import sha256, sha256_weights
 from robolearn.io.json_files import plain, read_json
 from robolearn.runs import Progress, Run
-from robolearn.runs.command import NOT_THE_WORK, Command, at_least, check_seed, last_row, peek, words_of
+from robolearn.runs.command import NOT_THE_WORK, Command, check_seed, last_row, peek, words_of
 from robolearn.runs.loop import KeepConfig, Kept, run_loop
 from robolearn.runs.run import CONFIG
 from robolearn.runs.trackers import check_tracker
@@ -83,11 +83,11 @@ class Train(Command):
     eval_cousins: Cousins = "none"
     """Cousins of that task's scene (--cousins of evaluate)."""
     keep: KeepConfig = field(default_factory=KeepConfig)
-    processes: int = 1
+    processes: Count = 1
     """Processes that take a share of every batch each, with the gradient of the whole: on the CPU, or with --device
     cuda on a GPU each (extra processes)."""
     device: Device = "auto"
-    checkpoint_every: int = 10
+    checkpoint_every: Count = 10
     """Iterations (of --steps-per-iteration gradient steps) between two saved states."""
     log: Tracker = "none"
     resume: bool = False
@@ -109,7 +109,6 @@ class Train(Command):
     def run(self) -> dict[str, Any]:
         from robolearn.train.imitation import split_episodes
 
-        at_least(1, checkpoint_every=self.checkpoint_every, processes=self.processes)
         check_tracker(self.log)
         check_seed(self.settings.seed)
         if self.keep.every and not self.eval_task:

@@ -6,15 +6,16 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
 from robolearn.cli.choices import AnyStation, rewarded
 from robolearn.cli.station_command import StationCommand
 from robolearn.core import BadInput, RobolearnError
+from robolearn.core.switches import Seed, Within
 from robolearn.runs import Progress
-from robolearn.runs.command import Command, at_least, check_seed, command_text, print_table, rate_text, reported
+from robolearn.runs.command import Command, command_text, print_table, rate_text, reported
 from sim.registry import WorldConfig
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ class PlanTrial(Command):
     """Success rates of two policies that the trial is to tell apart: what --blocks is computed from."""
     power: float = 0.9
     """Probability of telling them apart."""
-    blocks: int | None = None
+    blocks: Annotated[int | None, Within(1)] = None
     """Blocks at most, one episode of every policy in each; by default what --detect and --power need."""
     alpha: float = 0.05
     """Probability at most of a false claim, whenever the trial is looked at or stopped."""
-    seed: int = 2000
+    seed: Seed = 2000
     """Of starts and order."""
 
     def run(self) -> dict[str, Any]:
@@ -67,7 +68,6 @@ class PlanTrial(Command):
         from robolearn.eval.trials.design import design, planned
         from robolearn.eval.trials.plan import TrialCheckpoint, TrialPlan
 
-        check_seed(self.seed)
         named = dict(_named(word) for word in self.policies)
         if len(named) < max(2, len(self.policies)):
             got = ", ".join(self.policies) or "nothing"
@@ -78,7 +78,6 @@ class PlanTrial(Command):
         if self.blocks is None:
             plan_of = planned(self.detect, self.power, self.alpha / pairs)
         else:
-            at_least(1, blocks=self.blocks)
             plan_of = design(self.detect, self.blocks, 1, self.alpha / pairs)
         setting = {"task": self.world.task, "rehearse": self.rehearse, "seconds": self.seconds}
         plan = TrialPlan(
@@ -134,7 +133,7 @@ class RunTrial(StationCommand):
 
     trial: Folder
     """Folder of the trial."""
-    episodes: int | None = None
+    episodes: Annotated[int | None, Within(1)] = None
     """Episodes to run now; by default until the trial ends."""
     yes: bool = False
     """On a real arm: do not ask before the first motion."""
@@ -147,8 +146,6 @@ class RunTrial(StationCommand):
         from robolearn.eval.trials.plan import TrialPlan
         from robolearn.eval.trials.records import TrialRecords
 
-        if self.episodes is not None:
-            at_least(1, episodes=self.episodes)
         plan = TrialPlan.read(self.trial)
         check_unchanged(plan)
         with TrialRecords(self.trial, plan) as records:

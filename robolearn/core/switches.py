@@ -52,11 +52,12 @@ class Within:
         return inside and math.isfinite(value)
 
     def __str__(self) -> str:
+        low, high = f"{self.low:,.10g}", f"{self.high:,.10g}"
         if self.high < math.inf:
-            return f"between {self.low:g} and {self.high:g}" if self.open else f"{self.low:g} to {self.high:g}"
+            return f"between {low} and {high}" if self.open else f"{low} to {high}"
         if self.open:
-            return f"more than {self.low:g}" if self.low else "a positive number"
-        return f"at least {self.low:g}" if self.low else "0 or more"
+            return f"more than {low}" if self.low else "a positive number"
+        return f"at least {low}" if self.low else "0 or more"
 
 
 Count = Annotated[int, Within(1)]
@@ -64,6 +65,8 @@ Share = Annotated[float, Within(0.0, 1.0)]
 Inside = Annotated[float, Within(0.0, 1.0, open=True)]
 Positive = Annotated[float, Within(0.0, open=True)]
 NotNegative = Annotated[float, Within(0.0)]
+SEEDS = Within(0, 2**32 - 1)  # multiplied and added to before they are used, and must stay below 2⁶³
+Seed = Annotated[int, SEEDS]
 
 
 def check_ranges(config: object) -> None:

@@ -7,12 +7,13 @@ import math
 import zlib
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import TypeAdapter
 
 from robolearn.core import BadInput
+from robolearn.core.switches import Count, Seed, Within
 from robolearn.rewards.choice import SPARSE, TASK, reward_config
 from robolearn.rewards.done import DoneRule
 from robolearn.rl.algorithms import OffPolicyConfig, algorithms
@@ -68,7 +69,7 @@ class LearnerConfig:
     pace: Pace = "lockstep"
     """lockstep: the actor waits for the learner at each episode's end, and the outcome depends on the seed alone.
     realtime: the actor keeps its rate, and never waits."""
-    seed: int = 0
+    seed: Seed = 0
     """Of starts, noise and everything else."""
     curriculum: CurriculumConfig = NO_CURRICULUM
     reward: str = "task"
@@ -77,7 +78,7 @@ class LearnerConfig:
     serve:<host>:<port> or <module>:<Class>."""
     done_hz: float = 5.0
     """Verdicts a second by which a reward model ends a running episode as solved; 0: it only scores."""
-    done_frames: int = 3
+    done_frames: Count = 3
     """Verdicts in a row for that, and for an episode that is scored."""
     done_threshold: float = 0.5
     """Least confidence with which a reward model's *done* counts, in the running episode and in the scores."""
@@ -123,9 +124,9 @@ class LearnerConfig:
 class Budget:
     """Length of a run, which ends with the episode in which one of these is reached."""
 
-    env_steps: int = ENV_STEPS
+    env_steps: Count = ENV_STEPS
     """Budget of control steps of all actors; the episode in which it is reached is the last."""
-    episodes: int = 0
+    episodes: Annotated[int, Within(0)] = 0
     """Budget of episodes; 0 for as many as the steps allow."""
 
     def spent(self, env_steps: int, episodes: int) -> bool:
@@ -138,9 +139,9 @@ class LearnerOptions:
 
     cut_after_s: float = 60.0
     """In real time: the episode of an actor that is silent for so long is learned from without its outcome."""
-    success_window: int = 100
+    success_window: Count = 100
     """Number of the last intervention-free episodes over which success is counted."""
-    publish_every: int = 50
+    publish_every: Count = 50
     """Updates between two versions of the weights, in real time."""
     checkpoint_s: float = 30.0
     """Seconds between two checkpoints."""

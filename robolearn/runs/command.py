@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import tyro
 
 from robolearn.core import BadInput
+from robolearn.core.switches import SEEDS, check_ranges
 from robolearn.io.paths import check_writable, spoken
 from robolearn.runs import read_metrics
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 PLAIN: dict[str, Any] = {"box": None, "pad_edge": False, "padding": (0, 3, 0, 0)}  # of a table without lines
 OUTPUTS = ("out", "logs", "board", "save", "video", "record")  # flags that name what a command writes
-MOST_SEED = 2**32 - 1  # it is multiplied and added to before it is used, and must stay below 2⁶³
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,9 @@ class Command:
     """Flags from a YAML file, or from a preset (see robolearn presets); flags that are given beside it come on top."""
     verbose: bool = False
     """Log details, and show the traceback when something fails."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
@@ -103,13 +106,6 @@ def peek(args: Sequence[str], flag: str, default: str) -> str:
     return default
 
 
-def at_least(least: int, **flags: int) -> None:
-    """Raise `BadInput` for the first of the `flags` that is less than `least`."""
-    for name, value in flags.items():
-        if value < least:
-            raise BadInput(f"--{name.replace('_', '-')}", got=value, expected=f"at least {least}")
-
-
 def check_port(port: int) -> None:
     """Raise `BadInput` unless `port` is one; 0 is any."""
     if not 0 <= port < 65536:
@@ -124,8 +120,8 @@ def check_seeds(seeds: Sequence[int]) -> None:
 
 def check_seed(seed: int) -> None:
     """Raise `BadInput` unless numpy, torch and a signed 64-bit number can all take `seed`."""
-    if not 0 <= seed <= MOST_SEED:
-        raise BadInput("--seed", got=seed, expected=f"0 to {MOST_SEED:,}")
+    if seed not in SEEDS:
+        raise BadInput("--seed", got=seed, expected=str(SEEDS))
 
 
 def rate_text(rate: Mapping[str, Any]) -> str:

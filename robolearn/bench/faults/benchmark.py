@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.core import BadInput
+from robolearn.core.switches import Count
 from robolearn.runs import Progress
-from robolearn.runs.command import Command, at_least, print_table
+from robolearn.runs.command import Command, print_table
 
 if TYPE_CHECKING:
     from robolearn.bench.faults.faults import Fault
@@ -35,7 +36,7 @@ class BenchmarkFaults(Command):
 
     only: tuple[str, ...] = ()
     """Faults whose names contain one of these; by default all."""
-    repeats: int = 1
+    repeats: Count = 1
     """Repetitions of each; the largest times are shown."""
     domain: int | None = None
     """ROS domain; by default ROS_DOMAIN_ID, or one that is likely to be free."""
@@ -48,7 +49,6 @@ class BenchmarkFaults(Command):
         from hardware.ros2.environment import prepare
         from robolearn.deploy.processes import choose_domain, log_folder
 
-        at_least(1, repeats=self.repeats)
         prepare()
         from robolearn.bench.faults.faults import FAULTS
 

@@ -11,9 +11,9 @@ from importlib import import_module
 from typing import Annotated, Any
 
 from robolearn.core import BadInput
-from robolearn.core.switches import available
+from robolearn.core.switches import Seed, Within, available
 from robolearn.runs import Progress
-from robolearn.runs.command import Command, at_least, check_seed, print_table
+from robolearn.runs.command import Command, print_table
 
 COSTED = 300  # postures
 MOVED = 3000  # commands in motion that are timed, at most
@@ -30,13 +30,13 @@ class BenchmarkSafety(Command):
     in motion is timed by itself.
     """
 
-    commands: int = 100_000
+    commands: Annotated[int, Within(2)] = 100_000
     """Fuzzed commands in all."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of everything random."""
     robot: Annotated[str, _ROBOTS] = "panda"
     """Which arm, or two."""
-    postures: int = 0
+    postures: Annotated[int, Within(0)] = 0
     """Random postures that the filter's geometry and MuJoCo judge; an armed filter is driven into the arm itself and a
     table, a thousandth as many times."""
 
@@ -45,9 +45,6 @@ class BenchmarkSafety(Command):
         from robolearn.bench.safety.motion import cost_in_motion
         from robots import PAIRS, ROBOTS
 
-        at_least(2, commands=self.commands)
-        at_least(0, postures=self.postures)
-        check_seed(self.seed)
         if self.robot in PAIRS:
             return self._two_arms(PAIRS[self.robot])
         if self.robot not in ROBOTS:

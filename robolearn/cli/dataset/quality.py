@@ -13,7 +13,8 @@ import tyro
 
 from robolearn.bench.quality_advice import SEEDS_APART, check_task, prove
 from robolearn.core import BadInput
-from robolearn.runs.command import Command, at_least, check_seed, rate_text, reported
+from robolearn.core.switches import Count, Seed
+from robolearn.runs.command import Command, check_seed, rate_text, reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +31,11 @@ class DatasetQuality(Command):
     prove: str | None = None
     """A task in simulation: train small policies on all episodes alike, by weight, and without those to drop, and
     compare them there."""
-    prove_steps: int = 1500
+    prove_steps: Count = 1500
     """Gradient steps of each of them."""
-    prove_episodes: int = 400
+    prove_episodes: Count = 400
     """Episodes of each evaluation."""
-    seed: int = 0
+    seed: Seed = 0
     """Of training and evaluation."""
     out: Path | None = None
     """Write a report with plots to this HTML file."""
@@ -47,8 +48,6 @@ class DatasetQuality(Command):
 
         if self.out is not None and (self.out.is_dir() or self.out.suffix != ".html"):
             raise BadInput(f"--out {self.out}", got="no HTML file", expected="a path that ends in .html")
-        at_least(1, prove_steps=self.prove_steps, prove_episodes=self.prove_episodes)
-        check_seed(self.seed)
         check_seed(SEEDS_APART + self.seed)
         begun = time.perf_counter()
         dataset = Dataset.open(self.data, images=False)

@@ -20,7 +20,7 @@ from robolearn.rewards.choice import KEY, SPARSE, make_reward_model, reward_conf
 from robolearn.rewards.choice import TASK as TASK_REWARD
 from robolearn.rl.algorithms import OffPolicyConfig, algorithm
 from robolearn.rl.off_policy_settings import ProposalsConfig
-from robolearn.runs.command import Command, at_least, check_seed, peek
+from robolearn.runs.command import Command, peek
 
 if TYPE_CHECKING:
     from hardware.teleop.reset_policy import PolicyReset
@@ -50,9 +50,6 @@ class LearnerArguments(LearnerRun, Command):
 
     def check_learner(self) -> None:
         """Raise `BadInput` for arguments out of range."""
-        at_least(1, env_steps=self.env_steps, success_window=self.success_window, publish_every=self.publish_every)
-        at_least(0, episodes=self.episodes)
-        check_seed(self.seed)
         if getattr(self.settings, "needs_data", False):
             expected = "another one: it takes what acts here for a simulator"
             raise BadInput("--algo", got=self.algo, expected=expected, hint="robolearn finetune has it")
@@ -68,7 +65,6 @@ class LearnerArguments(LearnerRun, Command):
             name, value = ("after-s", helped.help_after_s) if helped.help_after_s else ("at-loss", helped.help_at_loss)
             got = f"{value:g} without a model that looks at running episodes"
             raise BadInput(f"--help-{name}", got=got, expected="a reward model, and --done-hz above 0")
-        at_least(1, done_frames=self.done_frames)
         if not (self.done_hz >= 0 and 0 <= self.done_threshold <= 1):
             got = (self.done_hz, self.done_threshold)
             raise BadInput("--done-hz, --done-threshold", got=got, expected="at least 0, and 0 to 1")

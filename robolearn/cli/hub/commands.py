@@ -18,8 +18,9 @@ import tyro
 import yaml
 
 from robolearn.core import BadInput
+from robolearn.core.switches import Seed, Within
 from robolearn.io.json_files import read_json
-from robolearn.runs.command import Command, at_least, check_seed, rate_text
+from robolearn.runs.command import Command, rate_text
 from robolearn.runs.run import CONFIG, is_run
 
 
@@ -40,9 +41,9 @@ class HubPush(Command):
     """OWNER/NAME there."""
     task: str = ""
     """World in which a policy is measured; by default the task of its run."""
-    episodes: int = 400
+    episodes: Annotated[int, Within(0)] = 400
     """Episodes by which a policy is measured; 0: none, and the page says so."""
-    seed: int = 1000
+    seed: Seed = 1000
     """Of their starts."""
     private: bool = False
     """Make a new repository that only you see."""
@@ -51,8 +52,6 @@ class HubPush(Command):
         """``{"repo", "kind", "url", "files", "bytes", "measured"}``."""
         from robolearn.cli.hub.remote import check_name, content_of, open_hub, push, with_checksums
 
-        at_least(0, episodes=self.episodes)
-        check_seed(self.seed)
         check_name(self.repo)
         hub = open_hub(write=True)  # before an evaluation that would be in vain
         content = content_of(self.what)
