@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import tyro
 
 from policies.networks.encoder_settings import EncoderConfig
-from robolearn.core import BadInput, Interface
+from robolearn.core import BadInput, Interface, check_choice
 from robolearn.core.plugins import Table, with_plugins
-from robolearn.core.switches import check_choice, switch
+from robolearn.core.switches import switch
 
 NetworkKind = Literal["mlp", "unet1d", "transformer"]
 Activation = Literal["silu", "mish", "relu", "tanh"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from robolearn.core import BadInput
+from robolearn.core import look_up
 from robolearn.rl.algorithms import ALGORITHMS, OffPolicyConfig, OnPolicyConfig, ReplayConfig, algorithm
 
 WORLDS = 64  # side by side when evaluating
@@ -127,9 +127,7 @@ NAMED: dict[str, Named] = {
 
 def preset(task: str) -> Preset:
     """The settings of an embedded task."""
-    if task not in PRESETS:
-        raise BadInput("task with a preset", got=task, available=PRESETS)
-    return PRESETS[task]
+    return look_up("task with a preset", task, PRESETS)
 
 
 def algorithm_preset(algo: str, task: str, **settings: Any) -> OnPolicyConfig:
@@ -149,9 +147,7 @@ def tuning_preset(algo: str, task: str) -> OnPolicyConfig | ReplayConfig:
     Raises:
       BadInput: there is no such algorithm.
     """
-    if algo not in ALGORITHMS:
-        raise BadInput("--algo", got=algo, available=ALGORITHMS)
-    if issubclass(ALGORITHMS[algo], OnPolicyConfig):
+    if issubclass(look_up("--algo", algo, ALGORITHMS), OnPolicyConfig):
         return algorithm_preset(algo, task)
     kind = algorithm(algo, OffPolicyConfig)
     own = OWN_IN_WORLDS.get(algo, IN_WORLDS)

@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, check_choice
 from robots.compiled import compiled
 
 Array = NDArray[np.float64]
@@ -63,13 +63,11 @@ class Chain:
         model = mujoco.MjModel.from_xml_path(str(path))
         names = [model.joint(i).name for i in range(model.njnt)]
         for name in joints:
-            if name not in names:
-                raise BadInput(f"joint of {path.name}", got=name, available=names)
+            check_choice(f"joint of {path.name}", name, names)
         if not joints:
             raise BadInput(f"joints of {path.name}", got="nothing", expected="at least one", available=names)
         sites = [model.site(i).name for i in range(model.nsite)]
-        if tcp_site not in sites:
-            raise BadInput(f"site of {path.name}", got=tcp_site, available=sites)
+        check_choice(f"site of {path.name}", tcp_site, sites)
         ids = [model.joint(name).id for name in joints]
         offset_pos, offset_rot, axes = [], [], []
         parent = 0  # the world body

@@ -29,7 +29,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput
+from robolearn.core import ArraySpec, check_choice
 from robolearn.core.se3 import matrix_to_rotvec, rotvec_to_matrix
 from robots.chain import Array
 from robots.compiled import compiled
@@ -183,8 +183,7 @@ CONTROLS: dict[str, type[TcpDelta] | type[JointPosition]] = {"tcp_delta": TcpDel
 
 def make_control(kind: str, robot: AnyRobot, control_hz: float = CONTROL_HZ) -> Control:
     """The control called `kind`; no joint moves more than velocity / `control_hz` in a step."""
-    if kind not in CONTROLS:
-        raise BadInput("action kind", got=kind, available=CONTROLS)
+    check_choice("action kind", kind, CONTROLS)
     if isinstance(robot, PairSpec):
         return PairControl(robot, tuple(CONTROLS[kind](part.robot, control_hz) for part in robot.parts))
     return CONTROLS[kind](robot, control_hz)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, check_choice
 from robots.pair import AnyRobot, PairSpec
 from robots.spec import Base
 
@@ -265,8 +265,7 @@ class Limits:
         joints. Raises `BadInput`: there is no such limit, its shape is wrong, or it would become looser."""
         names = [field.name for field in fields(self)]
         for name in changes:
-            if name not in names:
-                raise BadInput("limit", got=name, available=names)
+            check_choice("limit", name, names)
         new = replace(self, **{name: self._broadcast(name, value) for name, value in changes.items()})
         for name in changes:
             self._check_tighter(name, new)

@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, look_up
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PANDA, AnyRobot
 from robots.dynamics_file import load_dynamics
@@ -53,9 +53,7 @@ class RealtimeWorld:
         self, task: str, seed: int, cameras: tuple[str, ...] = (), image_size: int = IMAGE_SIZE, *,
         robot: AnyRobot = PANDA, randomise: bool = True, dynamics: str = "none", limit_s: float | None = None,
     ) -> None:  # fmt: skip
-        if task not in TASKS:
-            raise BadInput("task", got=task, available=TASKS)
-        self.robot, self.task, self.seed = robot, TASKS[task](), seed
+        self.robot, self.task, self.seed = robot, look_up("task", task, TASKS)(), seed
         self.control_hz, self.object_names = CONTROL_HZ, tuple(self.task.observation_names)
         self.episode = -1
         self._most = self.task.max_episode_steps if limit_s is None else round(limit_s * CONTROL_HZ)

@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Interface, NonFinite
+from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, check_choice
 
 
 def episode_rng(seed: int, start_id: int, episode: int) -> np.random.Generator:
@@ -38,8 +38,7 @@ def first_starts(
     options = options or {}
     found: dict[str, NDArray[np.int64]] = {}
     for name in options:
-        if name not in RESET_OPTIONS:
-            raise BadInput("option of reset", got=name, available=RESET_OPTIONS)
+        check_choice("option of reset", name, RESET_OPTIONS)
         numbers = np.asarray(options[name])
         if numbers.shape != (num_envs,) or not np.issubdtype(numbers.dtype, np.integer) or (numbers < 0).any():
             raise BadInput(name, got=numbers.tolist(), expected=f"{num_envs} integers from 0 on")

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 
 Array = NDArray[np.float64]
 
@@ -84,8 +84,7 @@ class Board:
         """
         if path.suffix.lower() not in SUFFIXES:
             raise BadInput("--board", got=path.name, available=SUFFIXES)
-        if paper not in PAPERS:
-            raise BadInput("--paper", got=paper, available=PAPERS)
+        check_choice("--paper", paper, PAPERS)
         width, height = (1e3 * edge for edge in self.size)
         below = 25.0  # [mm] for the ruler and the words
         short, long = PAPERS[paper]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hardware.calibration.motion import PerfectArm, drive
 from hardware.execution.played_motion import ELSEWHERE, way_from
-from robolearn.core import BadInput, RobolearnError
+from robolearn.core import BadInput, RobolearnError, check_choice
 from robots.ik import solve
 from robots.stations import AnyContract, Contract
 
@@ -40,8 +40,7 @@ def goes_home(
     Raises:
       BadInput: `reset` is none of them, or the arm is simulated and begins anew by itself; `instead` is offered.
     """
-    if reset not in (*RESETS, *others):
-        raise BadInput(what, got=reset, available=(*RESETS, *others))
+    check_choice(what, reset, (*RESETS, *others))
     if reset == "motion" and contract.simulated:
         raise BadInput(what, got=f"motion on {contract.name}, which begins anew", expected=f"person, or {instead}")
     return reset == "motion"

@@ -24,7 +24,7 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from hardware.execution.horizon import Point
 from hardware.safety.states import ArmCommand, SafetyState
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.core.se3 import quat_to_matrix
 from robots.stations import Contract
 from robots.stations.parts import WRENCH_NAMES
@@ -39,8 +39,7 @@ def message_type(name: str) -> Any:
     """The message class of a contract's type, `package/msg/Name`. Raises `BadInput`: a type that no topic of a contract
     may have."""
     known = {one: None for role, types in TYPES.items() if role != "gripper.action" for one in types}
-    if name not in known:
-        raise BadInput("message type", got=name, available=known)
+    check_choice("message type", name, known)
     return installed_type(name)
 
 

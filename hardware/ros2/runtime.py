@@ -30,7 +30,7 @@ from rclpy.timer import Timer
 
 from hardware.node_parameters import NODES, NodeParameters
 from hardware.ros2.topics import NAMESPACE, namespace_of_nodes, namespace_of_station
-from robolearn.core import BadInput, RobolearnError
+from robolearn.core import BadInput, RobolearnError, check_choice
 from robolearn.core.machine import own_schedule, set_schedule, threads
 from robots.stations import AnyContract, Contract, load_any_contract
 
@@ -129,8 +129,7 @@ class Node(LifecycleNode):
         self.failure: Exception | None = None
         self.error: RobolearnError | None = None
         for key in given:
-            if key not in self._defaults:
-                raise BadInput(f"parameter of {name}", got=key, available=self._defaults)
+            check_choice(f"parameter of {name}", key, self._defaults)
         for key, value in self._defaults.items():
             # Dynamic, because `-p policy:=2024` arrives as an integer; `value` converts.
             self.declare_parameter(key, given.get(key, value), ParameterDescriptor(dynamic_typing=True))

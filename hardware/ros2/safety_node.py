@@ -38,7 +38,7 @@ from hardware.ros2.runtime import Node
 from hardware.ros2.senders import Callers, comparable, endpoint_name, publisher_name, same_program
 from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robots.own import check_confirmed
 from robots.stations import Topic
 
@@ -120,8 +120,7 @@ class SafetyNode(Node):
             JOINTS: (JointTrajectory, topics.TARGET, self._on_target),
             POSES: (PoseStamped, topics.TARGET_POSE, self._on_pose),
         }
-        if what not in kinds:
-            raise BadInput("targets of the safety node", got=what, available=kinds)
+        check_choice("targets of the safety node", what, kinds)
         if what == POSES and len(self.contract.arms) > 1:
             raise BadInput("targets of the safety node", got="poses for two arms", expected=JOINTS)
         kind, topic, callback = kinds[what]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hardware.teleop.device import EpisodeEvent, Sample
 from hardware.teleop.mapping import PLUG_IN, Axis, AxisDevice, MappingConfig, MotionConfig
 from hardware.teleop.wrapped import reopened
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, check_choice
 from robolearn.core.installation import install_command
 from robolearn.core.specs import Interface
 
@@ -104,8 +104,7 @@ class Gamepad(AxisDevice):
         super().__init__(interface, robot, **options)
         available = (*AXES, "dpad_x", "dpad_y")
         for axis in self._motion.config.axes.values():
-            if axis.name not in available:
-                raise BadInput("gamepad: axis", got=axis.name, available=available)
+            check_choice("gamepad: axis", axis.name, available)
         self._pygame: Any = None
         self._pad: Any = None
         self._instance, self._read_kinds, self._unread = -1, list[int](), list[int]()

@@ -25,7 +25,7 @@ from hardware.teleop.mapping import RobotState, check_action, joint_action
 from hardware.teleop.operated import OperatedDevice, OperatorOptions
 from hardware.teleop.terminal import EPISODE_HELP
 from hardware.teleop.wrapped import reopened
-from robolearn.core.errors import BadInput, first_line
+from robolearn.core.errors import BadInput, check_choice, first_line
 from robolearn.core.installation import install_command
 from robolearn.core.specs import Interface
 
@@ -115,8 +115,7 @@ class Leader(OperatedDevice, Device):
         from robots import SO101
 
         config = config or LeaderConfig()
-        if config.kind not in KINDS:
-            raise BadInput("leader: kind", got=config.kind, available=KINDS)
+        check_choice("leader: kind", config.kind, KINDS)
         if robot.joints != SO101.joints:
             raise BadInput("leader: robot", got=robot.name, expected=f"the joints {', '.join(SO101.joints)}")
         check_action(self.name, interface, robot, "joint_position")

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.device import Device, TeleopConfig, flag
 from hardware.teleop.operated import OperatedDevice, OperatorOptions
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, check_choice
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ class MappingConfig:
     def __post_init__(self) -> None:
         choices = [("frame", self.frame, ("base", "tool")), ("gripper", self.gripper, ("toggle", "analog"))]
         for name, value, allowed in [*(("motion", motion, MOTIONS) for motion in self.axes), *choices]:
-            if value not in allowed:
-                raise BadInput(f"mapping: {name}", got=value, available=allowed)
+            check_choice(f"mapping: {name}", value, allowed)
         for name, value, fits, expected in (
             ("dead_zone", self.dead_zone, 0 <= self.dead_zone < 1, "0 to less than 1"),
             ("expo", self.expo, 0 <= self.expo <= 1, "0 to 1"),

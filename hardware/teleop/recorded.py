@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from hardware.teleop.device import Clock, Device, EpisodeEvent, Sample, TeleopConfig
 from hardware.teleop.wrapped import Wrapped
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, check_choice
 from robolearn.core.specs import Interface
 
 if TYPE_CHECKING:
@@ -203,6 +203,5 @@ def _line(what: str, row: str, interface: Interface, after: float) -> Sample:
         raise BadInput(f"{what}: engaged", got=value.get("engaged"), expected="true or false")
     known = [str(event) for event in EpisodeEvent]
     for event in events if isinstance(events, list) else [events]:
-        if event not in known:
-            raise BadInput(f"{what}: event", got=event, available=known)
+        check_choice(f"{what}: event", event, known)
     return Sample(action, value["engaged"], tuple(map(EpisodeEvent, events)), float(t), value.get("note", ""))

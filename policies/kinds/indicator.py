@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from policies.policy import ChunkPolicy
-from robolearn.core import BadInput, Interface
+from robolearn.core import Interface, look_up
 
 INDICATOR = "indicator"  # of an interface's extra
 WIDTH = 64  # units of a balance
@@ -58,9 +58,7 @@ def indicator_of(interface: Interface, size: int) -> nn.Module | None:
     name = interface.extra.get(INDICATOR)
     if name is None:
         return None
-    if name not in INDICATORS:
-        raise BadInput(f"policy: {INDICATOR}", got=name, available=INDICATORS)
-    return INDICATORS[name](size)
+    return look_up(f"policy: {INDICATOR}", name, INDICATORS)(size)
 
 
 def with_indicator(policy: ChunkPolicy, name: str, **settings: Any) -> ChunkPolicy:

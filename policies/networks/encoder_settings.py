@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -63,8 +63,7 @@ class EncoderConfig:
             raise BadInput("--encoder", got=self.kind, available=usages())
         if ENCODERS[name].in_folder and not folder and not self.architecture:
             raise BadInput("--encoder", got=self.kind, expected=f"{name}:FOLDER, with the weights")
-        if self.pooling not in get_args(Pooling):
-            raise BadInput("--pooling", got=self.pooling, available=get_args(Pooling))
+        check_choice("--pooling", self.pooling, Pooling)
         if self.freeze and not ENCODERS[name].pretrained:
             *most, last = usages(pretrained=True)
             expected = f"one that is pretrained: {', '.join(most)} or {last}"

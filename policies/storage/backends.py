@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, look_up
 from robolearn.core.machine import resolve_device
 from robolearn.core.switches import available
 
@@ -89,9 +89,7 @@ InferencePrecision = Annotated[
 
 def check_backend(backend: str, precision: str) -> BackendConfig:
     """The config of a backend; raises `BadInput` unless there is such a one, and it computes with that precision."""
-    if backend not in BACKENDS:
-        raise BadInput("--backend", got=backend, available=BACKENDS)
-    return BACKENDS[backend](precision)
+    return look_up("--backend", backend, BACKENDS)(precision)
 
 
 def backend_device(backend: str, device: str) -> str:

@@ -27,7 +27,7 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from policies.storage.lerobot_vlm import WORDED, check_vlm, is_empty
-from robolearn.core import ArraySpec, BadInput, Interface
+from robolearn.core import ArraySpec, BadInput, Interface, check_choice
 from robolearn.core.installation import install_command
 from robolearn.core.specs import ACTION_SCALE
 from robolearn.data.convert.joint_units import Scale
@@ -87,8 +87,7 @@ def read_policy(path: str) -> PolicyFiles:
     folder = _folder(path)
     what = f"policy lerobot:{folder}"
     config = read_json(folder / _CONFIG, what=what)
-    if config.get("type") not in KINDS:
-        raise BadInput(f"{what}: type", got=config.get("type"), available=KINDS)
+    check_choice(f"{what}: type", config.get("type"), KINDS)
     overrides = {name: _checked_steps(folder, name) for name in (PRE, _POST)}
     told = _told(folder)
     _check_units(folder, told)
@@ -207,8 +206,7 @@ def _told(folder: Path) -> dict[str, Any]:
     told = read_json(file, what=f"policy {file}")
     known = ("control_hz", "embodiment", "action_kind", "observation", "action", "extra")
     for key, value in told.items():
-        if key not in known:
-            raise BadInput(f"policy {file}: entry", got=key, available=known)
+        check_choice(f"policy {file}: entry", key, known)
         if key in ("observation", "action", "extra") and not isinstance(value, dict):
             raise BadInput(f"policy {file}: {key}", got=type(value).__name__, expected="an object")
     return told

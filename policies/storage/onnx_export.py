@@ -25,7 +25,7 @@ from policies.policy import TorchPolicy
 from policies.registry import kind_to_json
 from policies.storage.config_file import FORMAT, VERSION
 from policies.storage.onnx_policy import CONFIG_KEY, NOISE, OnnxSession, need_onnx
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.core.specs import is_image
 
 TRACED = 3  # worlds in the example: of 0 and 1 the exporter would take the number for a constant
@@ -54,8 +54,7 @@ def export_onnx(policy: TorchPolicy, *, precision: str = "float32", tolerance: f
       BadInput: a precision that there is not, the extra onnx is not installed, a policy that lies on a GPU, or actions
         that are not those of torch.
     """
-    if precision not in LARGEST_DIFFERENCE:
-        raise BadInput("ONNX: precision", got=precision, available=LARGEST_DIFFERENCE)
+    check_choice("ONNX: precision", precision, LARGEST_DIFFERENCE)
     if policy.device.type != "cpu":
         raise BadInput("ONNX: policy", got=f"one on {policy.device}", expected="one on the CPU")
     policy.check_whole("ONNX: policy")

@@ -10,12 +10,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Interface, Observation
+from robolearn.core import BadInput, Interface, Observation, check_choice
 from robolearn.core.specs import GOAL, is_goal, is_image, of_goal
 from robolearn.io.atomic import write_bytes
 
@@ -161,8 +161,7 @@ def stored_goals(
     """The ends of the successful demonstrations in the data set at `path`, as `interface`, a policy's, takes goals; in
     the place of a data set, a file of `save_goals`. Raises `BadInput`: no such choice or set, one without successes, or
     without a feature that is to be a goal."""
-    if choice not in get_args(GoalChoice):
-        raise BadInput("--goal-choice", got=choice, available=get_args(GoalChoice))
+    check_choice("--goal-choice", choice, GoalChoice)
     if os.fspath(path).endswith(SUFFIX):
         return load_goals(Path(path), interface)
     from robolearn.data.reading.reader import Dataset

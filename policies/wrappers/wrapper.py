@@ -8,7 +8,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy
+from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy, check_choice
 from robolearn.core.protocols import familiarity
 from robots.chunk_execution import ActionParts, ExecutionHistory
 
@@ -57,8 +57,7 @@ class ShuffledPolicy(PolicyWrapper):
 
     def __init__(self, policy: Policy, features: Collection[str]) -> None:
         for key in features:
-            if key not in policy.interface.observation:
-                raise BadInput("--shuffle", got=key, available=policy.interface.observation)
+            check_choice("--shuffle", key, policy.interface.observation)
         super().__init__(policy)
         self._features = tuple(features)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from robolearn.bench.measuring import in_turn, rate
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.core.switches import Count, switch
 from robolearn.runs.command import Command, print_table
 from sim.registry import WorldConfig, task_names
@@ -35,8 +35,7 @@ class BenchmarkSim(Command):
     """Measure robosuite's Lift as well (needs the robosuite extra)."""
 
     def run(self) -> dict[str, Any]:
-        if self.world.task not in task_names():
-            raise BadInput("--task", got=self.world.task, available=task_names())
+        check_choice("--task", self.world.task, task_names())
         if self.world.workers:
             hint = "robolearn benchmark worlds --task lift --workers 1 2 measures workers"
             raise BadInput("--workers", got=self.world.workers, expected="none: one process is measured", hint=hint)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from policies.settings import denoising_kinds
 from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device, Dynamics, SimRobot
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.core.switches import Count
 from robolearn.io.json_files import read_json, write_json
 from robolearn.presets import algorithm_preset, preset, rl_env_steps, tuning_preset
@@ -86,10 +86,8 @@ class BenchmarkRl(Command):
 
     def run(self) -> dict[str, Any]:
         for kind in self.flows:
-            if kind not in FLOWS:
-                raise BadInput("flow", got=kind, available=FLOWS)
-        if self.policy not in denoising_kinds():
-            raise BadInput("--policy", got=self.policy, available=denoising_kinds())
+            check_choice("flow", kind, FLOWS)
+        check_choice("--policy", self.policy, denoising_kinds())
         check_seeds(self.seeds)
         for flag in ("tasks", "flows", "denoise_steps"):
             if not getattr(self, flag):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.choices import Domain, Station
 from robolearn.cli.console import make_console
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.runs.command import Command
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ class Calibrate(Command):
             ("--mounted", self.mounted, ("flange", "base")),
             ("--lens", self.lens, ("contract", "pictures")),
         ):
-            if value not in available:
-                raise BadInput(flag, got=value, available=available)
+            check_choice(flag, value, available)
         if not self.robot:
             raise BadInput(
                 "--robot", got="nothing", expected="the contract whose camera is calibrated, or --board FILE"

@@ -20,7 +20,7 @@ from policies.wrappers.goals import save_goals
 from robolearn.cli.choices import AnyStation, SimTask
 from robolearn.cli.policy_flags import EXPERT, GoalSource, PolicyCommand, check_goal_flags
 from robolearn.cli.station_command import MovingCommand
-from robolearn.core import BadInput, RobolearnError
+from robolearn.core import BadInput, RobolearnError, look_up
 from robolearn.core.switches import Count, Within
 from robolearn.runs.command import rate_text
 
@@ -256,9 +256,7 @@ def simulated_arm(task: str, seconds: float | None, dynamics: str) -> tuple[tupl
     from robots import CONTROL_HZ
     from sim.tasks import TASKS
 
-    if task not in TASKS:
-        raise BadInput("task of the simulated arm", got=task, available=TASKS)
-    made = TASKS[task]()
+    made = look_up("task of the simulated arm", task, TASKS)()
     # Long enough for an episode whose time slips on a busy machine.
     limit_s = 10.0 + 5.0 * (made.max_episode_steps / CONTROL_HZ if seconds is None else seconds)
     module = ("robolearn.bench.emulators.node", *(() if seconds is None else (str(seconds),)))

@@ -12,7 +12,7 @@ from typing import Any
 from policies.settings import POLICIES
 from robolearn.cli.choices import Device, PolicyKind, Tracker
 from robolearn.cli.config_file import write_flags
-from robolearn.core import BadInput, bind_policy
+from robolearn.core import BadInput, bind_policy, check_choice
 from robolearn.core.machine import keep_freed_memory, resolve_device
 from robolearn.core.specs import is_instruction
 from robolearn.core.switches import Count
@@ -56,8 +56,7 @@ class Distill(Command):
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
         kind = peek(args, "--policy", "flow")
-        if kind not in POLICIES:
-            raise BadInput("--policy", got=kind, available=POLICIES)
+        check_choice("--policy", kind, POLICIES)
         usual = DistillConfig()
         config: Any = POLICIES[kind]
         student = config(initial_noise_std=0.0) if config.denoises else config()

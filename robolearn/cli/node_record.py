@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hardware.teleop import make_device
 from hardware.teleop.wrapped import clutched, reconnecting
 from robolearn.cli.choices import DemoQuality, SimTask, Station, Teleop
 from robolearn.cli.station_command import device_options, teleop_parameters, teleop_values, with_teleop_flags
-from robolearn.core import BadInput, Interface, Policy, bind_policy
+from robolearn.core import BadInput, Interface, Policy, bind_policy, check_choice, look_up
 from robolearn.core.switches import Seed
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ class RecordingSetup:
             from sim.embedded.scene import check_robot
             from sim.tasks import TASKS
 
-            if self.sim_task not in TASKS:
-                raise BadInput("task of the simulated arm", got=self.sim_task, available=TASKS)
-            task = TASKS[self.sim_task]()
+            task = look_up("task of the simulated arm", self.sim_task, TASKS)()
             check_robot(contract.robot, self.sim_task, task.arms)
             contract = contract.with_objects(task.observation_names)
         cameras = (() if simulated else tuple(contract.cameras)) if self.cameras is None else self.cameras
@@ -193,8 +191,7 @@ def _record_node(stack: ExitStack) -> Any:
         if not p.out:
             raise BadInput("parameter out", got="nothing", expected="a folder for the data set")
         asked: Any = p.view
-        if asked not in get_args(TeleopView):
-            raise BadInput("parameter view", got=asked, available=get_args(TeleopView))
+        check_choice("parameter view", asked, TeleopView)
         view = chosen(asked, p.device)
         check_view(view)
         cameras = tuple(p.cameras.replace(",", " ").split()) or None

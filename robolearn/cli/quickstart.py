@@ -14,7 +14,7 @@ from policies.settings import DenoisingConfig, FlowConfig, denoising_kinds
 from robolearn.cli.choices import DemoQuality, DenoisingKind, Device, OnPolicyAlgorithm
 from robolearn.cli.console import make_console
 from robolearn.cli.quickstart_report import Bars, compile_ahead, deploy, deployed, videos, write
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.core.machine import resolve_device
 from robolearn.core.switches import Count, Seed, Within, switch
 from robolearn.io.json_files import plain, read_json, write_json
@@ -101,8 +101,7 @@ class Quickstart(Command):
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
         task, algo = peek(args, "--task", "lift"), peek(args, "--algo", "reinflow")
         policy, own = peek(args, "--policy", "flow"), preset(task)
-        if policy not in denoising_kinds():
-            raise BadInput("--policy", got=policy, available=denoising_kinds())
+        check_choice("--policy", policy, denoising_kinds())
         same = {name: getattr(own, name) for name in ("episodes", "train_steps", "env_steps", "eval_episodes")}
         settings = {"policy_settings": denoising_kinds()[policy](), "settings": algorithm_preset(algo, task)}
         return {"demos": own.quality, **same, **settings}

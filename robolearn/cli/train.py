@@ -15,7 +15,7 @@ from policies.settings import POLICIES, PolicyConfig
 from robolearn.cli.choices import Cousins, Device, PolicyKind, Tracker
 from robolearn.cli.config_file import write_flags
 from robolearn.cli.evaluator import Evaluator, show_outcomes
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.core.machine import keep_freed_memory, resolve_device
 from robolearn.core.specs import PREDICTED_ACTIONS, PROMPT
 from robolearn.core.switches import Count, switch
@@ -98,8 +98,7 @@ class Train(Command):
         if sum(word == "--data" or word.startswith("--data=") for word in args) > 1:
             raise BadInput("--data", got="it twice", expected="all data sets after one, as in --data A B")
         kind = peek(args, "--policy", "flow")
-        if kind not in POLICIES:
-            raise BadInput("--policy", got=kind, available=POLICIES)
+        check_choice("--policy", kind, POLICIES)
         config = PreferenceConfig if "--preferences" in args else ImitationConfig
         if begun := peek(args, "--from", ""):
             kind, policy = _of_policy(Path(begun))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from robolearn.core.errors import BadInput, NonFinite, RewardWithheld, RobolearnError
+from robolearn.core.errors import BadInput, NonFinite, RewardWithheld, RobolearnError, check_choice, look_up
 
 if TYPE_CHECKING:
     from robolearn.core.protocols import ChunkEnv, Env, Policy, RewardModel, StepResult, Teleoperator, bind_policy
@@ -35,7 +35,9 @@ __all__ = [
     "Teleoperator",
     "Window",
     "bind_policy",
+    "check_choice",
     "check_compatible",
+    "look_up",
 ]
 
 _FILES = {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, get_args
+
+Entry = TypeVar("Entry")
 
 
 def nearest(word: str, names: Iterable[str], cutoff: float = 0.5, path: str = "") -> str:
@@ -54,6 +57,19 @@ class BadInput(RobolearnError):
         if names:
             line += f"; available: {', '.join(names)}{'' if missing else nearest(str(got), names)}"
         super().__init__(line + (f". {hint}" if hint else ""))
+
+
+def check_choice(what: str, value: object, choices: Any) -> None:
+    """Raise `BadInput` unless `value` is one of `choices`: names, or those of a ``Literal``."""
+    names = get_args(choices) or choices
+    if value not in names:
+        raise BadInput(what, got=value, available=names)
+
+
+def look_up(what: str, name: object, table: Mapping[Any, Entry]) -> Entry:
+    """The entry `name` of `table`; raises `BadInput` where it has none."""
+    check_choice(what, name, table)
+    return table[name]
 
 
 class NonFinite(RobolearnError):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from inspect import get_annotations
-from typing import Annotated, Any, get_args
+from typing import Annotated
 
 import tyro
 
@@ -27,12 +27,6 @@ def available(names: Callable[[], Iterable[str]]) -> object:
     return tyro.conf.arg(
         help_behavior_hint=lambda default: f"(default: {default or 'none'}; available: {', '.join(names())})"
     )
-
-
-def check_choice(what: str, value: str, choices: Any) -> None:
-    """Raise `BadInput` unless `value` is one of a ``Literal``."""
-    if value not in get_args(choices):
-        raise BadInput(what, got=value, available=get_args(choices))
 
 
 @dataclass(frozen=True)

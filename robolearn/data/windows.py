@@ -20,14 +20,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.core.specs import of_goal
 from robolearn.data.reading.cache import OnDemand
 from robolearn.data.reading.loading import check_weights
@@ -238,8 +238,7 @@ class HindsightWindows:
         looks: bool = True,
         shows: bool = True,
     ) -> None:
-        if hindsight not in get_args(Hindsight):
-            raise BadInput("--hindsight", got=hindsight, available=get_args(Hindsight))
+        check_choice("--hindsight", hindsight, Hindsight)
         self._source, self._goals, self._hindsight = source, goals, hindsight
         self._looks, self._shows = looks, shows
         self._share = torch.zeros(len(source))  # in [0, 1), of the way from the first later step to the last

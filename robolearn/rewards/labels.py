@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.data import Dataset
 from robolearn.data.lerobot import layout
 
@@ -139,8 +139,7 @@ def _preference(entry: Any, dataset: Dataset, what: str) -> Preference:
         better = entry["better"]
     except (KeyError, TypeError, IndexError):
         raise BadInput(what, got=entry, expected="left, right (episode, from, to, length) and better") from None
-    if better not in get_args(Better):
-        raise BadInput(f"{what}: better", got=better, available=get_args(Better))
+    check_choice(f"{what}: better", better, Better)
     return Preference(left, right, better)
 
 

@@ -12,12 +12,12 @@ Potentials telescope, Σ γ^t r_t = Σ γ^t [done] − Φ_{−1} for an episode 
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Score
+from robolearn.core import Score, check_choice
 
 Shaping = Literal["shaped", "delta", "share", "none"]
 
@@ -38,8 +38,7 @@ def shaped_rewards(
       gamma: discount of a step.
       ended: the episode ended with the last step by itself, so that nothing comes after it: its potential is 0.
     """
-    if kind not in get_args(Shaping):
-        raise BadInput("shaping", got=kind, available=get_args(Shaping))
+    check_choice("shaping", kind, Shaping)
     reward = np.zeros(len(progress), np.float32)
     first = np.flatnonzero(done)[:1]
     reward[first] = 1.0

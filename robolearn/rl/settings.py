@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import tyro
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.core.switches import Count, NotNegative, Positive, Share, Within, check_ranges
 from robolearn.io.json_files import plain
 from robolearn.rewards.shaping import Shaping
@@ -172,10 +172,8 @@ class OnPolicyConfig(AlgorithmConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.reward_shaping not in get_args(Shaping):
-            raise BadInput("--reward-shaping", got=self.reward_shaping, available=get_args(Shaping))
-        if self.regulariser not in ("kl", "w2", "none"):
-            raise BadInput("--regulariser", got=self.regulariser, available=("kl", "w2", "none"))
+        check_choice("--reward-shaping", self.reward_shaping, Shaping)
+        check_choice("--regulariser", self.regulariser, ("kl", "w2", "none"))
 
     def build(self, policy: ChunkPolicy, *, seed: int, infinite: bool = False, offered: Interface | None = None) -> Any:
         """The algorithm for `num_envs` worlds; `policy`'s network is trained in place, on its device.

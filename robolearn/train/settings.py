@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from policies.settings import FlowConfig, PolicyConfig
-from robolearn.core import BadInput
-from robolearn.core.switches import Count, Positive, Share, Within, check_choice, check_ranges, switch
+from robolearn.core import BadInput, check_choice
+from robolearn.core.switches import Count, Positive, Share, Within, check_ranges, switch
 
 Precision = Literal["float32", "bfloat16"]
 Normalise = Literal["deviation", "quantiles"]
@@ -68,8 +68,7 @@ class ImitationConfig:
         check_ranges(self)
         if self.batch is not None and self.accumulate > self.batch:
             raise BadInput("--accumulate", got=self.accumulate, expected=f"at most the {self.batch} windows of a batch")
-        if self.hindsight not in ("end", "later"):
-            raise BadInput("--hindsight", got=self.hindsight, available=("end", "later"))
+        check_choice("--hindsight", self.hindsight, ("end", "later"))
         check_choice("imitation: precision", self.precision, Precision)
         check_choice("--normalise", self.normalise, Normalise)
         for name in ("ema", "validation"):

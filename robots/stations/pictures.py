@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, look_up
 from robots.stations.mounting import Camera
 
 # encoding → (type of a sample, samples a pixel, what they are)
@@ -115,9 +115,7 @@ def _size_of(data: memoryview) -> tuple[int, int]:
 
 
 def _raw(message: Any, depth: tuple[float, float] | None) -> NDArray[np.uint8]:
-    if message.encoding not in ENCODINGS:
-        raise BadInput("image encoding", got=message.encoding, available=ENCODINGS)
-    kind, channels, content = ENCODINGS[message.encoding]
+    kind, channels, content = look_up("image encoding", message.encoding, ENCODINGS)
     if content == "NV21":
         return _nv21(message)
     samples = _samples(message, np.dtype(kind).newbyteorder(">" if message.is_bigendian else "<"), channels)

@@ -27,7 +27,7 @@ import mujoco as _mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robolearn.core.machine import available_cpus
 from sim.adapters.vector import AdapterVectorEnv
 from sim.bridge.far.facts import AdapterEnv, Facts, Features, Spec
@@ -176,8 +176,7 @@ class RobosuiteSingle(AdapterEnv):
         self.render_mode = "rgb_array"
         known = list(env.sim.model.camera_names)
         for camera in cameras:
-            if camera not in known:
-                raise BadInput(f"camera of {task}", got=camera, available=known)
+            check_choice(f"camera of {task}", camera, known)
         features = self._features(env.observation_spec())
         low, high = env.action_spec
         if not (np.allclose(low, -1.0) and np.allclose(high, 1.0)):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, look_up
 from robots import PAIRS, ROBOTS, robot_named
 from robots.stations import load_contract
 from sim.embedded.cousins import load_cousins
@@ -47,9 +47,7 @@ def make(config: WorldConfig, num_envs: int) -> MujocoWorlds:
     if config.two_way:
         from sim.embedded.two_way import TwoWayWorlds
 
-        if config.task not in BACK:
-            raise BadInput("task with a way back", got=config.task, available=BACK)
-        way_back = BACK[config.task](start_range=share)
+        way_back = look_up("task with a way back", config.task, BACK)(start_range=share)
         check_robot(robot, way_back.name)
         worlds = partial(TwoWayWorlds, way_back)
     elif config.begin_along:

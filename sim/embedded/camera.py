@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput
+from robolearn.core import ArraySpec, BadInput, check_choice
 from robolearn.core.scene import Scene
 from robots import AnyRobot, RobotSpec
 from robots.shapes import shape_of, visible_geoms
@@ -72,8 +72,7 @@ class Cameras:
     ) -> None:  # fmt: skip
         known = [model.camera(i).name for i in range(model.ncam)]
         for name in names:
-            if name not in known:
-                raise BadInput("camera", got=name, available=known)
+            check_choice("camera", name, known)
         most = min(model.vis.global_.offwidth, model.vis.global_.offheight)
         if not 8 <= size <= most:
             raise BadInput("image size", got=f"{size} px", expected=f"8 to {most}")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice
 from robots import RobotSpec
 from sim.embedded.task import Array, Task
 from sim.embedded.world import MujocoWorlds
@@ -60,8 +60,7 @@ class PushedWorlds(MujocoWorlds):
 
     def __init__(self, task: Task, num_envs: int, *, pushed: str, **options: Any) -> None:
         super().__init__(task, num_envs, **options)
-        if pushed not in PUSHED:
-            raise BadInput("pushed", got=pushed, available=PUSHED)
+        check_choice("pushed", pushed, PUSHED)
         if not isinstance(self.robot, RobotSpec):
             raise BadInput("pushes", got=self.robot.name, expected="a task for one arm")
         model = self.physics.model

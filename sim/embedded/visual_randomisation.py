@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import look_up
 from sim.embedded.cousin_scenes import GEOMETRY, SceneIds
 from sim.embedded.cousins import CousinRange
 
@@ -131,9 +131,7 @@ RANDOMISATIONS: dict[str, VisualRandomisation] = {
 
 def randomisation_named(name: str) -> VisualRandomisation:
     """The randomisation of ``--looks NAME``; raises `BadInput` for another name."""
-    if name not in RANDOMISATIONS:
-        raise BadInput("looks", got=name, available=RANDOMISATIONS)
-    return RANDOMISATIONS[name]
+    return look_up("looks", name, RANDOMISATIONS)
 
 
 @dataclass(frozen=True)

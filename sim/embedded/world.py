@@ -20,7 +20,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, StepResult
+from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, StepResult, check_choice
 from robolearn.core.machine import available_cpus
 from robolearn.core.scene import Scene
 from robots import CONTROL_HZ, PAIRS, PANDA, AnyRobot, make_control
@@ -83,8 +83,7 @@ class MujocoWorlds(VectorEnv):
             check_station(station, robot)
         if num_envs < 1:
             raise BadInput("number of worlds", got=num_envs, expected="1 or more")
-        if reward not in REWARDS:
-            raise BadInput("reward", got=reward, available=REWARDS)
+        check_choice("reward", reward, REWARDS)
         if not 0.0 < shaping_gamma <= 1.0:
             raise BadInput("shaping_gamma", got=shaping_gamma, expected="above 0, at most 1")
         self.num_envs, self.robot = num_envs, robot

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Env, Interface, Observation
+from robolearn.core import BadInput, Env, Interface, Observation, look_up
 from robolearn.core.specs import DISTRACTOR
 from sim.embedded.task import Task
 from sim.experts.failures import FailingScript, FailingScriptFacts
@@ -20,9 +20,7 @@ EXPERT = "expert"  # the quality without faults
 
 def named_quality(name: str) -> Quality:
     """The quality called `name`."""
-    if name not in QUALITIES:
-        raise BadInput("quality", got=name, available=QUALITIES)
-    return QUALITIES[name]
+    return look_up("quality", name, QUALITIES)
 
 
 def demonstrator(task: str, env: Env, quality: str, seed: int) -> ScriptedExpert | WorldExpert:

@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import BadInput, Interface, Observation
+from robolearn.core import BadInput, Interface, Observation, check_choice
 from robolearn.core.se3 import matrix_to_rotvec
 from robolearn.core.specs import COUSIN, DISTRACTOR
 from robots import PAIRS, ROBOTS, AnyRobot, make_control, robot_named
@@ -181,8 +181,7 @@ class ScriptedExpert:
     def __init__(
         self, script: Script | PairScript, interface: Interface, num_envs: int, quality: Quality, seed: int
     ) -> None:
-        if interface.action_kind not in CONTROLS:
-            raise BadInput("scripted expert: action kind", got=interface.action_kind, available=CONTROLS)
+        check_choice("scripted expert: action kind", interface.action_kind, CONTROLS)
         if not 1 <= quality.strategies <= script.strategies:
             raise BadInput("strategies", got=quality.strategies, expected=f"1 to {script.strategies}")
         self._script: Any = script  # of two arms in `PairExpert`

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
-from robolearn.core import BadInput
+from robolearn.core import BadInput, check_choice, look_up
 
 
 @pytest.mark.parametrize(
@@ -22,3 +24,14 @@ from robolearn.core import BadInput
 )
 def test_what_is_missing_is_said_so(words: dict[str, object], line: str) -> None:
     assert str(BadInput("--algo", **words)) == line  # type: ignore[arg-type]
+
+
+def test_a_name_is_looked_up_or_refused_with_those_there_are() -> None:
+    assert look_up("world", "lift", {"lift": 1, "push": 2}) == 1
+    check_choice("--kind", "a", Literal["a", "b"])
+    for choices in (("lift", "push"), {"lift": 1, "push": 2}, Literal["lift", "push"]):
+        with pytest.raises(BadInput) as error:
+            check_choice("world", "lfit", choices)
+        assert str(error.value) == "world: got lfit; available: lift, push (did you mean lift?)"
+    with pytest.raises(BadInput, match="world: got none; available: lift"):
+        look_up("world", "none", {"lift": 1})

@@ -23,7 +23,7 @@ from hardware.teleop.browser import BrowserConfig, Place, ServedPage
 from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.device import RECORDING, WAITING, Sample, Status
 from hardware.teleop.mapping import RobotState, joint_action, resting_opening, shortened
-from robolearn.core.errors import BadInput
+from robolearn.core.errors import BadInput, check_choice
 from robolearn.core.se3 import matrix_to_rotvec
 from robolearn.core.specs import Interface
 from robots import DELTA_POS, DELTA_ROT, RobotSpec, make_control
@@ -48,8 +48,7 @@ def action_towards(
     Returns:
       (Da,) in [-1, 1].
     """
-    if kind not in KINDS:
-        raise BadInput("kind of action", got=kind, available=KINDS)
+    check_choice("kind of action", kind, KINDS)
     pos, rot = (array[0] for array in robot.chain.forward(q[None]))
     step = shortened(rot.T @ (position - pos) / DELTA_POS)
     turn = shortened(matrix_to_rotvec(rot.T @ rotation) / DELTA_ROT)
@@ -71,8 +70,7 @@ class Browser(ServedPage["Page"]):
 
     def __init__(self, interface: Interface, robot: RobotSpec, config: BrowserConfig | None = None) -> None:
         config = config or BrowserConfig()
-        if interface.action_kind not in KINDS:
-            raise BadInput("browser: kind of action", got=interface.action_kind, available=KINDS)
+        check_choice("browser: kind of action", interface.action_kind, KINDS)
         size = make_control(interface.action_kind, robot).spec.size
         if interface.action.size != size:
             raise BadInput("browser: action", got=f"{interface.action.size} components", expected=size)

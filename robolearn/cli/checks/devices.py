@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from robolearn.cli.checks.machine import Check, Machine
-from robolearn.core import BadInput
+from robolearn.core import check_choice
 
 SPACEMOUSE_RULE = (
     """echo 'KERNEL=="hidraw*", ATTRS{idVendor}=="256f|046d", TAG+="uaccess"' """
@@ -99,8 +99,7 @@ def listen(name: str, say: Callable[[str], None], *, port: str = "", seconds: fl
     from robots.stations import load_contract
 
     local = [one for one, config in TELEOPERATORS.items() if config.shows_in_terminal]
-    if name not in local:
-        raise BadInput("--device", got=name, available=local)
+    check_choice("--device", name, local)
     config = TELEOPERATORS[name]
     contract = load_contract(config.station)
     robot, interface = contract.robot, contract.interface

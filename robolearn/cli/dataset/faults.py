@@ -15,7 +15,7 @@ from robolearn.core import BadInput
 from robolearn.core.switches import switch
 from robolearn.io.paths import no_such_folder
 from robolearn.runs import Progress
-from robolearn.runs.command import Command
+from robolearn.runs.command import PLAIN, Command, print_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,18 +66,14 @@ class DatasetValidate(Command):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         from rich.markup import escape
-        from rich.table import Table
 
         for note in result["notes"]:
             console.print(f"[yellow]note[/yellow] {escape(note)}")
         if result["ok"]:
             console.print(f"[green]{result['dataset']}: nothing wrong[/green]")
             return
-
-        table = Table("check", "where", "what", box=None, pad_edge=False, padding=(0, 3, 0, 0))
-        for finding in result["findings"]:
-            table.add_row(f"[red]{finding['check']}[/red]", escape(finding["where"]), escape(finding["what"]))
-        console.print(table)
+        rows = [(f"[red]{f['check']}[/red]", escape(f["where"]), escape(f["what"])) for f in result["findings"]]
+        print_table(console, ("check", "where", "what"), rows, **PLAIN)
         console.print(f"\n[red]{result['dataset']}: {len(result['findings'])} faults[/red]")
 
 

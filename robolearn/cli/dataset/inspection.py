@@ -18,7 +18,7 @@ import tyro
 from robolearn.cli.dataset.common import duration, episode_list, megabytes
 from robolearn.core import BadInput, RobolearnError
 from robolearn.runs import Progress
-from robolearn.runs.command import Command, check_port
+from robolearn.runs.command import PLAIN, Command, check_port, print_table
 
 if TYPE_CHECKING:
     from robolearn.data.reading.reader import Dataset
@@ -195,16 +195,15 @@ class DatasetStats(Command):
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         import numpy as np
-        from rich.table import Table
 
-        table = Table("feature", "component", *SHOWN, box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        rows = []
         for key, stats in result["features"].items():
             columns = {column: np.array(stats[column]) for column in SHOWN}
             # A single number has one place, (); a matrix has (0, 0), (0, 1), …
             for i, place in enumerate(np.ndindex(columns["mean"].shape)):
                 name = stats["names"][i] if stats["names"] else ",".join(map(str, place))
-                table.add_row(key if not i else "", name, *(f"{columns[column][place]:.4g}" for column in SHOWN))
-        console.print(table)
+                rows.append((key if not i else "", name, *(f"{columns[column][place]:.4g}" for column in SHOWN)))
+        print_table(console, ("feature", "component", *SHOWN), rows, **PLAIN)
         if result["note"]:
             console.print(result["note"])
 

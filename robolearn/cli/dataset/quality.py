@@ -14,7 +14,7 @@ import tyro
 from robolearn.bench.quality_advice import SEEDS_APART, check_task, prove
 from robolearn.core import BadInput
 from robolearn.core.switches import Count, Seed
-from robolearn.runs.command import Command, check_seed, rate_text, reported
+from robolearn.runs.command import Command, check_seed, print_table, rate_text, reported
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,18 +91,15 @@ class DatasetQuality(Command):
         return result
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
-        from rich.table import Table
-
-        table = Table("rank", "episode", "score", "verdict", "why", title=f"{result['dataset']}")
-        ranking = result["ranking"]
-        shown = ranking if len(ranking) <= 40 else [*ranking[:10], None, *ranking[-29:]]
-        for row in shown:
-            if row is None:
-                table.add_row("…", "", "", "", f"{len(ranking) - 39} more: --json or --out has them all")
-            else:
-                why = ", ".join(row["reasons"])
-                table.add_row(str(row["rank"]), str(row["episode"]), f"{row['score']:.0f}", row["verdict"], why)
-        console.print(table)
+        rows = [
+            (str(r["rank"]), str(r["episode"]), f"{r['score']:.0f}", r["verdict"], ", ".join(r["reasons"]))
+            for r in result["ranking"]
+        ]
+        if len(rows) > 40:
+            rows[10:-29] = [("…", "", "", "", f"{len(rows) - 39} more: --json or --out has them all")]
+        print_table(
+            console, ("rank", "episode", "score", "verdict", "why"), rows, title=result["dataset"], title_justify="left"
+        )
         console.print("(2.0×): twice the value of the good quarter of the set")
         tq = "not recorded" if result["tq"] is None else f"{result['tq']:.2f}"
         console.print(f"state-action coverage {result['saco']:.2f}, trajectory quality {tq}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.hil.arguments import actor_result
-from robolearn.core import BadInput, Interface, RobolearnError, bind_policy
+from robolearn.core import Interface, RobolearnError, bind_policy, look_up
 from robolearn.io.json_files import write_json
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ def station_of(robot: str, task: str, needed: Interface) -> Contract:
     if contract.simulated:
         from sim.tasks import TASKS
 
-        if task not in TASKS:
-            raise BadInput("task of the simulated arm", got=task, available=TASKS)
-        contract = contract.with_objects(TASKS[task]().observation_names)
+        contract = contract.with_objects(look_up("task of the simulated arm", task, TASKS)().observation_names)
     contract = contract.with_cameras([key.removeprefix(IMAGES) for key in needed.observation if key.startswith(IMAGES)])
     return contract.with_picture_sizes(needed.observation)
 

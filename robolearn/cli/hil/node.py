@@ -11,14 +11,14 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from hardware.execution.homing import goes_home
 from hardware.node_parameters import HilParameters, parameter_names
 from robolearn.cli.hil.commands import HilActor
 from robolearn.cli.station_command import teleop_parameters
 from robolearn.cli.view import TeleopView
-from robolearn.core import BadInput, RobolearnError, bind_policy
+from robolearn.core import BadInput, RobolearnError, bind_policy, check_choice
 from robolearn.deploy.processes import StackProcesses
 from robolearn.hil.processes import LOGS, SPOOL, free_address, learner_program, shared_environment
 from robolearn.hil.settings import CurriculumConfig, LearnerRun
@@ -80,8 +80,7 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     for name in ("policy", "out"):
         if not getattr(p, name):
             raise BadInput(f"parameter {name}", got="nothing", expected="a folder")
-    if p.view not in get_args(TeleopView):
-        raise BadInput("parameter view", got=p.view, available=get_args(TeleopView))
+    check_choice("parameter view", p.view, TeleopView)
     address = free_address()
     out, token = Path(p.out), new_token()
     actor = actor_of(p, address, token)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from robolearn.core import BadInput
+from robolearn.core import look_up
 from robolearn.core.plugins import Table, with_plugins
 from robolearn.rl.h2o_settings import H2oConfig
 from robolearn.rl.off_policy_settings import DsrlConfig, OffPolicyConfig, ProposalsConfig, ReplayConfig, RlpdConfig
@@ -57,9 +57,7 @@ def algorithms(family: type[Family]) -> dict[str, type[Family]]:
 def algorithm(name: str, family: type[Family]) -> type[Family]:
     """The config of ``--algo NAME``; raises `BadInput` where the family has no such algorithm."""
     found = algorithms(family)
-    if name not in found:
-        raise BadInput("--algo", got=name, available=found)
-    return found[name]
+    return look_up("--algo", name, found)
 
 
 def algorithm_name(config: AlgorithmConfig | ReplayConfig) -> str:
