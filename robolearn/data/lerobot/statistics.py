@@ -7,7 +7,7 @@ channel gives extremes, mean, deviation and quantiles exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,7 @@ def describe(frames: NDArray) -> Stats:
     in memory once more, in order.
     """
     if frames.size > AT_ONCE and frames.shape[1] > 1:
-        parts = [describe(frames[:, c : c + 1]) for c in range(frames.shape[1])]
-        together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        return together | {"count": parts[0]["count"]}
+        return joined([describe(frames[:, c : c + 1]) for c in range(frames.shape[1])])
     frames = np.asarray(frames, dtype=np.float64)
     count = len(frames)
     ordered = np.sort(frames, axis=0)
@@ -58,6 +56,12 @@ def describe_many(frames: Mapping[str, NDArray]) -> dict[str, Stats]:
     columns = {name: array.reshape(len(array), -1) for name, array in frames.items()}
     together = describe(np.concatenate(list(columns.values()), axis=1, dtype=np.float64))
     return split(together, {name: array.shape[1] for name, array in columns.items()})
+
+
+def joined(parts: Sequence[Stats]) -> Stats:
+    """The statistics of all components, side by side, of those of some of them in each of `parts`."""
+    together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return together | {"count": parts[0]["count"]}
 
 
 def split(together: Stats, sizes: Mapping[str, int]) -> dict[str, Stats]:

@@ -36,7 +36,7 @@ from robolearn.data.lerobot.features import (
     text_names,
 )
 from robolearn.data.lerobot.layout import VERSION
-from robolearn.data.lerobot.statistics import Stats, aggregate, describe, merge, split
+from robolearn.data.lerobot.statistics import Stats, aggregate, describe, joined, merge, split
 from robolearn.data.lerobot.tables import (
     FINAL_PATH,
     array_of,
@@ -171,13 +171,11 @@ class LockedDataset:
 
     def _described(self) -> dict[str, Stats]:
         """The statistics of all frames, of so many components at a time that `STATS_BYTES` are in memory."""
-        described: dict[str, Stats] = {}
-        for name, size in self._sizes.items():
-            step = max(1, STATS_BYTES // (8 * max(1, self.frames)))
-            parts = [describe(self._components(name, size, slice(c, c + step))) for c in range(0, size, step)]
-            stats = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-            described[name] = stats | {"count": parts[0]["count"]}
-        return described
+        step = max(1, STATS_BYTES // (8 * max(1, self.frames)))
+        return {
+            name: joined([describe(self._components(name, size, slice(c, c + step))) for c in range(0, size, step)])
+            for name, size in self._sizes.items()
+        }
 
     def _components(self, name: str, size: int, chosen: slice) -> NDArray:
         """(N, …) the `chosen` ones of the `size` components of feature `name`, of all frames."""

@@ -39,6 +39,14 @@ def test_each_frame_is_its_own(tmp_path: Path, save: Callable, order: Literal["C
     assert np.array_equal(array(draft.images["images.top"]), SHOWN)  # an encoder that gives up asks again
 
 
+def test_pictures_that_are_a_vector_too_are_both(tmp_path: Path) -> None:
+    folder = npz_set(tmp_path / "set", SHOWN[:, :4, :4])
+    named = (("images.top", "images.top"), ("images.top", "proprio"))
+    (draft,) = reader("npz")(folder, ReadOptions(hz=10.0, named=named)).drafts
+    assert np.array_equal(array(draft.images["images.top"]), SHOWN[:, :4, :4])
+    assert np.array_equal(draft.episode.observation["proprio"].reshape(7, 4, 4, 3), SHOWN[:, :4, :4])
+
+
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_a_damaged_picture_is_named(tmp_path: Path, save: Callable) -> None:
     folder = npz_set(tmp_path / "set", SHOWN, save)

@@ -77,8 +77,9 @@ def read(path: Path, options: ReadOptions) -> EpisodeSource:
     stamps = tuple(sorted(key.removeprefix("stamp.") for key in heads[file] if key.startswith("stamp.")))
     texts = tuple(sorted(key.removeprefix("text.") for key in heads[file] if key.startswith("text.")))
     solved = rewarded(values for one in heads for values in _load(one, ("reward",)).values())
-    pictures = {name for key, spec in interface.observation.items() if is_image(spec) for name in arrays.parts[key]}
-    pictures -= {name for key, names in arrays.parts.items() if key not in interface.observation for name in names}
+    shown = {key for key, spec in interface.observation.items() if is_image(spec)}
+    pictures = {name for key in shown for name in arrays.parts[key]}
+    pictures -= {name for key, names in arrays.parts.items() if key not in shown for name in names}
 
     def draft(number: int) -> EpisodeDraft:
         data = _load(files[number], but=pictures)
