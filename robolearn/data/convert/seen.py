@@ -43,7 +43,7 @@ class SeenVectors:
         self._episodes.append(_Episode(name, values.shape, values.dtype, ends))
 
     def remarks(self, feature: str, components: Sequence[str], sets: str = "") -> list[str]:
-        """What is odd about `feature`, whose components are called `components`; `sets`: what an outlier does to it."""
+        """Remarks on `feature`, whose components are called `components`; `sets`: what an outlier does to it."""
         if len({episode.shape[1] for episode in self._episodes}) != 1:
             return []
         called = "the action" if feature == "action" else feature
