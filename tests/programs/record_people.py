@@ -49,6 +49,7 @@ PROGRAM = "import sys; from robolearn.cli.main import main; sys.exit(main())"
 PATIENCE_S = 120.0
 LIFTED = 0.10  # height of the cube at which a person is content [m]
 TRY_S = 20.0  # for one episode
+LOOK_S = 10.0  # without a sight of the arm
 
 
 def load(name: str) -> Any:
@@ -78,10 +79,21 @@ class Eyes(Node):
     @property
     def cube(self) -> np.ndarray:
         """(3,) where it is [m]."""
-        while (seen := self.look()) is None:
-            time.sleep(0.02)
         names = self.contract.object_names
-        return np.array([seen["objects"][0, names.index(f"cube_{axis}")] for axis in "xyz"], np.float64)
+        return np.array([self.seen["objects"][0, names.index(f"cube_{axis}")] for axis in "xyz"], np.float64)
+
+    @property
+    def tcp(self) -> np.ndarray:
+        """(3,) in the base frame [m]."""
+        return self.seen["proprio"][0, 8:11].astype(np.float64)
+
+    @property
+    def seen(self) -> Observation:
+        """As `look`, waited for: TimeoutError where the arm stays away, as it does once its recording is over."""
+        found: list[Observation] = []
+        if not wait(lambda: found.extend(one for one in [self.look()] if one is not None) or found, LOOK_S):
+            raise TimeoutError("the arm cannot be seen")
+        return found[0]
 
     @property
     def solved(self) -> bool:
@@ -229,7 +241,7 @@ class KeyboardPerson:
         """The axis that is furthest off first, as long as a finger would stay on its key."""
         end = time.monotonic() + patience_s
         while self.eyes.armed and time.monotonic() < end:
-            away = goal - self.tcp()
+            away = goal - self.eyes.tcp
             axis = int(np.abs(away).argmax())
             if abs(away[axis]) < 0.006:
                 return
@@ -238,16 +250,6 @@ class KeyboardPerson:
 
     def type(self, key: str) -> None:
         os.write(self.terminal, key.encode())
-
-    def tcp(self) -> np.ndarray:
-        return where_is_tcp(self.eyes)
-
-
-def where_is_tcp(eyes: Eyes) -> np.ndarray:
-    """(3,) in the base frame [m]."""
-    while (seen := eyes.look()) is None:
-        time.sleep(0.02)
-    return seen["proprio"][0, 8:11].astype(np.float64)
 
 
 def by_keyboard(flags: Sequence[str]) -> int:
@@ -268,7 +270,11 @@ def by_keyboard(flags: Sequence[str]) -> int:
         with Background() as background:
             eyes = background.add(Eyes(context=background.context))
             if wait(lambda: eyes.look() is not None or process.poll() is not None):
-                KeyboardPerson(person, eyes, lambda: process.poll() is None).record()
+                try:
+                    KeyboardPerson(person, eyes, lambda: process.poll() is None).record()
+                except TimeoutError:
+                    if process.poll() is None:  # else the arm is gone because the recording is over
+                        raise
         return process.wait(60)
     finally:
         if process.poll() is None:
@@ -324,10 +330,7 @@ class BrowserPerson:
                     time.sleep(0.3)  # the page is told where the target is ten times a second
             if np.abs(away).max() <= 0.005 or not self.eyes.armed:
                 break
-        wait(lambda: np.linalg.norm(self.tcp() - goal) < 0.008 or not self.eyes.armed, patience_s)
-
-    def tcp(self) -> np.ndarray:
-        return where_is_tcp(self.eyes)
+        wait(lambda: np.linalg.norm(self.eyes.tcp - goal) < 0.008 or not self.eyes.armed, patience_s)
 
 
 def pass_on(lines: Iterable[str], addresses: queue.Queue[str]) -> None:
