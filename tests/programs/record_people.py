@@ -79,8 +79,7 @@ class Eyes(Node):
     @property
     def cube(self) -> np.ndarray:
         """(3,) where it is [m]."""
-        names = self.contract.object_names
-        return np.array([self.seen["objects"][0, names.index(f"cube_{axis}")] for axis in "xyz"], np.float64)
+        return self._cube(self.seen)
 
     @property
     def tcp(self) -> np.ndarray:
@@ -97,8 +96,13 @@ class Eyes(Node):
 
     @property
     def solved(self) -> bool:
-        """Whether the cube is well above the table."""
-        return bool(self.cube[2] > LIFTED)
+        """The cube is seen well above the table."""
+        seen = self.look()
+        return seen is not None and bool(self._cube(seen)[2] > LIFTED)
+
+    def _cube(self, seen: Observation) -> np.ndarray:
+        names = self.contract.object_names
+        return np.array([seen["objects"][0, names.index(f"cube_{axis}")] for axis in "xyz"], np.float64)
 
     def look(self) -> Observation | None:
         """Arm and cube, of one world; None while nothing can be seen."""
