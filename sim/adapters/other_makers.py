@@ -27,7 +27,7 @@ def make(config: WorldConfig, num_envs: int) -> AdapterVectorEnv:
         raise BadInput("number of worlds", got=num_envs, expected="at least 1")
     arguments = {"task": config.task, "cameras": list(config.cameras), "image_size": config.image_size}
     workers = config.threads or available_cpus()
-    factory = EnvFactory(f"{family.far}:build", arguments, _install(family, named))
+    factory = EnvFactory(f"{family.far}:build", arguments, install_command(family, named))
     pool = WorkerPool(factory, num_envs, workers, config.task, python)
     return AdapterVectorEnv(pool, num_envs)
 
@@ -42,7 +42,7 @@ def interpreter(family: Family, task: str, named: str = "") -> str:
     return named or str(environment.python)
 
 
-def _install(family: Family, named: str) -> str:
+def install_command(family: Family, named: str) -> str:
     """The command that brings the packages of a family's worlds into the `named` interpreter, or its environment."""
     environment = family.environment
     assert environment is not None
@@ -58,7 +58,7 @@ def task_names(name: str, named: str = "") -> list[str]:
     memory = os.memfd_create("names")
     process = WorkerProcess(name, interpreter(family, name, named), memory, range(1))
     try:
-        work = EnvFactory(f"{family.far}:names", install=_install(family, named))
+        work = EnvFactory(f"{family.far}:names", install=install_command(family, named))
         process.send(serve.LIST, 0, work.to_json().encode())
         return json.loads(process.receive().decode())
     finally:

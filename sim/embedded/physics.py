@@ -172,6 +172,21 @@ class Physics:
         Returns:
           (N,) which worlds diverged.
         """
+        control = self.controls(rows, arms, width, elapsed)
+        before = self.batch.warning[..., 1].copy()
+        broken = np.zeros(self.num_worlds, dtype=bool)
+        try:
+            # One call: a world is loaded and stored once, not at each step.
+            self.batch.rollout(control.shape[1], control, record=(), ids=rows)
+        except SimulationError as error:
+            broken[error.ids] = True
+        # A world that MuJoCo warns of (a number that makes no sense, no memory for a contact) has stopped there.
+        return broken | np.any(self.batch.warning[..., 1] != before, axis=1)
+
+    def controls(
+        self, rows: NDArray[np.int64], arms: Array, width: Array, elapsed: NDArray[np.int64] | None = None
+    ) -> Array:
+        """(M, S, nu) controls of S time steps, of what `follow` is given."""
         steps, fingers = arms.shape[1], self.robot.fingers_of(width)
         control = np.empty((len(rows), steps, self.model.nu))
         if self.arms is not None:
@@ -183,15 +198,7 @@ class Physics:
             control[..., self._arm_u] = arms
             for k, u in enumerate(self._finger_u):
                 control[..., u] = np.where(late, fingers[:, k, None], self._ctrl[rows, u, None])
-        before = self.batch.warning[..., 1].copy()
-        broken = np.zeros(self.num_worlds, dtype=bool)
-        try:
-            # One call: a world is loaded and stored once, not at each step.
-            self.batch.rollout(steps, control, record=(), ids=rows)
-        except SimulationError as error:
-            broken[error.ids] = True
-        # A world that MuJoCo warns of (a number that makes no sense, no memory for a contact) has stopped there.
-        return broken | np.any(self.batch.warning[..., 1] != before, axis=1)
+        return control
 
     def diverged(self) -> NDArray[np.bool_]:
         """(N,) worlds whose state makes no sense."""

@@ -56,15 +56,25 @@ def build_model(
     spec = robot.model_spec()
     if isinstance(robot, RobotSpec):
         prepare(spec, robot, dynamics)
-    _collide(spec, robot)
+    let_collide(spec, robot)
     set_solver(spec, task.timestep)
     _furnish(spec, layout_of(robot))
     if patterns:
         add_patterns(spec)
     if station is not None and isinstance(robot, RobotSpec):
         mount(spec, robot, station.cameras)
-    world = spec.worldbody
-    world.add_geom(
+    add_table(spec, robot)
+    task.build(spec)
+    if task.distractor:
+        add_distractor(spec, GRASPED)
+    if task.cousins is not None:
+        prepare_cousins(spec, task.cousins, task.thing)
+    return spec.compile()
+
+
+def add_table(spec: mujoco.MjSpec, robot: AnyRobot) -> None:
+    """The table before `robot`, whose top is z = 0."""
+    spec.worldbody.add_geom(
         name="table",
         type=mujoco.mjtGeom.mjGEOM_BOX,
         pos=[0.35, 0.0, -0.02],
@@ -74,12 +84,6 @@ def build_model(
         friction=[0.8, 0.01, 0.0001],
         rgba=[0.79, 0.72, 0.62, 1.0],
     )
-    task.build(spec)
-    if task.distractor:
-        add_distractor(spec, GRASPED)
-    if task.cousins is not None:
-        prepare_cousins(spec, task.cousins, task.thing)
-    return spec.compile()
 
 
 def set_solver(spec: mujoco.MjSpec, timestep: float) -> None:
@@ -97,7 +101,7 @@ def set_solver(spec: mujoco.MjSpec, timestep: float) -> None:
 MEETS = (0, 4, 8)  # bit of the k-th arm of several
 
 
-def _collide(spec: mujoco.MjSpec, robot: AnyRobot) -> None:
+def let_collide(spec: mujoco.MjSpec, robot: AnyRobot) -> None:
     """Let the links of an arm meet table, objects and the other arm. They do not meet each other: ``contype &
     conaffinity`` is 0.
 

@@ -13,6 +13,7 @@ Policies and the meaning of an action see the arm as measured; success, `objects
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -77,6 +78,7 @@ class MujocoWorlds(VectorEnv):
         cameras: tuple[str, ...] = (), image_size: int = IMAGE_SIZE, reward: str = "sparse",
         shaping_gamma: float = SHAPING_GAMMA, randomise: bool = True, looks: str = "none", dynamics: str = "none",
         station: Contract | None = None, threads: int = 0, render_processes: int | None = None,
+        physics: Callable[..., Physics] = Physics,
     ) -> None:  # fmt: skip
         robot = robot or (PANDA if task.arms == 1 else PAIRS["panda_pair"])
         if station is not None:
@@ -95,7 +97,7 @@ class MujocoWorlds(VectorEnv):
         self._view: TaskView | None = None  # made for the first scene
         threads = threads or available_cpus()
         randomisation = replace(randomisation_named(looks), cousins=task.cousins, thing=task.thing)
-        self.physics = Physics(
+        self.physics = physics(
             robot, task, num_envs, threads, randomise=randomise, patterns=bool(randomisation.textures),
             station=station, dynamics=load_dynamics(dynamics),
         )  # fmt: skip

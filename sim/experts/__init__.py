@@ -14,6 +14,7 @@ from sim.embedded.task import Task
 from sim.experts.failures import FailingScript, FailingScriptFacts
 from sim.experts.operator import Patience, ScriptedOperator
 from sim.experts.waypoints import EACH, QUALITIES, PairExpert, PairScript, Quality, ScriptedExpert
+from sim.registry import own_task
 
 EXPERT = "expert"  # the quality without faults
 
@@ -92,11 +93,12 @@ def _task(name: str, interface: Interface) -> Task:
     """The embedded task `name`, refused where `interface` does not offer what its script needs."""
     from sim.tasks import TASKS  # late: tasks bring scripts, which stand on `waypoints`
 
-    if name not in TASKS:
+    own = own_task(name)
+    if own not in TASKS:
         foreign = ":" in name
         hint = "Other demonstrations are recorded from Python by EpisodeWriter: robolearn/examples/catch.py"
         raise BadInput("scripted expert for task", got=name, available=TASKS, hint=hint if foreign else "")
-    task = TASKS[name]()
+    task = TASKS[own]()
     if task.target_names and "target" not in interface.observation:
         seen = interface.observation
         raise BadInput(f"scripted expert for task {name}", got="no 'target'", expected="the goal", available=seen)
