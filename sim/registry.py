@@ -184,9 +184,9 @@ class WorldConfig:
             if needed and getattr(self, option.name) != option.default and not getattr(family, needed):
                 name = option.name.replace("_", " ")
                 able = [other.form for other in FAMILIES.values() if other.form and getattr(other, needed)]
-                names = able or task_names()
-                expected = "a task that has it" if able else "an embedded task"
-                raise BadInput(f"task {self.task}", got=f"option {name}", expected=expected, available=names)
+                ours = task_names() if getattr(FAMILIES[""], needed) else ()
+                expected = "an embedded task" if ours else "a task that has it"
+                raise BadInput(f"task {self.task}", got=f"option {name}", expected=expected, available=(*ours, *able))
 
     def build(self, num_envs: int) -> Env:
         """`num_envs` worlds. Raises `BadInput`: what `check` refuses, or a value that the worlds do not have."""

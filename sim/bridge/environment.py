@@ -23,6 +23,7 @@ from robolearn.io.paths import check_writable, user_cache
 log = logging.getLogger(__name__)
 
 STAMP = "robolearn.json"  # written last: an environment without it is not whole
+SAID = 160  # characters of a line of pip; some name two hundred packages
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _run(command: list[str], say: Callable[[str], None]) -> None:
             log.debug("%s", text)
             if text and time.monotonic() - told > 5:
                 told = time.monotonic()
-                say(text)
+                say(text if len(text) <= SAID else f"{text[: SAID - 1]}…")
     if process.returncode:
         why = next((line for line in reversed(last) if line.startswith("ERROR")), last[-1] if last else "no output")
         raise RobolearnError(f"{' '.join(command[1:4])} failed with exit code {process.returncode}: {why}")

@@ -33,6 +33,14 @@ AGAIN = ("tests/sim/test_workers.py::test_what_has_to_be_done_again",)
 TOKENS = ("tests/sim/test_workers.py::test_a_token_is_one_that_ray_sends",)
 REFUSED = ("tests/sim/test_workers.py::test_what_names_no_workers_is_refused_in_one_line",)
 ALONE = ("tests/sim/test_workers.py::test_worlds_whose_episodes_need_more_than_seed_and_actions_are_refused",)
+ISAAC, ISAACS = "sim/bridge/far/isaaclab_scene.py", "tests/sim/test_isaaclab.py"
+TURNED = (f"{ISAACS}::test_states_are_turned_into_isaac_labs_conventions_and_back",)
+MOVES = (f"{ISAACS}::test_the_arm_moves_as_in_the_task_of_the_same_name",)
+SOLVED = (f"{ISAACS}::test_scripts_solve_it_and_the_last_observation_is_handed_over",)
+RESTS = (f"{ISAACS}::test_worlds_rest_and_time_limits_are_no_ends",)
+NAMED = (f"{ISAACS}::test_another_version_names_what_mends_it",)
+DEVICES = (f"{ISAACS}::test_a_gpu_is_taken_where_there_is_one_and_refused_where_there_is_none",)
+PIECES = (f"{ISAACS}::test_scenes_come_in_pieces_that_hold_the_whole",)
 SLOTS = ("tests/sim/test_workers.py::test_each_node_has_a_worker_before_any_has_two",)
 FAR_RUN = "robolearn/bench/rivals/far/run.py"
 BEGUN = ("tests/bench/test_rivals.py::test_worlds_are_reset_once_where_their_code_leaves_it_to_an_evaluation",)
@@ -145,6 +153,21 @@ MUTANTS: dict[str, Mutant] = {
     "rivals-worlds-begin-in-every-rollout": Mutant(FAR_RUN, "agent.reset_at_iteration, agent.reset_env_all = False, reset", "agent.reset_env_all = reset", BEGUN),
     "rivals-rollouts-are-always-whole-episodes": Mutant(FAR_RUN, "if resets else 1", "if True else 1", WHOLE),
     "rivals-too-few-taken-for-too-many": Mutant("robolearn/cli/rival_cells.py", "(number, many) if rate < low", "(number, many) if rate > low", FEW),
+    "isaac-labs-quaternions-are-ours": Mutant(ISAAC, "pose[:, [4, 5, 6, 3]]", "pose[:, 3:]", TURNED),
+    "isaac-labs-quaternions-are-read-as-ours": Mutant(ISAAC, "quat[:, [3, 0, 1, 2]]", "quat", TURNED),
+    "spins-in-the-frame-of-the-thing": Mutant(ISAAC, "rotate(quat, twist[:, 3:])", "twist[:, 3:]", TURNED),
+    "spins-are-turned-the-wrong-way": Mutant(ISAAC, "[-1.0, -1.0, -1.0, 1.0]", "[1.0, 1.0, 1.0, 1.0]", TURNED),
+    "the-place-of-a-world-is-the-things": Mutant(ISAAC, "pose[:, :3] - self._origins", "pose[:, :3]", TURNED),
+    "joints-in-isaac-labs-order": Mutant(ISAAC, "[robot.joint_names.index(name) for name in joints]", "[*range(len(joints))]", TURNED),
+    "any-isaac-lab-will-do": Mutant(f"{FAR}/isaaclab.py", 'if found.partition(".")[0] != MAJOR:', "if False:", NAMED),
+    "a-gpu-is-taken-for-granted": Mutant(f"{FAR}/isaaclab.py", 'wanted == "cuda" and not there', "False", DEVICES),
+    "worlds-that-rest-move": Mutant("sim/bridge/far/stepped.py", "            self._engine.put(rest, held[0][rest], held[1][rest])\n", "            pass\n", RESTS),
+    "episodes-begin-where-the-last-ended": Mutant("sim/adapters/isaaclab.py", "            self.pool.reset(begin=True)\n", "            pass\n", SOLVED),
+    "grippers-never-hear-of-a-delay": Mutant("sim/adapters/isaaclab.py", "        self._ctrl[rows] = control[:, -1]\n", "", MOVES),
+    "the-end-of-an-episode-is-the-next-ones-start": Mutant("sim/embedded/world.py", "        observation = {key: value.copy() for key, value in observation.items()}\n", "", SOLVED),
+    "half-as-high-is-lifted": Mutant("sim/tasks/lift.py", "RAISED = 0.06", "RAISED = 0.03", SOLVED),
+    "servos-without-damping": Mutant("sim/adapters/isaaclab.py", "-float(servo.biasprm[2])", "0.0", PIECES),
+    "targets-are-things": Mutant("sim/adapters/isaaclab.py", "if body.joints]", "]", PIECES),
 }  # fmt: skip
 
 if __name__ == "__main__":

@@ -9,9 +9,11 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from robolearn.core import BadInput, RobolearnError
 from robolearn.core.se3 import quat_to_matrix
 from robots import PANDA
 from sim.adapters import isaaclab
+from sim.bridge.far import isaaclab as far_isaaclab
 from sim.experts import make_expert
 from sim.registry import WorldConfig
 from sim.tasks import TASKS
@@ -198,10 +201,9 @@ def far(monkeypatch: pytest.MonkeyPatch) -> Any:
             setattr(module, member, None)
         for part in {name.partition(".")[0], name}:
             monkeypatch.setitem(sys.modules, part, module)
-    monkeypatch.delitem(sys.modules, "sim.bridge.far.isaaclab", raising=False)
-    monkeypatch.setenv("WARP_CACHE_PATH", "")
-    yield importlib.import_module("sim.bridge.far.isaaclab")
-    sys.modules.pop("sim.bridge.far.isaaclab", None)
+    monkeypatch.delitem(sys.modules, "sim.bridge.far.isaaclab_scene", raising=False)
+    yield importlib.import_module("sim.bridge.far.isaaclab_scene")
+    sys.modules.pop("sim.bridge.far.isaaclab_scene", None)
 
 
 def test_states_are_turned_into_isaac_labs_conventions_and_back(far: Any) -> None:
@@ -223,14 +225,17 @@ def test_states_are_turned_into_isaac_labs_conventions_and_back(far: Any) -> Non
     assert not found[1][[0, 2]].any()
 
 
-def test_another_major_version_and_a_missing_gpu_name_what_mends_them(
-    far: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nothing: dict[str, Any] = {"arm": "", "things": {}, "fixed": "", "joints": {}, "timestep": 0.005}
-    monkeypatch.setattr(far, "version", lambda name: "2.3.1")
-    with pytest.raises(BadInput, match=r"got 2\.3\.1, expected 3\.x.*Run: robolearn worlds install isaaclab"):
-        far.build("isaaclab:lift", 1, device="auto", **nothing)
-    monkeypatch.setattr(far, "version", lambda name: "3.0.0")
-    monkeypatch.setattr(far.torch.cuda, "is_available", lambda: False)
+@pytest.mark.parametrize(("found", "got"), [("2.3.1", "2\\.3\\.1"), (PackageNotFoundError("isaaclab"), "no isaaclab")])
+def test_another_version_names_what_mends_it(found: Any, got: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far_isaaclab, "version", Mock(side_effect=[found]))
+    with pytest.raises(BadInput, match=rf"got {got}, expected 3\.x.*Run: robolearn worlds install isaaclab"):
+        far_isaaclab.build("isaaclab:lift", 0.005, "auto")
+
+
+def test_a_gpu_is_taken_where_there_is_one_and_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert [far_isaaclab.device_for(wanted) for wanted in ("auto", "cpu", "cuda")] == ["cuda:0", "cpu", "cuda:0"]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert [far_isaaclab.device_for(wanted) for wanted in ("auto", "cpu")] == ["cpu", "cpu"]
     with pytest.raises(BadInput, match="--sim-device: got cuda, expected cpu: the worlds' interpreter finds no GPU"):
-        far.build("isaaclab:lift", 1, device="cuda", **nothing)
+        far_isaaclab.device_for("cuda")

@@ -1,183 +1,54 @@
-"""Our scenes in Isaac Lab 3.0 without Isaac Sim: Newton's MuJoCo-Warp solver, on a CPU or one GPU.
-
-The MJCF that the near side sends becomes local USD by mujoco-usd-converter; nothing comes from a server. Isaac Lab has
-quaternions xyzw and angular velocities in the world's frame: both are turned here, see `stepped`.
-"""
+"""Our tasks on Isaac Lab's physics: the version and the device are checked before anything of it is imported."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-os.environ.setdefault("WARP_CACHE_PATH", str(Path(sys.prefix) / "warp"))  # its kernels go with the environment
-
-import torch
-from isaaclab.actuators import ImplicitActuatorCfg
-from isaaclab.app import launch_simulation
-from isaaclab.assets import ArticulationCfg, AssetBaseCfg, RigidObjectCfg
-from isaaclab.scene import InteractiveScene, InteractiveSceneCfg
-from isaaclab.sim import SimulationCfg, SimulationContext, UsdFileCfg
-from isaaclab_newton.physics import MJWarpSolverCfg, NewtonCfg
-from mujoco_usd_converter import Converter
-from pxr import Sdf, Usd
-
 from .errors import BadInput
-from .stepped import Array, SteppedTask, facts
+from .stepped import SteppedTask, facts
 
-MAJOR = "3"  # of isaaclab: names, quaternions and physics of 2 are others
-CONTACTS, CONSTRAINTS = 50, 250  # room for them in each world
-
-# As the worlds of our own: see `sim.embedded.scene.set_solver`.
-SOLVER = {"iterations": 100, "ls_iterations": 50, "integrator": "implicitfast", "cone": "elliptic", "impratio": 3.0}
+MAJOR = "3"  # of isaaclab: names, quaternions and physics of 2 are others, and importing it starts Isaac Sim
+INSTALL = "Run: robolearn worlds install isaaclab"
 
 
-def build(
-    task: str, count: int, arm: str, things: Mapping[str, str], fixed: str, joints: Mapping[str, Sequence[float]],
-    timestep: float, device: str,
-) -> SteppedTask:  # fmt: skip
-    """`count` worlds of a scene.
+def build(task: str, timestep: float, device: str, **scene: Any) -> SteppedTask:
+    """The worlds of a scene; `scene` is the rest of what `isaaclab_scene.open_scene` takes.
 
     Args:
-      arm: MJCF of the arm with its gripper, `fixed` of what stands still, `things` of each free body by its name.
-      joints: joint → its position at first [rad or m], k_p, k_v and largest force of its servo, 0 for none.
       timestep: of the physics [s].
-      device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:<number>``.
+      device: ``auto`` (a GPU where there is one), ``cpu`` or ``cuda``.
     """
-    found = version("isaaclab")
+    check_version()
+    os.environ.setdefault("WARP_CACHE_PATH", str(Path(sys.prefix) / "warp"))  # its kernels go with the environment
+    device = device_for(device)
+    from .isaaclab_scene import open_scene
+
+    made = open_scene(timestep=timestep, device=device, **scene)
+    joints: Mapping[str, Any] = scene["joints"]
+    said = f"Isaac Lab {version('isaaclab')}, Newton {version('newton')}, on {device}"
+    return SteppedTask(made, facts(task, len(joints), len(scene["things"]), 1.0 / timestep, said), len(joints))
+
+
+def check_version() -> None:
+    """Raise `BadInput` where Isaac Lab is not there, or is of another major version."""
+    try:
+        found = version("isaaclab")
+    except PackageNotFoundError:
+        found = "no isaaclab"
     if found.partition(".")[0] != MAJOR:
-        raise BadInput(
-            f"isaaclab of {sys.executable}", got=found, expected=f"{MAJOR}.x",
-            hint="Run: robolearn worlds install isaaclab",
-        )  # fmt: skip
+        raise BadInput(f"isaaclab of {sys.executable}", got=found, expected=f"{MAJOR}.x", hint=INSTALL)
+
+
+def device_for(wanted: str) -> str:
+    """The device that is meant. Raises `BadInput`: a GPU where there is none."""
+    import torch
+
     there = torch.cuda.is_available()
-    if device == "auto":
-        device = "cuda:0" if there else "cpu"
-    if device.startswith("cuda") and not there:
-        raise BadInput("--sim-device", got=device, expected="cpu: the worlds' interpreter finds no GPU")
-    scene = open_scene(count, arm, things, fixed, joints, timestep, device)
-    said = f"Isaac Lab {found}, Newton {version('newton')}, on {device}"
-    return SteppedTask(scene, facts(task, len(joints), len(things), 1.0 / timestep, said), len(joints))
-
-
-def open_scene(
-    count: int, arm: str, things: Mapping[str, str], fixed: str, joints: Mapping[str, Sequence[float]],
-    timestep: float, device: str,
-) -> Scene:  # fmt: skip
-    """Start Isaac Lab with this scene and take a first step, which compiles what is not compiled yet."""
-    folder = Path(tempfile.mkdtemp(prefix="robolearn-usd-"))
-    solver = MJWarpSolverCfg(njmax=CONSTRAINTS, nconmax=CONTACTS, **SOLVER)
-    # Without a physics of its own Isaac Lab starts Isaac Sim, and ends the process where there is none.
-    config = SimulationCfg(dt=timestep, device=device, physics=NewtonCfg(solver_cfg=solver))
-    launch_simulation(config, {"device": device}).__enter__()  # until the process ends
-    sim = SimulationContext(config)
-    parts = InteractiveSceneCfg(num_envs=count, env_spacing=0.0, replicate_physics=True)
-    home = {name: numbers[0] for name, numbers in joints.items()}
-    parts.robot = ArticulationCfg(
-        prim_path="{ENV_REGEX_NS}/robot",
-        spawn=UsdFileCfg(usd_path=to_usd(folder, "arm", arm)),
-        init_state=ArticulationCfg.InitialStateCfg(joint_pos=home),
-        actuators={  # what stands at the joints, damping and armature, comes with the USD
-            name: ImplicitActuatorCfg(
-                joint_names_expr=[name], stiffness=kp, damping=kv, joint_effort_limit=force or None
-            )
-            for name, (_, kp, kv, force) in joints.items()
-        },
-    )
-    spawn = UsdFileCfg(usd_path=to_usd(folder, "fixed", fixed))
-    parts.fixed = AssetBaseCfg(prim_path="{ENV_REGEX_NS}/fixed", spawn=spawn)
-    for name, mjcf in things.items():
-        spawn = UsdFileCfg(usd_path=to_usd(folder, name, mjcf))
-        setattr(parts, name, RigidObjectCfg(prim_path=f"{{ENV_REGEX_NS}}/{name}", spawn=spawn))
-    made = InteractiveScene(parts)
-    sim.reset()
-    shutil.rmtree(folder)
-    origins = torch.as_tensor(made.env_origins, dtype=torch.float32, device=device)
-
-    def advance() -> None:
-        made.write_data_to_sim()
-        sim.step(render=False)
-        made.update(dt=timestep)
-
-    scene = Scene(made["robot"], [made[name] for name in things], list(joints), origins, advance)
-    scene.step(np.tile(np.array([*home.values()], np.float32), (count, 1)))
-    return scene
-
-
-def to_usd(folder: Path, name: str, mjcf: str) -> str:
-    """The local USD of an MJCF text."""
-    source = folder / f"{name}.xml"
-    source.write_text(mjcf)
-    made = Converter(layer_structure=False, scene=False).convert(str(source), str(folder / name)).path
-    stage = Usd.Stage.Open(made)
-    for prim in stage.Traverse():
-        if carried := prim.GetAttribute("mjc:body:gravcomp"):  # Newton reads it by another name than is written
-            prim.CreateAttribute("mjc:gravcomp", Sdf.ValueTypeNames.Float).Set(carried.Get())
-        if "PhysicsArticulationRootAPI" in prim.GetAppliedSchemas():  # the links of our arms do not meet each other
-            prim.CreateAttribute("newton:selfCollisionEnabled", Sdf.ValueTypeNames.Bool).Set(False)
-    stage.GetRootLayer().Save()
-    return made
-
-
-class Scene:
-    """See `stepped.Engine`.
-
-    Args:
-      robot: the articulation, `things` the rigid objects, `joints` names in the order of the near side.
-      origins: (N, 3) of each world in the stage [m].
-      advance: takes a step of time in all of them.
-    """
-
-    def __init__(
-        self, robot: Any, things: Sequence[Any], joints: Sequence[str], origins: Any, advance: Callable[[], None]
-    ) -> None:
-        self._robot, self._things, self._origins, self._advance = robot, things, origins, advance
-        self._columns = torch.tensor([robot.joint_names.index(name) for name in joints], device=origins.device)
-        self._order, self._joints = self._columns.int(), len(joints)
-
-    def put(self, worlds: np.ndarray, qpos: Array, qvel: Array) -> None:
-        rows = self._tensor(worlds.astype(np.int32))
-        q, v, n = self._tensor(qpos), self._tensor(qvel), self._joints
-        self._robot.write_joint_position_to_sim_index(
-            position=q[:, :n].contiguous(), joint_ids=self._order, env_ids=rows
-        )
-        self._robot.write_joint_velocity_to_sim_index(
-            velocity=v[:, :n].contiguous(), joint_ids=self._order, env_ids=rows
-        )
-        for k, thing in enumerate(self._things):
-            pose, twist = q[:, n + 7 * k : n + 7 * k + 7], v[:, n + 6 * k : n + 6 * k + 6]
-            pos, quat = pose[:, :3] + self._origins[rows.long()], pose[:, [4, 5, 6, 3]]
-            turned = torch.cat([twist[:, :3], rotate(quat, twist[:, 3:])], 1)
-            thing.write_root_link_pose_to_sim_index(root_pose=torch.cat([pos, quat], 1).contiguous(), env_ids=rows)
-            thing.write_root_link_velocity_to_sim_index(root_velocity=turned.contiguous(), env_ids=rows)
-
-    def step(self, control: Array) -> None:
-        self._robot.actuators.target_command.set_position_index(value=self._tensor(control), joint_ids=self._order)
-        self._advance()
-
-    def state(self) -> tuple[Array, Array]:
-        data = self._robot.data
-        qpos, qvel = [data.joint_pos.torch[:, self._columns]], [data.joint_vel.torch[:, self._columns]]
-        for thing in self._things:
-            pose, twist = thing.data.root_link_pose_w.torch, thing.data.root_link_vel_w.torch
-            quat = pose[:, 3:]
-            qpos += [pose[:, :3] - self._origins, quat[:, [3, 0, 1, 2]]]
-            qvel += [twist[:, :3], rotate(quat * quat.new_tensor([-1.0, -1.0, -1.0, 1.0]), twist[:, 3:])]
-        return torch.cat(qpos, 1).cpu().numpy(), torch.cat(qvel, 1).cpu().numpy()
-
-    def _tensor(self, array: np.ndarray) -> Any:
-        return torch.tensor(array, device=self._origins.device)
-
-
-def rotate(quat: Any, vector: Any) -> Any:
-    """(M, 3) `vector` turned by the unit quaternions (M, 4), xyzw."""
-    axis, w = quat[:, :3], quat[:, 3:]
-    t = 2.0 * torch.cross(axis, vector, dim=1)
-    return vector + w * t + torch.cross(axis, t, dim=1)
+    if wanted == "cuda" and not there:
+        raise BadInput("--sim-device", got=wanted, expected="cpu: the worlds' interpreter finds no GPU")
+    return "cuda:0" if there and wanted != "cpu" else "cpu"
