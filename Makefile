@@ -94,7 +94,7 @@ test-worlds: .venv/.dev
 
 # Wants the network. ARGS=--rl fine-tunes, too.
 test-isaaclab: .venv/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/isaaclab.py $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/isaac_worlds.py $(ARGS)
 
 # For some of them: .venv/bin/python tests/programs/mutants.py output jump
 test-mutants: .venv/.dev

@@ -135,7 +135,7 @@ SHIPPED: dict[str, Family] = {
         demonstrator="scripts, in 13 qualities",
         cameras="front, side, wrist",
         # The converter is the one of the MuJoCo that Newton pins.
-        environment=WorldEnvironment("isaaclab", ("isaaclab==3.0.0", "mujoco-usd-converter==0.6.0"), 8300, ("3.12",)),
+        environment=WorldEnvironment("isaaclab", ("isaaclab==3.0.0", "mujoco-usd-converter==0.6.0"), 8100, ("3.12",)),
         simulates_arm=True,
         has_progress=True,
         has_start_range=True,

@@ -209,7 +209,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_states_are_turned_into_isaac_labs_conventions_and_back(far: Any) -> None:
     torch = importlib.import_module("torch")
     robot, thing = Asset(torch, 3, ["b", "a"]), Asset(torch, 3, [])
-    scene = far.Scene(robot, [thing], ["a", "b"], torch.arange(9.0).reshape(3, 3), lambda: None)
+    scene = far.IsaacScene(robot, [thing], ["a", "b"], torch.arange(9.0).reshape(3, 3), lambda: None)
     quat = np.float32([0.5, 0.1, -0.7, 0.5])  # wxyz
     quat /= np.linalg.norm(quat)
     qpos = np.concatenate([[0.1, 0.2], [0.5, -0.1, 0.3], quat]).astype(np.float32)[None]

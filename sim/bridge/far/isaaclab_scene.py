@@ -34,7 +34,7 @@ SOLVER = {"iterations": 100, "ls_iterations": 50, "integrator": "implicitfast", 
 def open_scene(
     count: int, arm: str, things: Mapping[str, str], fixed: str, joints: Mapping[str, Sequence[float]],
     timestep: float, device: str,
-) -> Scene:  # fmt: skip
+) -> IsaacScene:  # fmt: skip
     """Start Isaac Lab with this scene and take a first step, which compiles what is not compiled yet."""
     folder = Path(tempfile.mkdtemp(prefix="robolearn-usd-"))
     solver = MJWarpSolverCfg(njmax=CONSTRAINTS, nconmax=CONTACTS, **SOLVER)
@@ -70,7 +70,7 @@ def open_scene(
         sim.step(render=False)
         made.update(dt=timestep)
 
-    scene = Scene(made["robot"], [made[name] for name in things], list(joints), origins, advance)
+    scene = IsaacScene(made["robot"], [made[name] for name in things], list(joints), origins, advance)
     scene.step(np.tile(np.array([*home.values()], np.float32), (count, 1)))
     return scene
 
@@ -90,8 +90,8 @@ def to_usd(folder: Path, name: str, mjcf: str) -> str:
     return made
 
 
-class Scene:
-    """See `stepped.Engine`.
+class IsaacScene:
+    """See `stepped.StepEngine`.
 
     Args:
       robot: the articulation, `things` the rigid objects, `joints` names in the order of the near side.

@@ -18,7 +18,7 @@ Array = NDArray[np.float32]
 QPOS, QVEL = "qpos", "qvel"
 
 
-class Engine(Protocol):
+class StepEngine(Protocol):
     """N copies of a scene that step together."""
 
     def put(self, worlds: NDArray[np.intp], qpos: Array, qvel: Array) -> None:
@@ -45,7 +45,7 @@ def facts(task: str, joints: int, things: int, hz: float, version: str) -> Facts
 class SteppedTask:
     """A scene of which all worlds are made already, since they are made together."""
 
-    def __init__(self, made: Engine, known: Facts, joints: int) -> None:
+    def __init__(self, made: StepEngine, known: Facts, joints: int) -> None:
         self.facts, self._engine, self._joints = known, made, joints
 
     def together(self, count: int, first: int) -> SteppedWorlds:
@@ -57,7 +57,7 @@ class SteppedWorlds:
     """See `worlds.Worlds`; a chunk of `steps` set-points is so many steps of time. Worlds that are not active rest:
     they are stepped with the others, and put back."""
 
-    def __init__(self, engine: Engine, count: int, joints: int) -> None:
+    def __init__(self, engine: StepEngine, count: int, joints: int) -> None:
         self._engine, self._joints = engine, joints
         self._control = np.zeros((count, joints), np.float32)
         self.notes: list[tuple[int, str]] = []
