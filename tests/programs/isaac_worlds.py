@@ -74,7 +74,7 @@ def ways() -> dict[str, float]:
             first = worlds.reset(seed=3)[0]["proprio"]
             last = worlds.step(push)[0]
             for _ in range(4):  # the arm comes to rest
-                last = worlds.step(push * np.float32([0, 0, 0, 0, 0, 0, 1]))[0]
+                last = worlds.step(push * np.array([0, 0, 0, 0, 0, 0, 1], np.float32))[0]
             tcps.append((first, last["proprio"]))
         start, after = tcps[0]
         along = np.sum((after - start)[:, 8:11] * start[:, 11:14], 1)

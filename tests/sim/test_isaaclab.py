@@ -91,21 +91,22 @@ def test_scripts_solve_it_and_the_last_observation_is_handed_over(other: Path) -
 @pytest.mark.long
 def test_worlds_rest_and_time_limits_are_no_ends(other: Path) -> None:
     with worlds("isaaclab:pick_place", other, 3, reward="dense") as env:
-        seen, _ = env.reset(seed=2)
-        down = np.tile(np.float32([0, 0, 1, 0, 0, 0, 1]), (3, 1))
+        down = np.tile(np.array([0, 0, 1, 0, 0, 0, 1], np.float32), (3, 1))
+
+        def go(steps: int, active: Any = None) -> tuple[Any, ...]:
+            return [env.step(down, active=active) for _ in range(steps)][-1]
+
+        env.reset(seed=2)
+        seen = go(2)[0]  # the arms move
         active = np.array([True, False, True])
-        for _ in range(3):
-            after, _, _, _, infos = env.step(down, active=active)
+        after, _, _, _, infos = go(3, active)
         assert infos["steps"].tolist() == [1, 0, 1]
         for key, value in seen.items():
             np.testing.assert_array_equal(after[key][1], value[1])
         assert (after["proprio"][[0, 2], 10] < seen["proprio"][[0, 2], 10] - 0.01).all()
-        for _ in range(3):
-            after, *_ = env.step(down, active=~active)
+        after = go(3, ~active)[0]
         env.reset(seed=2)
-        for _ in range(3):
-            alone, *_ = env.step(down)
-        for key, value in alone.items():  # rest leaves no trace
+        for key, value in go(5)[0].items():  # rest leaves no trace
             np.testing.assert_allclose(after[key], value, atol=1e-4)
         up = np.zeros((3, 200, 7), np.float32)
         _, _, terminated, truncated, infos = env.step_chunk(up)
@@ -210,10 +211,10 @@ def test_states_are_turned_into_isaac_labs_conventions_and_back(far: Any) -> Non
     torch = importlib.import_module("torch")
     robot, thing = Asset(torch, 3, ["b", "a"]), Asset(torch, 3, [])
     scene = far.IsaacScene(robot, [thing], ["a", "b"], torch.arange(9.0).reshape(3, 3), lambda: None)
-    quat = np.float32([0.5, 0.1, -0.7, 0.5])  # wxyz
+    quat = np.array([0.5, 0.1, -0.7, 0.5], np.float32)  # wxyz
     quat /= np.linalg.norm(quat)
     qpos = np.concatenate([[0.1, 0.2], [0.5, -0.1, 0.3], quat]).astype(np.float32)[None]
-    qvel = np.float32([[1.0, 2.0, 0.3, 0.4, 0.5, 2.0, -1.0, 0.5]])
+    qvel = np.array([[1.0, 2.0, 0.3, 0.4, 0.5, 2.0, -1.0, 0.5]], np.float32)
     scene.put(np.array([1]), qpos, qvel)
     assert robot.data.joint_pos.torch[1].tolist() == pytest.approx([0.2, 0.1])
     np.testing.assert_allclose(thing.data.root_link_pose_w.torch[1], [3.5, 3.9, 5.3, *quat[1:], quat[0]], rtol=1e-6)
