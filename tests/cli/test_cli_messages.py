@@ -28,7 +28,7 @@ A_SET = "A data set is a LeRobotDataset v3.0 folder, as robolearn collect and ro
 ONE_ARM = "it was made for panda, this is {0}: one arm, one policy. `robolearn train` on data of {0} makes one for it"
 OTHERS = (
     "robosuite:<Name>, gym:<module>:<Id-v0>, metaworld:<task>, envpool:<task of metaworld>, ogbench:<task>, "
-    "pusht:state, aloha:<task>, "
+    "pusht:state, aloha:<task>, isaaclab:<task>, "
     "libero:<suite>/<number>"
 )
 TASKS = (
