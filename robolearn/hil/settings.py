@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from robolearn.core import BadInput
-from robolearn.core.switches import Count, Seed, Within, check_ranges
+from robolearn.core.switches import Count, Seed, Within
 from robolearn.rewards.choice import SPARSE, TASK, reward_config
 from robolearn.rewards.done import DoneRule
 from robolearn.rl.algorithms import OffPolicyConfig, algorithms
@@ -87,7 +87,6 @@ class LearnerConfig:
     solved, in the running episode and in the scores."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
         if self.reward == SPARSE:  # one reward, one name
             object.__setattr__(self, "reward", TASK)
 

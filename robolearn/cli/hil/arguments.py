@@ -14,6 +14,7 @@ from robolearn.cli.station_command import device_options, shows_in_terminal, tel
 from robolearn.cli.view import TeleopView, check_view, chosen
 from robolearn.core import BadInput, Interface, bind_policy
 from robolearn.core.machine import resolve_device
+from robolearn.core.switches import check_ranges
 from robolearn.hil.settings import CurriculumConfig, LearnerConfig, LearnerRun
 from robolearn.io.atomic import write_text
 from robolearn.rewards.choice import KEY, SPARSE, make_reward_model, reward_config
@@ -43,6 +44,10 @@ class LearnerArguments(LearnerRun, Command):
     """The algorithm."""
     curriculum: CurriculumConfig = field(default_factory=CurriculumConfig)
     settings: OffPolicyConfig = field(default_factory=ProposalsConfig)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)  # LearnerConfig, which comes before Command here, does not
+        super().__post_init__()
 
     @classmethod
     def defaults(cls, args: Sequence[str]) -> dict[str, Any]:
