@@ -89,10 +89,12 @@ class Eyes(Node):
     @property
     def seen(self) -> Observation:
         """As `look`, waited for: TimeoutError where the arm stays away, as it does once its recording is over."""
-        found: list[Observation] = []
-        if not wait(lambda: found.extend(one for one in [self.look()] if one is not None) or found, LOOK_S):
-            raise TimeoutError("the arm cannot be seen")
-        return found[0]
+        end = time.monotonic() + LOOK_S
+        while (seen := self.look()) is None:
+            if time.monotonic() > end:
+                raise TimeoutError("the arm cannot be seen")
+            time.sleep(0.02)
+        return seen
 
     @property
     def solved(self) -> bool:
