@@ -93,6 +93,7 @@ class TorchPolicy(nn.Module):
         self.interface, self.execute_steps = interface, execute
         self.noise = WorldNoise(noise)
         self.backend: Backend | None = None
+        self._decided: tuple[dict[str, NDArray], NDArray[np.float32]] | None = None  # from what `act` decided last
 
     def decide(self, observation: Mapping[str, Tensor], noise: Tensor) -> Tensor:
         """Features (N, [To,] …) as observed and standard normal noise (N, …) → actions in [-1, 1], (N, Tp, Da) or
@@ -139,10 +140,19 @@ class TorchPolicy(nn.Module):
           NonFinite: the observation, or the network on it, gave NaN.
         """
         found = self._history_with(self._features(observation))
-        noise = self.noise.draw(len(next(iter(found.values()))))
+        self._decided = found, self.noise.draw(len(next(iter(found.values()))))
+        return self._actions(self._compute(*self._decided))
+
+    @torch.inference_mode()
+    def warm(self) -> None:
+        """Compute the last decision once more without a trace."""
+        if self._decided is not None:
+            self._compute(*self._decided)
+
+    def _compute(self, features: dict[str, NDArray], noise: NDArray[np.float32]) -> NDArray[np.float32]:
         if self.backend is not None:
-            return self._actions(self.backend(found, noise))
-        return self._actions(self.decide(self._tensors(found), torch.from_numpy(noise).to(self.device)).cpu().numpy())
+            return self.backend(features, noise)
+        return self.decide(self._tensors(features), torch.from_numpy(noise).to(self.device)).cpu().numpy()
 
     def _features(self, observation: Observation) -> dict[str, NDArray]:
         return {key: feature(self.interface, observation, key) for key in self.interface.observation}

@@ -26,10 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import BadInput, Observation, Policy, RobolearnError
+from robolearn.core.protocols import warm
 
 log = logging.getLogger(__name__)
 
 EARLY_S = 0.0005  # stamps are rounded
+WARMED_S = 0.003  # a policy that takes longer gains little by it, and would be busy when it is asked
 TYPICAL = 9  # inferences whose median says how long one takes
 
 
@@ -52,6 +54,9 @@ class PredictionRequest:
     tag: Any
     asked: float
     acts: bool
+
+
+_WARM = PredictionRequest(None, 0.0, {}, None, 0.0, False)  # in place of one
 
 
 class Predictor:
@@ -99,12 +104,12 @@ class Predictor:
         self._thread = threading.Thread(target=self._infer, name="policy", daemon=True)
         self._thread.start()
 
-    def begin(self, turn: object) -> None:
-        """The policy's turn `turn` begins, without any history; one that is false (0, empty, None): nothing is asked
-        any more."""
+    def begin(self, turn: object, after: float = -math.inf) -> None:
+        """The policy's turn `turn` begins, without any history, with an observation stamped later than `after` [s]; one
+        that is false (0, empty, None): nothing is asked any more."""
         self._turn = turn
         if turn:
-            self._due, self._look, self.fault = -math.inf, math.inf, ""
+            self._due, self._look, self.fault = after + 2 * EARLY_S, math.inf, ""
 
     def overdue(self, stamp: float) -> float:
         """Time from the stamp that is wanted next to `stamp` [s]; −∞ where none is wanted."""
@@ -121,6 +126,11 @@ class Predictor:
         self._look = stamp + self._period if self._policy.observes_every_step else math.inf
         self._slot.put(PredictionRequest(self._turn, stamp, observation, tag, time.monotonic(), acts))
 
+    def warm(self) -> None:
+        """The next observation is about to come: see `robolearn.core.protocols.warm`, for a policy that is quick."""
+        if statistics.median(self._took) < WARMED_S and self._slot.empty():
+            self._slot.put(_WARM)
+
     def close(self) -> None:
         """End the thread; more than once is no fault."""
         self._turn = None
@@ -132,6 +142,9 @@ class Predictor:
         turn: object = None
         while (request := self._slot.get()) is not None:
             try:
+                if request is _WARM:
+                    warm(self._policy)
+                    continue
                 if request.turn != turn:
                     turn = request.turn
                     self._policy.begin(np.ones(1, dtype=bool))
@@ -146,7 +159,8 @@ class Predictor:
                 self.fault = f"the policy failed: {error}" if isinstance(error, RobolearnError) else repr(error)
                 log.error("%s", self.fault)
             finally:
-                self.busy = False
+                if request is not _WARM:  # one may have been asked meanwhile
+                    self.busy = False
 
     def _act(self, observation: Observation) -> NDArray:
         chunk = np.asarray(self._policy.act(observation))

@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 
 log = logging.getLogger(__name__)
 
+BEFORE_S, BEHIND_S = 0.002, 0.005  # of the time at which a chunk is expected: it is looked for
 ON_ITS_WAY_S = 1.0  # so long after arming a chunk may come that was made before it
 HOMING_S = 20.0  # from asking for it to arming
 SILENCE_S = 0.12  # of the policy's heartbeat, 50 times a second; with the braking, a quarter of a second to rest
@@ -108,7 +109,9 @@ class Streamer:
         self._alive_at = math.inf  # of the policy's last heartbeat; infinite: none since the arm was armed
         self._begins = False  # the first action of a chunk is still to come
         self._target = np.zeros(len(self.names))
+        self._idle = np.zeros(self._set_points.spec.size)
         self._observed_ns = 0  # stamp of the chunk that runs
+        self._next_at = -math.inf  # when the next may come
         self._arrival = Latencies()
         self._first = Latencies()
         self._chunks = self._refusals = 0
@@ -156,11 +159,11 @@ class Streamer:
 
     def chunk(
         self, stamp_ns: int, names: Sequence[str], actions: Any, times: NDArray[np.float64], sender: object = None
-    ) -> None:
-        """An action chunk, see `ActionChunkBuffer.accept`; one that is refused is a stop. Its first target is sent at
-        once."""
+    ) -> bool:
+        """An action chunk, see `ActionChunkBuffer.accept`; one that is refused is a stop. True where its first target
+        is sent, at once."""
         if not self._led:
-            return
+            return False
         stamp = 1e-9 * stamp_ns
         if self._was_before(stamp):
             if (since := self._wall() - self._armed_at) > ON_ITS_WAY_S:
@@ -169,22 +172,34 @@ class Streamer:
                     f"{since:.1f} s after arming, action chunks are of observations {behind:.2f} s before it: a clock"
                 )
                 self.halt(f"{reason} is behind this machine's; {MEND}")
-            return  # still on its way from before the arm was armed
+            return False  # still on its way from before the arm was armed
         try:
             self.stream.accept(stamp, self._wall(), names, actions, times, sender=sender)
         except ChunkRefused as error:
             self._refusals += 1
             self.halt(str(error))
-            return
+            return False
         self._chunks += 1
+        self._next_at = self._clock() + 1e-9 * (stamp_ns - self._observed_ns)
         self._observed_ns, self._begins = stamp_ns, True
         self._arrival.add(self.stream.latency_s)
         self.tick()
+        return True
 
     def policy_stop(self, stamp_ns: int, reason: str, sender: object = None) -> None:
         """The policy cannot go on after the observation of `stamp_ns`, because of `reason`: a stop at once."""
         if self._led and not self._was_before(1e-9 * stamp_ns):
             self.halt(self.stream.foreign(sender) or reason)
+
+    @property
+    def expects_chunk(self) -> bool:
+        """True while the next chunk is about to come, as far apart from the last as that from the one before."""
+        return -BEFORE_S <= self._clock() - self._next_at <= BEHIND_S
+
+    def warm(self) -> None:
+        """Compute a set-point for nothing: that of the chunk that is about to come is quicker then."""
+        if (q := self.joints.q) is not None:
+            self._set_points.target(q, self._idle)
 
     @property
     def _led(self) -> bool:

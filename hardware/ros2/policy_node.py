@@ -31,13 +31,14 @@ from hardware.observing.observer import NotObserved, Observer
 from hardware.observing.timing import Latencies
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import ObservationInputs
-from hardware.ros2.runtime import Node
+from hardware.ros2.runtime import LOOK_S, Node
 from robolearn.core import BadInput, Interface, Policy, RobolearnError, bind_policy
 from robolearn.core.protocols import UNJUDGED, familiarity
 
 log = logging.getLogger(__name__)
 
 POLL_S = 0.005  # between two polls of the inputs, where an executor does it
+NEAR_S = 0.006  # before a decision is due: the next joint state may be the one for it
 ALIGNED_S = 0.002  # joint states and objects of one moment differ by less
 PATIENCE_S = 0.012  # and are waited for no longer than this
 ALIVE_S = 0.02  # between heartbeats
@@ -83,6 +84,7 @@ class PolicyNode(Node):
         self._disarm = self.create_client(Trigger, topics.DISARM) if self._end.is_asked_for else None
         for topic, success in ((topics.SUCCESS, True), (topics.FAILURE, False)) if p.by_key else ():
             self.create_service(Trigger, topic, partial(self.judge, success))
+        self._near = False  # an observation that is acted on is about to come
         self._arming = ""  # which arming this is; empty: not armed
         self._stop = PolicyStop()
         self._watched_at = self._pictures_at = -math.inf
@@ -124,13 +126,14 @@ class PolicyNode(Node):
             return
         self._arming = arming
         assert self.predictor is not None and self._end is not None
-        self.predictor.begin(arming)
+        # The newest joint state has waited up to the time between two, which the first command would be late by.
+        self.predictor.begin(arming, after=self.observer.stamps()[0])
         self._stop.begin(arming)
         self._end.arm(bool(arming), time.monotonic())
         if self._outcome:
             self.leave()
 
-    def _tick(self) -> None:
+    def _tick(self) -> float:
         self.take_all()
         now = time.monotonic()
         if now - self._alive_at >= ALIVE_S:
@@ -139,6 +142,19 @@ class PolicyNode(Node):
         self.look_for_end(now)
         self._ask()
         self._watch(now)
+        return self._pause()
+
+    def _pause(self) -> float:
+        """By how much the next beat is later [s]: sooner where an observation is about to come that is acted on, and
+        later while the policy computes, which has the same interpreter."""
+        predictor = self.predictor
+        if not self.active or predictor is None or predictor.busy:
+            return LOOK_S
+        near = -NEAR_S < predictor.overdue(self.observer.stamps()[0]) < PATIENCE_S
+        if near and not self._near:
+            predictor.warm()
+        self._near = near
+        return self.sooner(near)
 
     # --- the end of an episode -----------------------------------------------------------------------------
 

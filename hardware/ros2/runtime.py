@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import rclpy.node
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
@@ -82,9 +82,11 @@ def _background(priority: int) -> int:
 
 Value = bool | int | float | str
 OnMessage = Callable[[Any, MessageInfo], None]
+Beat = Callable[[], float | None]
 Events = SubscriptionEventCallbacks | None
 STEADY = ClockType.STEADY_TIME
 LOOK_S = 0.001  # between two polls of what is waited for: 50 µs each
+SOON_S = 0.0004  # the same where it is about to come
 
 
 class Node(LifecycleNode):
@@ -125,7 +127,7 @@ class Node(LifecycleNode):
         self._inputs: list[tuple[str, Callable[[], None]]] = []  # topic → takes what has come there
         self.other_threads: frozenset[int] = frozenset()  # threads that were there before the node
         self.hosted = False  # by `spin`
-        self.heart: tuple[float, Callable[[], None]] | None = None
+        self.heart: tuple[float, Beat] | None = None
         self.failure: Exception | None = None
         self.error: RobolearnError | None = None
         for key in given:
@@ -240,8 +242,9 @@ class Node(LifecycleNode):
         for subscription in [one for one in self.subscriptions if one.topic_name in topics]:
             self.destroy_subscription(subscription)
 
-    def beat(self, period_s: float, callback: Callable[[], None]) -> Callable[[], object]:
-        """Call back once a period, by `spin` itself or elsewhere by a timer. Returns a function that ends it.
+    def beat(self, period_s: float, callback: Beat) -> Callable[[], object]:
+        """Call back once a period, by `spin` itself or elsewhere by a timer. Returns a function that ends it. By
+        `spin`, the callback may return by how much the next beat is later than a period [s].
 
         rclpy's executors build what they wait for anew each time, 0.7 ms for the services, timers and events of one of
         our nodes. Woken by 200 ticks and 400 messages a second that is half a core. So streams are polled when the
@@ -250,12 +253,16 @@ class Node(LifecycleNode):
         if self.hosted:
             self.heart = (period_s, callback)
             return lambda: setattr(self, "heart", None)
-        return partial(self.destroy_timer, self.every(period_s, callback))
+        return partial(self.destroy_timer, self.every(period_s, cast(Callable[[], None], callback)))
 
     def quick(self, period_s: float) -> float:
         """The period of a heart that looks often for what is handed on at once: `LOOK_S`; where an executor would beat
         it, `period_s`."""
         return min(LOOK_S, period_s) if self.hosted else period_s
+
+    def sooner(self, expected: bool) -> float:
+        """By how much a `quick` beat is later [s] where a message is `expected` now: it is sooner."""
+        return SOON_S - LOOK_S if expected else 0.0
 
     # --- lifecycle -----------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
@@ -30,12 +31,13 @@ from trajectory_msgs.msg import JointTrajectory
 
 from hardware.execution.ahead import send_ahead
 from hardware.execution.horizon import Horizon, Point
+from hardware.execution.tick_phase import TickPhase
 from hardware.observing.lag import LOOK_S, Lags
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.controllers import ArmControllers
 from hardware.ros2.observation_inputs import hear_conditions, with_installed_conditions
 from hardware.ros2.runtime import Node
-from hardware.ros2.senders import Callers, comparable, endpoint_name, publisher_name, same_program
+from hardware.ros2.senders import Callers, comparable, endpoint_name, publisher_name, same_program, sent_at
 from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
 from robolearn.core import BadInput, check_choice
@@ -79,6 +81,7 @@ class SafetyNode(Node):
         self.problems: list[str] = []  # endpoints whose QoS does not match ours
         self._mismatch = False  # whether an event reported one
         self._horizon = Horizon(self._period, contract.horizon_s) if contract.horizon_s else None
+        self._phase = TickPhase(self._period)
         self._others = ""  # who else publishes to a controller
         self.controllers = [
             ArmControllers(arm, at, self._controller, lambda: self.get_clock().now().to_msg())
@@ -183,7 +186,9 @@ class SafetyNode(Node):
             self.supervisor.malformed_target(f"a target of {count} points; expected one")
         else:
             _, names, rows, after = messages.read_chunk(message)
-            self.supervisor.target(names, rows[0], messages.nanoseconds(message.header.stamp), after[0])
+            new = self.supervisor.target(names, rows[0], messages.nanoseconds(message.header.stamp), after[0])
+            if new and self._horizon is None:  # what is sent ahead waits anyway
+                self._phase.waited(time.monotonic() - sent_at(info))
 
     def _on_opening(self, message: Float64, info: MessageInfo) -> None:
         if self.supervisor.opening(messages.publisher(info)):
@@ -251,9 +256,9 @@ class SafetyNode(Node):
 
     # --- what goes out -------------------------------------------------------------------------------------
 
-    def _tick(self) -> None:
+    def _tick(self) -> float:
         if not self.supervisor.due():
-            return
+            return 0.0
         self.take_all()
         armed = self._filter.state is SafetyState.ARMED
         if armed and any(self.count_publishers(topic) > self._most for topic in self._command_topics):
@@ -273,6 +278,7 @@ class SafetyNode(Node):
                 stamp = messages.stamp_of(stamp_ns)
                 self._accepted_publisher.publish(messages.target(names, positions, stamp))
         self._publish_changes()
+        return self._phase.shift(at_rest=command is None or not np.any(command.velocities))
 
     def _publish(self, command: ArmCommand) -> None:
         """To the controllers of all arms, or of none."""

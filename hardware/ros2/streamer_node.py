@@ -77,7 +77,8 @@ class StreamerNode(Node):
             self.streamer.policy_stop(stamp_ns, reason, sender)
             return
         _, names, actions, times = messages.read_chunk(message)
-        self.streamer.chunk(stamp_ns, names, actions, times, sender)
+        if self.streamer.chunk(stamp_ns, names, actions, times, sender):
+            self._due = time.monotonic() + self._stream_period  # a second target would hide when the first was sent
 
     def _on_liveliness(self, event: Any) -> None:
         self._policies = event.alive_count
@@ -101,11 +102,14 @@ class StreamerNode(Node):
             return messages.trigger(response, False, f"not home: {error}")
         return messages.trigger(response, True, str(self.streamer.go_home(way)))
 
-    def _look(self) -> None:
+    def _look(self) -> float:
         self.take_all()  # a chunk's first target goes out with it
         if (now := time.monotonic()) >= self._due:
             self._due = max(self._due + self._stream_period, now + 0.6 * self._stream_period)
             self.streamer.tick()
+        if expects := self.streamer.expects_chunk:
+            self.streamer.warm()
+        return self.sooner(expects)
 
     def _send(self, what: StreamTarget | StreamStop) -> None:
         if isinstance(what, StreamStop):

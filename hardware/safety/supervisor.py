@@ -131,9 +131,9 @@ class SafetySupervisor:
             elif push:
                 self.filter.contact(push)
 
-    def target(self, names: Sequence[str], positions: Any, stamp_ns: int, after_s: float = 0.0) -> None:
+    def target(self, names: Sequence[str], positions: Any, stamp_ns: int, after_s: float = 0.0) -> bool:
         """One set-point per joint, and perhaps the grippers' openings last, from the observation stamped `stamp_ns` and
-        sent `after_s` later, both by the sender's clock."""
+        sent `after_s` later, both by the sender's clock. True where it is the first of its observation."""
         self._target_clock.update(1e-9 * stamp_ns + after_s)
         # One that waited while this machine stood still proves nothing.
         going = self._clock() - self._target_at <= WINDOW_S
@@ -144,7 +144,7 @@ class SafetySupervisor:
         if names[-len(grippers) :] == grippers and len(positions) == len(names):
             openings = [float(value) for value in positions[-len(grippers) :]]
             names, positions = names[: -len(grippers)], positions[: -len(grippers)]
-        self._take(joint_target(self.contract.robot.slices, names, positions, openings), stamp_ns)
+        return self._take(joint_target(self.contract.robot.slices, names, positions, openings), stamp_ns)
 
     def pose_target(self, target: PoseTarget, frame: str, stamp_ns: int, publisher: Hashable = None) -> None:
         """A pose of the tcp in `frame`, which has to be the arm's base: nothing is transformed here."""
@@ -189,13 +189,15 @@ class SafetySupervisor:
             self.filter.stop(problem)
         return problem
 
-    def _take(self, target: Target, stamp_ns: int) -> None:
+    def _take(self, target: Target, stamp_ns: int) -> bool:
         if self.state is not SafetyState.ARMED:
-            return
+            return False
         self._target_at, self._streaming = self._clock(), True
         self.filter.target(target)
-        if stamp_ns != self._stamp_ns:
+        new = stamp_ns != self._stamp_ns
+        if new:
             self._stamp_ns, self._answered = stamp_ns, False
+        return new
 
     def stop_request(self, reason: str) -> None:
         """The streamer requests a stop."""

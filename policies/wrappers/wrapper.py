@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from robolearn.core import ActionChunk, BadInput, Interface, Observation, Policy, check_choice
-from robolearn.core.protocols import familiarity
+from robolearn.core.protocols import familiarity, warm
 from robots.chunk_execution import ActionParts, ExecutionHistory
 
 
@@ -43,6 +43,9 @@ class PolicyWrapper:
 
     def act(self, observation: Observation) -> ActionChunk:
         return self.policy.act(self.seen(observation))
+
+    def warm(self) -> None:
+        warm(self.policy)
 
 
 class ShuffledPolicy(PolicyWrapper):

@@ -88,7 +88,8 @@ class Disarming:
         self.asked: list[Any] = []
         self.reported: list[str] = []
         self._disarm = SimpleNamespace(call_async=self.asked.append) if self._end.is_asked_for else None
-        self.predictor = SimpleNamespace(begin=lambda turn: None)
+        self.predictor = SimpleNamespace(begin=lambda turn, after: None)
+        self.observer = SimpleNamespace(stamps=lambda: (0.0, 0.0))
 
     def _report(self) -> None:
         self.reported.append(self._outcome)

@@ -10,6 +10,7 @@ from policies.kinds.flow import FlowPolicy
 from policies.normalize import Normalizer
 from policies.policy import BLOCK, ChunkPolicy, WorldNoise
 from policies.settings import FlowConfig, NetworkConfig
+from policies.wrappers.wrapper import PolicyWrapper
 from robolearn.core import ArraySpec, BadInput, Interface, NonFinite, Policy
 
 SMALL = NetworkConfig(width=32, depth=2, image_features=8)
@@ -63,6 +64,16 @@ def test_a_world_acts_the_same_among_few_and_many():
     policy.reset(3)
     np.testing.assert_array_equal(policy.act(observation), together[0])
     assert not np.allclose(together[0], together[1])
+
+
+@pytest.mark.parametrize("observe", [1, 2])
+def test_warming_leaves_no_trace(observe):
+    plain, warmed = make(observe=observe), make(observe=observe)
+    warmed.warm()  # before the first decision there is nothing to compute
+    for call in range(4):
+        expected, got = plain.act(see(1, call)), warmed.act(see(1, call))
+        np.testing.assert_array_equal(got, expected)
+        PolicyWrapper(warmed).warm()
 
 
 def test_pixels_take_the_same_path():

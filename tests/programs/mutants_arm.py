@@ -26,6 +26,9 @@ POLICY_STOP, POLICY_STOPS = "hardware/execution/policy_stop.py", ("tests/hardwar
 
 PICTURES, OBSERVED = "hardware/observing/pictures.py", ("tests/hardware/test_observer.py",)
 JOINTS, INPUTS = "hardware/observing/joints.py", "hardware/safety/inputs.py"
+PHASE, PHASES = "hardware/execution/tick_phase.py", ("tests/hardware/test_tick_phase.py",)
+PREDICTION, QUICK = "hardware/execution/prediction.py", ("tests/hardware/test_decision_time.py",)
+HOST = "hardware/ros2/process.py"
 LAG, LAGS = "hardware/observing/lag.py", ("tests/hardware/test_lag.py",)
 
 LEADS, LED = "robolearn/bench/emulators/trajectory_controller.py", ("tests/bench/test_trajectory_controller.py",)
@@ -277,6 +280,25 @@ MUTANTS: dict[str, Mutant] = {
     "sag-is-a-delay": Mutant(LAG, "(q.T - past).var(axis=2)", "((q.T - past) ** 2).mean(axis=2)", LAGS),
     "what-is-allowed-is-late": Mutant(LAG, "allowed = math.ceil(self.allowed_s / STEP_S - 1e-6)", "allowed = 0", LAGS),
     "the-other-arm-is-late": Mutant(LAG, "lag.commanded(positions[at], now)", "lag.commanded(positions[:7], now - 0.7)", LAGS),
+    "ticks-are-led-the-wrong-way": Mutant(PHASE, "self._nearest(AHEAD_S - least)", "self._nearest(least - AHEAD_S)", PHASES),
+    "ticks-are-led-the-long-way-round": Mutant(PHASE, "% self._period - half", "% self._period", PHASES),
+    "a-moving-arm-is-hurried": Mutant(PHASE, "earliest = SLOWER if at_rest else FASTER", "earliest = SLOWER", PHASES),
+    "an-arm-at-rest-waits": Mutant(PHASE, "earliest = SLOWER if at_rest else FASTER", "earliest = FASTER", PHASES),
+    "waits-of-other-ticks": Mutant(PHASE, "deque((wait + moved for", "deque((wait for", PHASES),
+    "what-is-owed-is-paid-for-ever": Mutant(PHASE, "            self._owed -= moved\n", "", PHASES),
+    "what-was-held-up-leads-ticks": Mutant(PHASE, "if not 0.0 <= seconds <= STALE * self._period:", "if seconds != seconds:", PHASES),
+    "the-first-observation-is-old": Mutant(PREDICTION, "after + 2 * EARLY_S, math.inf", "-math.inf, math.inf", QUICK),
+    "a-slow-policy-is-warmed": Mutant(PREDICTION, "if statistics.median(self._took) < WARMED_S and self", "if self", QUICK),
+    "warming-is-a-decision": Mutant(PREDICTION, "                    warm(self._policy)\n                    continue\n", "                    warm(self._policy)\n", QUICK),
+    "warming-draws-noise": Mutant(
+        "policies/policy.py", "            self._compute(*self._decided)\n",
+        "            self._compute(self._decided[0], self.noise.draw(1))\n", ("tests/policies/test_policy.py",),
+    ),
+    "a-chunk-is-not-expected": Mutant(STREAMER, "return -BEFORE_S <= self._clock() - self._next_at", "return 0.0 <= self._clock() - self._next_at", QUICK),
+    "a-refused-chunk-was-sent": Mutant(STREAMER, "            self.halt(str(error))\n            return False\n", "            self.halt(str(error))\n            return True\n", QUICK),
+    "beats-are-never-shifted": Mutant(HOST, "            due += later\n", "", QUICK),
+    "the-executor-never-waits": Mutant(HOST, "(EXECUTOR_S if later < -0.5 * period else 0.0)", "0.0", QUICK),
+    "the-executor-always-waits": Mutant(HOST, "if later < -0.5 * period else 0.0", "if later <= 0.0 else 0.0", QUICK),
     "a-turn-on-is-acted-on": Mutant(
         "hardware/ros2/policy_node.py", "reason, warned = familiarity(", "_, warned = familiarity(",
         ("tests/hardware/test_unfamiliar_arm.py",),
