@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from robolearn.core import BadInput, Env
 from sim.bridge.environment import WorldEnvironment
 
-if TYPE_CHECKING:
-    from sim.registry import WorldConfig
+
+class Asked(Protocol):
+    """The config of worlds, as far as a family reads it itself: `sim.registry.WorldConfig`."""
+
+    @property
+    def task(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Family:
     has_scene: bool = False  # poses of the things around the arm, for a page
     suites: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # a name that stands for several of its tasks
 
-    def build(self, config: WorldConfig, num_envs: int) -> Env:
+    def build(self, config: Asked, num_envs: int) -> Env:
         """`num_envs` worlds as `config` says. Raises `BadInput`: nothing makes them, or it makes no worlds."""
         if self.made_by.startswith("sim."):
             return resolve_name(self.made_by)(config, num_envs)

@@ -35,7 +35,6 @@ from robolearn.data.lerobot.features import (
     stamp_name,
     text_names,
 )
-from robolearn.data.lerobot.layout import VERSION
 from robolearn.data.lerobot.statistics import Stats, aggregate, describe, joined, merge, split
 from robolearn.data.lerobot.tables import (
     FINAL_PATH,
@@ -258,7 +257,7 @@ class LockedDataset:
     def _info(self, episodes: int = 0, frames: int = 0, tasks: int = 0) -> dict[str, Any]:
         hz = float(self.interface.control_hz)
         return {
-            "codebase_version": VERSION,
+            "codebase_version": layout.VERSION,
             "robot_type": self.interface.embodiment,
             "total_episodes": episodes,
             "total_frames": frames,
