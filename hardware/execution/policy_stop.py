@@ -2,7 +2,8 @@
 
 A policy that has failed does not act again in its turn: that is a stop, also before its first chunk. What it is to see
 may be wrong in a single message, a picture that waited somewhere or one bad stamp, which is none; it is one after
-`LASTS_S`. Before the first chunk the arm is at rest and inputs are waited for.
+`LASTS_S`. An input that is silent has been so for long enough; one look may come before what has arrived is read, two
+do not. Before the first chunk the arm is at rest and inputs are waited for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from collections.abc import Callable
 
 LASTS_S = 0.06  # a problem: longer than from one picture to the next at 20 Hz, as long as a chunk may be late
+LOOKS = 2  # in a row that find an input silent
 AGAIN_S = 0.05  # between two times that a stop is said: the streamer may not have learned yet that the arm is armed
 
 
@@ -25,7 +27,7 @@ class PolicyStop:
     def begin(self, turn: object) -> None:
         """The policy's turn `turn` begins; one that is false: it is nobody's, and nothing is a stop."""
         self._on, self._acted, self._reason = bool(turn), False, ""
-        self._since, self._said = math.inf, -math.inf
+        self._since, self._said, self._silent = math.inf, -math.inf, 0
 
     def acted(self) -> None:
         """A chunk was sent in this turn."""
@@ -41,11 +43,13 @@ class PolicyStop:
         if self._acted:
             self.failed(reason)
 
-    def look(self, problem: str) -> None:
-        """`problem` of what the policy is to see now, or nothing; called often."""
+    def look(self, problem: str, *, silent: bool = False) -> None:
+        """`problem` of what the policy is to see now, or nothing; called often. `silent`: an input has sent nothing new
+        for longer than is allowed."""
         now = self._clock()
         self._since = min(self._since, now) if problem and self._acted else math.inf
-        if now - self._since >= LASTS_S:
+        self._silent = self._silent + 1 if silent and self._acted else 0
+        if now - self._since >= LASTS_S or self._silent >= LOOKS:
             self.failed(problem)
 
     def due(self) -> str:

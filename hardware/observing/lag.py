@@ -1,7 +1,8 @@
 """Joint states that come late under new stamps, found by how the arm follows its commands.
 
-A driver that stamps at publication hides how old its readings are; only motion shows it. With the commands c and the
-measured joints q of an arm, on a grid of time over the last `WINDOW_S`
+A driver that stamps at publication hides how old its readings are; only motion shows it. Where it begins to send
+readings of before while the arm moves, the arm leaps (`hardware.safety.readings`); what is late from the beginning is
+found here. With the commands c and the measured joints q of an arm, on a grid of time over the last `WINDOW_S`
 
     r(d) = Σ_j var_t( q_j(t) − c_j(t − d) )            var: joints that sag by a constant follow all the same
     late:  d* = argmin r > D,    r(d*) ≤ `EXPLAINED` Σ_j var_t( c_j(t − d*) ),    r(d*) ≤ `TELLS` min_{d ≤ D} r(d)

@@ -196,6 +196,15 @@ class Observer:
                 return problem
         return self._twins()
 
+    def silence(self) -> str:
+        """The problem of the first input that has sent nothing new for as long as is allowed, or nothing."""
+        readers = [reader.freshness for reader in self.joints.arms.values()]
+        contact = None if self.contact is None else self.contact.freshness
+        for one in (*readers, self._objects, contact, *self._pictures.values()):
+            if one is not None and (problem := one.silence()):
+                return problem
+        return ""
+
     def _twins(self) -> str:
         """Two cameras of topics of their own that show the same to the last byte, or nothing."""
         for (name, one), (other, two) in itertools.combinations(self._pictures.items(), 2):

@@ -8,7 +8,8 @@ the arm was at q with the tcp at x, and p' its newest. It is frozen where
     no block of BLOCK × BLOCK pixels has another mean by FAINT     and the tcp has gone FAR_M from x,
 
 x of the last line at the last picture whose blocks did differ: a camera that lives has noise in most of its pixels
-wherever it looks, and what an arm covers, lights and shades differs by more than noise.
+wherever it looks, and what an arm covers, lights and shades differs by more than noise. One that has been seen to have
+noise is frozen sooner, see `hardware.observing.picture_noise`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hardware.observing.clocks import FUTURE_S, MEND
+from hardware.observing.picture_noise import PictureNoise
 from hardware.observing.timing import Freshness
 from hardware.safety.senders import Publishers
 from robolearn.core import BadInput
@@ -66,7 +68,7 @@ class CameraPictures:
         self._before: Callable[[], Picture] | None = None
         self._before_print, self._seen_at = 0, np.zeros(0)
         self._blocks: tuple[Array, Array] | None = None  # of a picture that differed by more than noise: q, their means
-        self._frozen = ""
+        self._frozen, self._noise = "", PictureNoise(clock)
 
     def update(
         self, fingerprint: int, decode: Callable[[], Picture], stamp: float, *, frame: str, q: Array | None,
@@ -96,13 +98,21 @@ class CameraPictures:
             self.freshness.fault = f"its picture is {-behind:.2f} s younger than the joint states: {why}; {MEND}"
         else:
             self.print, self._decode, self._pixels, self._brightest = fingerprint, decode, None, None
+            self._noise.update(fingerprint, self.pixels, q, publisher)
             self._compare(q)
 
     def problem(self) -> str:
         """The problem, or nothing."""
-        if problem := self._publishers.problem() or self.freshness.problem():
+        if problem := self._publishers.problem() or self.freshness.problem() or self.silence():
             return problem
         return self._frozen and f"{self.freshness.name}: frozen, {self._frozen}"
+
+    def silence(self) -> str:
+        """The problem of a camera that has sent nothing new for as long as is allowed, or nothing."""
+        if silent := self.freshness.silence():
+            return silent
+        frozen = self._noise.frozen()
+        return frozen and f"{self.freshness.name}: frozen, {frozen}"
 
     def pixels(self) -> Picture:
         """(H, W, 3) the newest picture. Raises `BadInput`: it cannot be read."""

@@ -52,12 +52,17 @@ class Freshness:
         """The problem, or nothing."""
         if self.arrived is None:
             return f"{self.name}: nothing arrived yet" + (f" ({self.fault})" if self.fault else "")
+        return self.silence() or (self.fault and f"{self.name}: {self.fault}")
+
+    def silence(self) -> str:
+        """The problem of an input that has sent nothing new for too long; or nothing, as before the first message, and
+        where something else is wrong with what it sends."""
+        if self.arrived is None:
+            return ""
         if self.age > self.max_age_s:
             return f"{self.name}: silent for {self.age:.2f} s"
-        if self.fault:
-            return f"{self.name}: {self.fault}"
         frozen = self.clock() - self.moved
-        if frozen > self.max_age_s:
+        if frozen > self.max_age_s and not self.fault:
             return f"{self.name}: frozen, its stamp has not risen for {frozen:.2f} s"
         return ""
 

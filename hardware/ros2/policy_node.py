@@ -223,7 +223,8 @@ class PolicyNode(Node):
             self._pictures_at = now + 1.0 / self.contract.control_hz
             self._pictures = self.observer.pictures_problem()
         self._stop.failed(self.predictor.fault)
-        self._stop.look(self._pictures or self.observer.problem())
+        silent = self.observer.silence()
+        self._stop.look(silent or self._pictures or self.observer.problem(), silent=bool(silent))
         if reason := self._stop.due():
             self._complain(reason)
             self._chunk_publisher.publish(messages.stop(reason, self._observation_inputs.stamp))

@@ -218,6 +218,34 @@ def test_a_repeated_stamp_is_frozen(clock: Clock) -> None:
     assert "frozen" in source.problem()
 
 
+def test_what_is_silent_has_been_so_and_what_is_wrong_otherwise_may_be_so_for_once(arm: Arm) -> None:
+    """Each input by its own age: joint states 0.1 s, objects 0.1 s, the camera 0.3 s."""
+    assert arm.observer.silence() == "", "nothing has arrived, which is waited for"
+    inputs = (("joints", "joint states", 0.1), ("objects", "objects", 0.1), ("image", "camera front", 0.3))
+    for left_out, name, seconds in inputs:
+        arm.all()
+        begun, found = arm.clock.t, ""
+        while not found:
+            arm.clock.t += 0.01
+            if left_out != "joints":
+                arm.joints()
+            if left_out != "objects":
+                arm.observer.objects(("cube_y", "cube_x"), (2.0, 1.0), arm.clock.wall)
+            if left_out != "image":
+                arm.observer.image("front", round(arm.clock.t * 100), picture, arm.clock.wall)
+            found = arm.observer.silence()
+        assert name in found and "silent" in found and found == arm.observer.problem()
+        assert seconds < arm.clock.t - begun < seconds + 0.015
+    arm.all()
+    arm.observer.image("front", 2, picture, arm.clock.wall - 1.0)
+    assert "older than the joint states" in arm.observer.problem() and arm.observer.silence() == ""
+    arm.clock.t += 0.35
+    arm.joints()
+    arm.observer.objects(("cube_y", "cube_x"), (2.0, 1.0), arm.clock.wall)
+    arm.observer.image("front", 3, picture, arm.clock.wall - 1.0)
+    assert "older than the joint states" in arm.observer.problem() and arm.observer.silence() == "", "it is late still"
+
+
 def test_older_messages_are_passed_over(arm: Arm) -> None:
     arm.all()
     old = arm.clock.wall

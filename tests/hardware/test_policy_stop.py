@@ -68,6 +68,25 @@ def test_a_problem_is_a_stop_once_it_has_lasted_and_none_where_one_message_was_w
     assert LASTS_S < rig.now - begun < LASTS_S + 0.025
 
 
+def test_silence_has_lasted_already_but_one_look_may_come_before_what_has_arrived_is_read(rig: Rig) -> None:
+    silent = "camera front: silent for 0.16 s"
+    rig.stop.look(silent, silent=True)
+    rig.stop.acted()
+    for _ in range(20):
+        for problem in (silent, "", "the picture is black"):
+            rig.now += 0.01
+            rig.stop.look(problem, silent=problem == silent)
+            assert rig.stop.due() == ""
+    for reason in ("", silent):
+        rig.now += 0.01
+        rig.stop.look(silent, silent=True)
+        assert rig.stop.due() == reason
+    rig.stop.begin("4")
+    rig.stop.acted()
+    rig.stop.look(silent, silent=True)
+    assert rig.stop.due() == "", "another arming"
+
+
 def test_what_the_policy_does_not_act_on_is_a_stop_at_once(rig: Rig) -> None:
     rig.stop.acted()
     rig.stop.refused("too far away")

@@ -30,6 +30,8 @@ PHASE, PHASES = "hardware/execution/tick_phase.py", ("tests/hardware/test_tick_p
 PREDICTION, QUICK = "hardware/execution/prediction.py", ("tests/hardware/test_decision_time.py",)
 HOST = "hardware/ros2/process.py"
 LAG, LAGS = "hardware/observing/lag.py", ("tests/hardware/test_lag.py",)
+READINGS, READ = "hardware/safety/readings.py", ("tests/hardware/safety/test_safety_readings.py",)
+NOISY, NOISES = "hardware/observing/picture_noise.py", ("tests/hardware/test_picture_noise.py",)
 
 LEADS, LED = "robolearn/bench/emulators/trajectory_controller.py", ("tests/bench/test_trajectory_controller.py",)
 
@@ -299,6 +301,34 @@ MUTANTS: dict[str, Mutant] = {
     "beats-are-never-shifted": Mutant(HOST, "            due += later\n", "", QUICK),
     "the-executor-never-waits": Mutant(HOST, "(EXECUTOR_S if later < -0.5 * period else 0.0)", "0.0", QUICK),
     "the-executor-always-waits": Mutant(HOST, "if later < -0.5 * period else 0.0", "if later <= 0.0 else 0.0", QUICK),
+    "encoders-that-stand-are-believed": Mutant(READINGS, "        return now - self._since\n", "        return 0.0\n", READ),
+    "what-settles-is-noise": Mutant(READINGS, "noisy = steady & ", "noisy = ", READ),
+    "what-moves-is-noise": Mutant(READINGS, " & (turns >= TURNS)", "", READ),
+    "rounding-is-noise": Mutant(READINGS, " & (level >= LEAST_RAD)", "", READ),
+    "flicker-is-noise": Mutant(READINGS, "RECENT = 20", "RECENT = 1", READ),
+    "noise-is-learned-at-once": Mutant(READINGS, "LEARN_S, LEARN = 1.0, 30", "LEARN_S, LEARN = 0.2, 3", READ),
+    "an-arm-that-came-to-a-stand-is-frozen": Mutant(READINGS, "if not any(((change", "if False and not any(((change", READ),
+    "a-repetition-at-rest-takes-nothing-back": Mutant(READINGS, "self.level, self._block = None, []", "self._block = []", READ),
+    "noise-of-another-driver": Mutant(READINGS, "if publisher != self._publisher:", "if False:", READ),
+    "encoders-that-repeat-once-are-frozen": Mutant(READINGS, "self._repeats < REPEATS or now - self._since <= self._timeout", "not self._repeats", READ),
+    "old-readings-are-no-leap": Mutant(READINGS, "if not excess[j] > 0.0:", "if True:", READ),
+    "what-was-lost-is-a-leap": Mutant(READINGS, "max(stamp - last[1], now - last[2])", "0.005", READ),
+    "what-was-held-up-is-a-leap": Mutant(READINGS, "            self._last = last\n            return \"\"\n", "            return \"\"\n", READ),
+    "what-moves-leaps": Mutant(READINGS, "1.5 * speed * (dt + LATE_S)", "0.0", READ),
+    "what-speeds-up-leaps": Mutant(READINGS, "PUSHED = 50.0", "PUSHED = 0.0", READ),
+    "noise-leaps": Mutant(READINGS, "NOISES = 5.0", "NOISES = 0.0", READ),
+    "a-new-arming-is-a-leap": Mutant(INPUTS, "        self._leap.begin()\n", "", READ),
+    "cameras-with-noise-that-stand-are-believed": Mutant(PICTURES, "self.freshness.problem() or self.silence()", "self.freshness.problem()", NOISES),
+    "a-cube-that-falls-is-noise": Mutant(NOISY, "SHARE, MOST = 0.3, 0.5", "SHARE, MOST = 0.001, 0.02", NOISES),
+    "compression-hides-noise": Mutant(NOISY, ".mean()) > MOST", ".mean()) > 1.0", NOISES),
+    "a-picture-that-came-twice-is-frozen": Mutant(NOISY, "SAME, SAME_S = 4, 0.1", "SAME, SAME_S = 2, 0.0", NOISES),
+    "a-picture-that-came-twice-proves-noise": Mutant(NOISY, "self._same + 1, 0", "self._same + 1, self._pairs", NOISES),
+    "noise-is-learned-in-motion": Mutant(NOISY, "<= STILL_RAD", "<= 9.0", NOISES),
+    "noise-of-another-camera": Mutant(NOISY, "if publisher != self._publisher:", "if False:", NOISES),
+    "silence-is-waited-for": Mutant(POLICY_STOP, " or self._silent >= LOOKS", "", POLICY_STOPS),
+    "one-look-is-silence": Mutant(POLICY_STOP, "LOOKS = 2", "LOOKS = 1", POLICY_STOPS),
+    "a-camera-s-silence-is-no-silence": Mutant("hardware/observing/observer.py", "contact, *self._pictures.values())", "contact)", OBSERVED),
+    "what-is-late-is-silent": Mutant("hardware/observing/timing.py", " and not self.fault:", ":", OBSERVED),
     "a-turn-on-is-acted-on": Mutant(
         "hardware/ros2/policy_node.py", "reason, warned = familiarity(", "_, warned = familiarity(",
         ("tests/hardware/test_unfamiliar_arm.py",),

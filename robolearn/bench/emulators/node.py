@@ -32,12 +32,13 @@ EMULATORS = {
 """Driver → class of its emulator; imported when the node is started, as it needs ROS."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Spin the node, with episodes as long as the first word, where that is no flag; the exit code."""
+def main(argv: Sequence[str] | None = None, make: Callable[..., RealtimeWorld] | None = None) -> int:
+    """Spin the node, with episodes as long as the first word, where that is no flag, in a world that `make` makes as
+    `make_world`, the default; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    make = make_world
+    make = make or make_world
     if words and not words[0].startswith("-"):
-        make, words = partial(make_world, limit_s=float(words[0])), words[1:]
+        make, words = partial(make, limit_s=float(words[0])), words[1:]
     with suppress(BadInput):  # no rclpy: `run_node` says so
         from hardware.ros2.environment import make_room_for_pictures
 
@@ -46,14 +47,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def make_world(
-    contract: AnyContract, task: str, seed: int, dynamics: str = "none", limit_s: float | None = None
-) -> RealtimeWorld:
-    """The world behind a contract: its robot, its cameras at the largest of their sizes."""
+    contract: AnyContract, task: str, seed: int, dynamics: str = "none", limit_s: float | None = None,
+    kind: type[RealtimeWorld] | None = None,
+) -> RealtimeWorld:  # fmt: skip
+    """The world behind a contract: its robot, its cameras at the largest of their sizes. `kind` is its class."""
     from sim.realtime import RealtimeWorld
 
     edges = [edge for camera in contract.cameras.values() for edge in camera.size]
     cameras, edge = tuple(contract.cameras), max(edges, default=84)
-    return RealtimeWorld(task, seed, cameras, edge, robot=contract.robot, dynamics=dynamics, limit_s=limit_s)
+    return (kind or RealtimeWorld)(task, seed, cameras, edge, robot=contract.robot, dynamics=dynamics, limit_s=limit_s)
 
 
 def _node(make: Callable[..., RealtimeWorld]) -> Any:

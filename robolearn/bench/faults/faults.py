@@ -24,7 +24,7 @@ from robolearn.bench.faults.station import FaultStation
 Inject = Callable[[FaultStation, ExitStack], float]
 """Does it, and returns when [s]; what is to be undone afterwards goes to the stack."""
 
-CONTACT, CAMERA = "contact", "camera"  # stations: which feels contact, and which does not but looks
+CONTACT, CAMERA, NOISY = "contact", "camera", "noisy"  # stations: which feels contact, which looks, and that with noise
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Fault:
       name: in words.
       inject: see `Inject`.
       why: words of which one stands in the reason of the stop; none: nobody notices, and it stands here to compare.
-      station: `CONTACT` or `CAMERA`.
+      station: `CONTACT`, `CAMERA` or `NOISY`.
       watch_s: how long to look afterwards [s].
     """
 
@@ -194,6 +194,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("arm's driver halted", _signal("sim_arm", signal.SIGSTOP), ("joint state", *_STREAM)),
     Fault("joint states: silent", _sensor("joint_states:stop"), ("joint state",)),
     Fault("joint states: same values", _sensor("joint_states:freeze"), ("frozen", "jump", "following")),
+    Fault("joint states: same values, with noise before", _sensor("joint_states:freeze"), ("had noise",), NOISY),
     Fault("joint states: same message", _sensor("joint_states:stale"), ("frozen", "joint state")),
     Fault("joint states: NaN", _sensor("joint_states:nan"), ("joint state",)),
     Fault("joint states: a joint missing", _sensor("joint_states:missing"), ("joint state",)),
@@ -205,7 +206,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "joint states: 0.5 s late, stamped anew",
         _sensor("joint_states:restamped"),
-        ("follows its commands",),
+        ("follows its commands", "jumped"),
         watch_s=6.0,
     ),
     Fault("joint states: a stranger's gripper", _publishes(JointState, _joints_topic, _fingers), _TWICE),
@@ -224,6 +225,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("hand meets the table, no sensor", _meets_the_table, (), CAMERA, 5.0),
     Fault("camera silent", _sensor("camera:stop"), ("silent",), CAMERA, 2.0),
     Fault("camera frozen", _sensor("camera:freeze"), ("frozen",), CAMERA, 4.0),
+    Fault("camera frozen, with noise before", _sensor("camera:freeze"), ("had noise",), NOISY, 4.0),
     Fault("cameras swapped", _sensor("camera:swap"), ("swapped",), CAMERA, 2.0),
     Fault("camera 1 s late", _sensor("camera:late"), ("clock",), CAMERA, 2.0),
     Fault("camera 1 s ahead", _sensor("camera:ahead"), ("clock",), CAMERA, 2.0),

@@ -41,6 +41,8 @@ class FaultStation:
       contract: file of the simulated arm's contract.
       logs: folder for the nodes' logs.
       priority: of the nodes, where this machine permits it.
+      arm: module of the simulated arm.
+      rest_s: for how long the arm rests before it is armed [s]: what is learned of its sensors is learned then.
 
     Attributes:
       background: where nodes of a fault are added.
@@ -51,9 +53,13 @@ class FaultStation:
       commands: (time of sending [s], positions (n,) [rad]) of what went to the controller.
     """
 
-    def __init__(self, contract: Path, logs: Path, priority: int) -> None:
+    def __init__(
+        self, contract: Path, logs: Path, priority: int, arm: str = "robolearn.bench.emulators.node",
+        rest_s: float = 0.3,
+    ) -> None:  # fmt: skip
+        self._rest_s = rest_s
         self.contract: Contract = load_contract(contract)
-        self.nodes = StackProcesses(_programs(str(contract), priority), logs, {"OMP_NUM_THREADS": "1"})
+        self.nodes = StackProcesses(_programs(str(contract), priority, arm), logs, {"OMP_NUM_THREADS": "1"})
         self.background, self._others = Background(), Background()
         self.operator = SafetyClient(self.background)
         self.commands: list[tuple[float, np.ndarray]] = []
@@ -127,7 +133,7 @@ class FaultStation:
             self.operator.hold()
             self.operator.reset()
         self.operator.call(topics.SIM_RESET)
-        time.sleep(0.3)
+        time.sleep(self._rest_s)
 
     def move(self) -> None:
         """Armed and in motion for a while; a machine that is too busy for a moment stops the arm, and then again."""
@@ -204,11 +210,11 @@ class FaultStation:
             self.stops.append((time.monotonic(), report.reason))
 
 
-def _programs(robot: str, priority: int) -> list[Program]:
-    policy, arm = ("robolearn.bench.faults.sine_policy",), ("robolearn.bench.emulators.node",)
+def _programs(robot: str, priority: int, arm: str) -> list[Program]:
+    policy = ("robolearn.bench.faults.sine_policy",)
     return [
         node_program("policy", robot, priority, policy),
         node_program("streamer", robot, priority),
         node_program("safety", robot, priority),
-        node_program("sim_arm", robot, priority, arm, task="lift", seed=0),
+        node_program("sim_arm", robot, priority, (arm,), task="lift", seed=0),
     ]
