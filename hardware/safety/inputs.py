@@ -162,7 +162,6 @@ class ArmInputs:
     def begin(self) -> None:
         """The arm is about to be armed: what was measured before does not count."""
         self._stuck.begin()
-        self._leap.begin()
 
     def bind(self) -> None:
         """The arm is armed, by those publishers that are heard."""

@@ -126,10 +126,6 @@ class Leap:
     def __init__(self, joints: Sequence[str], acceleration: ArrayLike) -> None:
         self._joints = tuple(joints)
         self._acceleration = np.maximum(PUSHED, 2.0 * np.asarray(acceleration, dtype=np.float64))
-        self.begin()
-
-    def begin(self) -> None:
-        """The arm is about to be armed: what was measured before does not count."""
         # (n,) positions, stamp, arrival: the newest that differed, and two from before, by which speed is measured
         self._last: tuple[Array, float, float] | None = None
         self._from = self._between = self._last

@@ -317,7 +317,6 @@ MUTANTS: dict[str, Mutant] = {
     "what-moves-leaps": Mutant(READINGS, "1.5 * speed * (dt + LATE_S)", "0.0", READ),
     "what-speeds-up-leaps": Mutant(READINGS, "PUSHED = 50.0", "PUSHED = 0.0", READ),
     "noise-leaps": Mutant(READINGS, "NOISES = 5.0", "NOISES = 0.0", READ),
-    "a-new-arming-is-a-leap": Mutant(INPUTS, "        self._leap.begin()\n", "", READ),
     "cameras-with-noise-that-stand-are-believed": Mutant(PICTURES, "self.freshness.problem() or self.silence()", "self.freshness.problem()", NOISES),
     "a-cube-that-falls-is-noise": Mutant(NOISY, "SHARE, MOST = 0.3, 0.5", "SHARE, MOST = 0.001, 0.02", NOISES),
     "compression-hides-noise": Mutant(NOISY, ".mean()) > MOST", ".mean()) > 1.0", NOISES),
