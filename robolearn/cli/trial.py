@@ -56,7 +56,8 @@ class PlanTrial(Command):
     power: float = 0.9
     """Probability of telling them apart."""
     blocks: Annotated[int | None, Within(1)] = None
-    """Blocks at most, one episode of every policy in each; by default what --detect and --power need."""
+    """Blocks at most, one episode of every policy in each; by default what --detect and --power need, and the trial
+    ends before where that difference would hardly be found any more."""
     alpha: float = 0.05
     """Probability at most of a false claim, whenever the trial is looked at or stopped."""
     seed: Seed = 2000
@@ -66,6 +67,7 @@ class PlanTrial(Command):
         from robolearn.cli.trial_episodes import episodes_of
         from robolearn.cli.trial_hashes import hash_policy, hashes_of
         from robolearn.eval.trials.design import design, planned
+        from robolearn.eval.trials.futility import Futility
         from robolearn.eval.trials.plan import TrialCheckpoint, TrialPlan
 
         named = dict(_named(word) for word in self.policies)
@@ -87,6 +89,7 @@ class PlanTrial(Command):
             arm=self.arm, setting=setting if self.arm else asdict(world), outcome=outcome,
             classifier=model, blocks=plan_of.blocks, concentration=plan_of.concentration, alpha=self.alpha,
             seed=self.seed, hashes={},
+            futility=None if plan_of.futility is None else Futility(self.detect, plan_of.futility),
         )  # fmt: skip
         plan = replace(plan, hashes=hashes_of(plan))
         episodes_of(plan, {}).close()  # whatever does not fit is refused before the plan is written
@@ -123,18 +126,27 @@ class PlanTrial(Command):
         mean, fixed = f"{made['expected_blocks']:.0f} blocks on average", made["fixed_blocks"]
         beside = f" (one look at a fixed number would need {fixed})" if fixed and made["power"] >= 0.5 else ""
         console.print(f"power       {made['power']:.0%} to tell {low:.0%} from {high:.0%}, after {mean}{beside}")
+        if (below := made["futility"]) is not None:
+            found = f"a difference of that size is found with less than {below:.0%}"
+            console.print(f"futility    the trial ends where {found} in the blocks that are left")
+        else:
+            why = "with --blocks" if self.blocks else "the blocks are too many for it"
+            console.print(f"futility    no early end where nothing is found: {why}")
         console.print(f"next        robolearn trial run {result['trial']}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunTrial(StationCommand):
     """Run a trial, or go on with it: its next episodes in the order of the plan, without saying which policy acts. It
-    ends by itself once the verdict is clear. After a kill the current episode is repeated, and the verdict says so."""
+    ends by itself once the verdict is clear, or no difference could still be found. After a kill the current episode is
+    repeated, and the verdict says so."""
 
     trial: Folder
     """Folder of the trial."""
     episodes: Annotated[int | None, Within(1)] = None
     """Episodes to run now; by default until the trial ends."""
+    past_futility: bool = False
+    """Go on where a difference would hardly be found any more: p-values stay valid."""
     yes: bool = False
     """On a real arm: do not ask before the first motion."""
 
@@ -151,17 +163,19 @@ class RunTrial(StationCommand):
         with TrialRecords(self.trial, plan) as records:
             before = records.next
             last = plan.episodes if self.episodes is None else min(plan.episodes, before + self.episodes)
-            if before < last and not self._over(plan, records):
+            if before < last and self._over(plan, records) is None:
                 # The bar counts, and says nothing of success: the person is not to know how it stands.
                 bar = Progress("trial", total=plan.episodes, unit="episodes", quiet=self.json)
                 station = {name: getattr(self, name) for name in STATION_FLAGS}
                 with contextlib.closing(episodes_of(plan, station, self.trial)) as runner, bar as progress:
                     progress(before)
-                    while records.next < last and not self._over(plan, records):
+                    while records.next < last and self._over(plan, records) is None:
                         self._episode(plan, records, runner)
                         progress(records.next)
+            over = self._over(plan, records)
             return {"trial": str(self.trial), "plan": plan.sha256, "episodes": records.next - before,
-                    "done": records.next, "planned": plan.episodes, "ended": self._over(plan, records)}  # fmt: skip
+                    "done": records.next, "planned": plan.episodes, "ended": over is not None,
+                    "reason": over}  # fmt: skip
 
     def _episode(self, plan: TrialPlan, records: Any, runner: Any) -> None:
         records.begin()
@@ -172,16 +186,19 @@ class RunTrial(StationCommand):
             raise
         records.add(**vars(ended))
 
-    def _over(self, plan: TrialPlan, records: Any) -> bool:
-        """True where the plan has come to its end; looked at after whole blocks."""
-        from robolearn.eval.trials.analysis import analyse
+    def _over(self, plan: TrialPlan, records: Any) -> str | None:
+        """Why the plan has come to its end, None where it has not; looked at after whole blocks."""
+        from robolearn.eval.trials.analysis import FUTILE, analyse
 
         if not records.done or len(records.done) % len(plan.policies):
-            return False
-        return analyse(plan, records.done).ended is not None
+            return None
+        ended = analyse(plan, records.done).ended
+        return None if self.past_futility and ended == FUTILE else ended
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         console.print(f"trial       {result['done']} of at most {result['planned']} episodes, {result['episodes']} now")
+        if result["ended"]:
+            console.print(f"ended       {result['reason']}")
         word = "judge" if result["ended"] else "run"
         console.print(f"next        robolearn trial {word} {result['trial']}")
 
@@ -227,6 +244,10 @@ class CompareTrial(Command):
             console.print(verdict["sentence"])
         if len(result["verdicts"]) > 1:
             console.print(result["sentence"])
+        if result["conclusion"] == "inconclusive":
+            power = result["conditional_power"]
+            chance = "" if power is None else f", with a chance of {power:.1%} left"
+            console.print(f"inconclusive  {result['ended']}{chance}: {'; '.join(result['intervals'])}")
         for name, one in result["policies"].items():
             if split := one["seeds"]:
                 spread = f"trainings differ by {split['seed_sd']:.1%}, episodes of one by {split['episode_sd']:.1%}"

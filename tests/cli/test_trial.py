@@ -30,6 +30,7 @@ from robolearn.cli.trial_episodes import ArmEpisodes, TrialOperator, start_of
 from robolearn.cli.trial_hashes import changed, code_of_module, hashes_of
 from robolearn.cli.trial_starts import TrialStarts, read_start
 from robolearn.core import RobolearnError
+from robolearn.eval.trials.analysis import FUTILE
 from robolearn.eval.trials.plan import TrialCheckpoint, TrialPlan
 from robolearn.eval.trials.records import TrialRecords, read_episodes
 from robots.stations import CONTRACTS, load_contract
@@ -164,6 +165,40 @@ def test_the_verdict_names_what_was_compared(trial: Path, tmp_path: Path, capsys
     assert run("trial", "judge", trial) == 0
     assert "No policy can be called the best of 3" in capsys.readouterr().out
     assert run("trial", "plan", "--policies", f"a={tmp_path / 'up'}", f"b={tmp_path / 'still'}", "--out", trial) == 2
+
+
+@pytest.mark.long
+def test_a_trial_in_which_nothing_could_be_found_any_more_ends_and_may_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    interface: Any = make_env("lift", 1, threads=1).interface  # type: ignore[attr-defined]
+    make_constant(tmp_path / "still", interface)
+    make_constant(tmp_path / "up", interface, dz=-0.5)
+    flags = ("--policies", f"a={tmp_path / 'up'}", f"b={tmp_path / 'still'}", "--task", "lift", "--detect", 0.2, 0.95)
+    assert run("trial", "plan", *flags, "--power", 0.8, "--out", tmp_path / "trial") == 0
+    out = one_line(capsys.readouterr().out)
+    assert "futility the trial ends where a difference of that size is found with less than 10%" in out
+    plan = TrialPlan.read(tmp_path / "trial")
+    assert plan.futility is not None and (plan.futility.rates, plan.futility.below) == ((0.2, 0.95), 0.1)
+    assert run("trial", "run", tmp_path / "trial") == 0  # neither ever succeeds
+    out = one_line(capsys.readouterr().out)
+    assert "ended no difference that this plan could still find" in out and "trial judge" in out
+    done = len(lines(tmp_path / "trial"))
+    assert done % 2 == 0 and done < plan.episodes - 2
+    assert run("trial", "judge", tmp_path / "trial") == 0
+    out = one_line(capsys.readouterr().out)
+    assert "inconclusive no difference that this plan could still find, with a chance of " in out
+    assert "b minus a +0.0 percentage points, 95% interval" in out
+    assert run("trial", "run", tmp_path / "trial", "--json") == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["episodes"], found["ended"], found["reason"]) == (0, True, FUTILE)
+    assert run("trial", "run", tmp_path / "trial", "--past-futility", "--episodes", 2, "--json") == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["episodes"], found["ended"], found["reason"]) == (2, False, None)
+    assert run("trial", "judge", tmp_path / "trial", "--json") == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["ended"], found["conclusion"]) == (FUTILE, "inconclusive")
+    assert found["conditional_power"] < found["futility"]["below"] == 0.1
 
 
 @pytest.mark.long

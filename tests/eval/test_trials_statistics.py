@@ -112,11 +112,13 @@ def test_the_power_of_mcnemar_agrees_with_every_table_of_scipys_test():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("rates", "power"), [((0.5, 0.8), 0.9), ((0.7, 0.9), 0.9), ((0.9, 0.7), 0.8)])
+@pytest.mark.parametrize(
+    ("rates", "power"), [((0.5, 0.8), 0.9), ((0.7, 0.9), 0.9), ((0.9, 0.7), 0.8), ((0.6, 0.8), 0.8)]
+)
 def test_a_plan_has_its_power_and_saves_blocks(rates: tuple[float, float], power: float):
     made = planned(rates, power, 0.05)
     assert made.power >= power and made.saved is not None
-    assert made.saved >= (0.25 if power == 0.9 else 0.2)
+    assert made.saved >= (0.33 if power == 0.9 else 0.25)
     assert made.blocks <= 1.5 * (made.fixed_blocks or 0)
 
 

@@ -2,8 +2,9 @@
 
     python tests/programs/trial_statistics.py
 
-Prints as JSON how often equal policies are called different in 2,000 trials, and how many blocks unequal ones take
-beside a fixed number at equal power. After `pip install --no-deps fieldtrial` another implementation judges: the power
+Prints as JSON how often equal policies are called different in 2,000 trials that end for futility or go on all the
+same, and how many blocks unequal ones take beside a fixed number at equal power; ends with 1 where what is computed is
+not what the trials do. After `pip install --no-deps fieldtrial` another implementation judges: the power
 of the exact McNemar test, its p-values, and the blocks that a betting test takes on the same trials.
 """
 
@@ -11,21 +12,24 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from robolearn.eval.comparison import compare_paired
 from robolearn.eval.intervals import Success
-from robolearn.eval.trials.design import design, fixed_blocks, log_level, mcnemar_power, planned
+from robolearn.eval.trials.design import FUTILITY, Design, design, fixed_blocks, log_level, mcnemar_power, planned
+from robolearn.eval.trials.futility import Futility, conditional_power
 from robolearn.eval.trials.sequential import difference_sequence, log_evidence, p_value
 
 TRIALS, ALPHA = 2000, 0.05
 DETECT = ((0.5, 0.8), (0.6, 0.8), (0.7, 0.9), (0.85, 0.95))
 
 
-def stops(signs: np.ndarray, concentration: int) -> tuple[int, bool]:
-    """Blocks until p ≤ α, at a look after each, and whether that was reached."""
+def stops(signs: np.ndarray, concentration: int, futility: Futility | None) -> tuple[int, bool]:
+    """Blocks until p ≤ α or the end for futility, at a look after each, and whether p ≤ α was reached."""
+    lost, won = np.cumsum(signs < 0).tolist(), np.cumsum(signs > 0).tolist()
     evidence = log_evidence(np.cumsum(signs < 0), np.cumsum(signs > 0), concentration)
     best = 0.0
     for n, e in enumerate(evidence, start=1):
@@ -33,14 +37,27 @@ def stops(signs: np.ndarray, concentration: int) -> tuple[int, bool]:
             best = float(e)
             if best > 1.0 and p_value(signs[:n].tolist(), len(signs), concentration) <= ALPHA:
                 return n, True
+        if futility is not None and n < len(signs):
+            few, many = sorted((lost[n - 1], won[n - 1]))
+            if chance(few, many, len(signs) - n, futility.rates, len(signs), concentration) < futility.below:
+                return n, False
     return len(signs), False
 
 
-def trials(rates: tuple[float, float], blocks: int, concentration: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+@cache
+def chance(only_a: int, only_b: int, left: int, rates: tuple[float, float], blocks: int, concentration: int) -> float:
+    level = log_level(blocks, ALPHA, concentration)
+    return conditional_power(only_a, only_b, left, rates, level, concentration)
+
+
+def trials(
+    rates: tuple[float, float], made: Design, seed: int, futility: Futility | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Signs (trials, blocks) of simulated trials, and the stop of each."""
+    blocks, concentration = made.blocks, made.concentration
     a, b = np.random.default_rng(seed).random((2, TRIALS, blocks))
     signs = (b < rates[1]).astype(int) - (a < rates[0]).astype(int)
-    return signs, np.array([stops(each, concentration) for each in signs])
+    return signs, np.array([stops(each, concentration, futility) for each in signs])
 
 
 def reached(rate: float, blocks: int, concentration: int) -> dict[str, float | int]:
@@ -55,25 +72,50 @@ def reached(rate: float, blocks: int, concentration: int) -> dict[str, float | i
 
 def main() -> int:
     found: dict[str, Any] = {"false_positives": {}, "detect": {}}
+    contradicted = []
+    made = planned((0.6, 0.8), 0.9, ALPHA)
     for rate in (0.3, 0.6, 0.9):
-        _, stopped = trials((rate, rate), 155, 2, seed=1)
-        exact = design((rate, rate), 155, 2, ALPHA).power
-        row = Success.of(int(stopped[:, 1].sum()), TRIALS).to_json()
-        found["false_positives"][f"{rate:g}"] = {**row, "exact": exact, "of_many": reached(rate, 155, 2)}
+        stop = Futility((0.6, 0.8), FUTILITY)
+        for name, futility in (("to the last block", None), ("as planned", stop)):
+            _, stopped = trials((rate, rate), made, 1, futility)
+            exact = design((rate, rate), made.blocks, made.concentration, ALPHA, futility)
+            row: dict[str, Any] = {**Success.of(int(stopped[:, 1].sum()), TRIALS).to_json()}
+            row |= {
+                "blocks": made.blocks,
+                "mean_blocks": float(stopped[:, 0].mean()),
+                **beside(stopped, exact, contradicted),
+            }
+            if futility is None:
+                row["of_many"] = reached(rate, made.blocks, made.concentration)
+            found["false_positives"][f"{rate:g}, {name}"] = row
     for rates in DETECT:
         for power in (0.8, 0.9):
             made = planned(rates, power, ALPHA)
-            signs, stopped = trials(rates, made.blocks, made.concentration, seed=2)
+            assert made.futility is not None
+            signs, stopped = trials(rates, made, 2, Futility(rates, made.futility))
             measured, mean = float(stopped[:, 1].mean()), float(stopped[:, 0].mean())
             fixed = fixed_blocks(rates, measured, ALPHA)
             error = float(stopped[:, 0].std()) / TRIALS**0.5
             row = {"blocks": made.blocks, "power": measured, "mean_blocks": mean, "fixed_blocks": fixed,
                    "saved": 1 - mean / fixed, "low": 1 - (mean + 1.96 * error) / fixed,
                    "high": 1 - (mean - 1.96 * error) / fixed} if fixed else {}  # fmt: skip
+            row |= {**beside(stopped, made, contradicted), "exact_saved": made.saved}
             found["detect"][f"{rates[0]:g} {rates[1]:g}, power {power:g}"] = row | others(rates, signs, made.blocks)
+    found["contradicted"] = contradicted
     print(json.dumps(found, indent=2))
     worst = max(one["low"] for one in found["false_positives"].values())
-    return int(worst > ALPHA)
+    return int(worst > ALPHA or bool(contradicted))
+
+
+def beside(stopped: np.ndarray, exact: Design, contradicted: list[str]) -> dict[str, float]:
+    """The computed power and mean number of blocks; adds to `contradicted` where the trials are 4 errors away."""
+    for name, values, expected in (
+        ("power", stopped[:, 1], exact.power),
+        ("blocks", stopped[:, 0], exact.expected_blocks),
+    ):
+        if abs(values.mean() - expected) > 4 * max(float(values.std()), 0.01) / TRIALS**0.5:
+            contradicted.append(f"{name}: {values.mean():.4g} measured, {expected:.4g} computed, {exact}")
+    return {"exact_power": exact.power, "exact_mean_blocks": exact.expected_blocks}
 
 
 def others(rates: tuple[float, float], signs: np.ndarray, blocks: int) -> dict[str, Any]:

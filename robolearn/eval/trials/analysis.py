@@ -22,13 +22,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robolearn.core import BadInput
 from robolearn.eval.intervals import SeedEstimate, Success, over_seeds
+from robolearn.eval.trials.design import log_level
+from robolearn.eval.trials.futility import conditional_power
 from robolearn.eval.trials.plan import TrialPlan
 from robolearn.eval.trials.records import TrialEpisode, whole_blocks
 from robolearn.eval.trials.sequential import compare_sequentially, rate_sequence
 from robolearn.eval.verdict import Verdict, corrected
+from robolearn.io.json_files import plain
+
+FUTILE = "no difference that this plan could still find"
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,8 @@ class TrialAnalysis:
       agreement: of a person or the task with the classifier: counts ``both``, ``only``, ``classifier``, ``neither``,
         and Cohen's ``kappa``; None where not both judged.
       abandoned: tries at an episode that were repeated, and why.
+      conditional_power: the largest of the pairs without a claim, see `robolearn.eval.trials.futility`; None where the
+        plan has no stop for futility, all blocks are done or all pairs have a claim.
     """
 
     plan: TrialPlan
@@ -59,13 +67,29 @@ class TrialAnalysis:
     methods: list[dict[str, Any]]
     agreement: dict[str, Any] | None
     abandoned: list[str]
+    conditional_power: float | None = None
 
     @property
     def ended(self) -> str | None:
         """Why the trial is over; None while it goes on."""
         if self.best is not None:
             return "the verdict is clear"
-        return "all blocks are done" if self.blocks == self.plan.blocks else None
+        if self.blocks == self.plan.blocks:
+            return "all blocks are done"
+        futility, power = self.plan.futility, self.conditional_power
+        return FUTILE if futility and power is not None and power < futility.below else None
+
+    @property
+    def conclusion(self) -> str:
+        """``better`` where a best policy is named, ``inconclusive`` where the trial ended without, else ``open``."""
+        if self.best is not None:
+            return "better"
+        return "open" if self.ended is None else "inconclusive"
+
+    @property
+    def intervals(self) -> list[str]:
+        """The differences that cannot be claimed, in plain words."""
+        return [f"{one.names[1]} minus {one.names[0]} {one.interval}" for one in self.verdicts if one.better is None]
 
     @property
     def sentence(self) -> str:
@@ -96,6 +120,10 @@ class TrialAnalysis:
             "methods": self.methods,
             "best": self.best,
             "ended": self.ended,
+            "conclusion": self.conclusion,
+            "futility": None if self.plan.futility is None else plain(self.plan.futility),
+            "conditional_power": self.conditional_power,
+            "intervals": self.intervals,
             "sentence": self.sentence,
             "agreement": self.agreement,
             "abandoned": self.abandoned,
@@ -133,7 +161,21 @@ def analyse(plan: TrialPlan, episodes: Sequence[TrialEpisode], abandoned: Sequen
         methods,
         _agreement([one.judged for one in episodes]),
         [f"episode {one.number + 1}: {one.reason}" for one in abandoned],
+        _conditional_power(plan, won, verdicts),
     )
+
+
+def _conditional_power(plan: TrialPlan, won: dict[str, NDArray[np.bool_]], verdicts: Sequence[Verdict]) -> float | None:
+    undecided = [one.names for one in verdicts if one.better is None]
+    left = plan.blocks - len(next(iter(won.values())))
+    if plan.futility is None or not undecided or not left:
+        return None
+    level = log_level(plan.blocks, plan.alpha / len(undecided), plan.concentration)  # Holm's, of the next claim
+    found = []
+    for a, b in undecided:
+        only_a, only_b = int((won[a] & ~won[b]).sum()), int((won[b] & ~won[a]).sum())
+        found.append(conditional_power(only_a, only_b, left, plan.futility.rates, level, plan.concentration))
+    return max(found)
 
 
 def _by_checkpoint(plan: TrialPlan, episodes: Sequence[TrialEpisode]) -> list[list[bool]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from robolearn.eval.intervals import bootstrap_mean
 from robolearn.eval.plots import Curve, Series
@@ -14,6 +16,8 @@ from robolearn.eval.report import REPORT, write_report
 from robolearn.eval.report_data import Outcome, ReportData
 from robolearn.eval.trials.analysis import TrialAnalysis
 from robolearn.eval.trials.design import log_level
+from robolearn.eval.trials.futility import least_wins
+from robolearn.eval.trials.plan import TrialPlan
 from robolearn.eval.trials.records import OUTCOMES, TrialEpisode, whole_blocks
 from robolearn.eval.trials.sequential import log_evidence, rate_sequence
 
@@ -48,6 +52,7 @@ def write_trial(
             "arm": plan.arm or "simulated worlds",
             "judged by": plan.outcome + (f", beside {plan.classifier}" if plan.classifier else ""),
             "level": 1 - plan.alpha,
+            "futility": "no stop" if plan.futility is None else asdict(plan.futility),
             "seed": plan.seed,
             "setting": dict(plan.setting),
             "hashes": hashes,
@@ -61,6 +66,7 @@ def _evidence(found: TrialAnalysis, episodes: Sequence[TrialEpisode]) -> Curve:
     """log₁₀ of the evidence for each pair after each block, and where it suffices."""
     plan, blocks = found.plan, np.arange(found.blocks + 1)
     by_policy, lines = whole_blocks(plan, episodes), []
+    lost = won = np.zeros(len(blocks), dtype=np.int64)
     for verdict in found.verdicts:
         a, b = ([one.success for one in by_policy[name]] for name in verdict.names)
         d = np.array(b, dtype=int) - np.array(a, dtype=int)
@@ -69,10 +75,24 @@ def _evidence(found: TrialAnalysis, episodes: Sequence[TrialEpisode]) -> Curve:
     level = log_level(plan.blocks, plan.alpha / len(lines), plan.concentration)
     lines.append(("suffices", np.full(len(blocks), level)))
     caption = "Evidence that one is better. From the line on it is claimed, and may be at any block."
-    if len(lines) > 2:
+    if plan.futility is not None and len(lines) == 2:
+        lines.append(("hardly to be reached", _futile(plan, level, lost + won)))
+        caption += " Below the other line it would hardly get there within the plan, and the trial ends."
+    if len(found.verdicts) > 1:
         caption += " The line is that of the hardest of several comparisons."
     return Curve("Evidence", "block", "log10 of E",
                  [Series(name, blocks, y / math.log(10)) for name, y in lines], caption=caption)  # fmt: skip
+
+
+def _futile(plan: TrialPlan, level: float, decisive: NDArray[np.int64]) -> NDArray[np.float64]:
+    """log E of the least lead with which a trial goes on, after each block; NaN where any lead or none is enough."""
+    assert plan.futility is not None
+    least = least_wins(plan.futility, level, plan.blocks, plan.concentration)
+    line = np.full(len(decisive), np.nan)
+    for n, m in enumerate(decisive[: plan.blocks]):
+        if m < 2 * (won := least[n, m]) <= 2 * m:
+            line[n] = log_evidence(m - won, won, plan.concentration)
+    return line
 
 
 def _rates(found: TrialAnalysis, episodes: Sequence[TrialEpisode]) -> Curve:
@@ -92,6 +112,14 @@ def _notes(found: TrialAnalysis) -> list[str]:
     notes = ["Outcomes: " + "; ".join(f"{kind}: {OUTCOMES[kind]}" for kind in kinds) + "."]
     notes.append("p makes use of the plan's last block. The intervals do not: they hold for any number of blocks, are "
                  "wider, and may include 0 where a difference is claimed.")  # fmt: skip
+    if found.plan.futility is not None:
+        power = found.conditional_power
+        chance = "" if power is None else f" It is {power:.1%}."
+        notes.append("The plan ends the trial where a difference of its size, whichever policy is the better one, "
+                     f"would still be found with a probability of less than {found.plan.futility.below:.0%}.{chance} "
+                     "The level takes no account of that: p holds where the trial goes on all the same.")  # fmt: skip
+    if found.conclusion == "inconclusive":
+        notes.append(f"Inconclusive: {'; '.join(found.intervals)}.")
     notes += [
         f"{name}: trainings differ by a standard deviation of {split.seed_sd:.1%}, episodes of one training by "
         f"{split.episode_sd:.1%}. The verdicts are about these trainings; of the method the mean over "

@@ -17,6 +17,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from robolearn.core import BadInput
+from robolearn.eval.trials.futility import Futility
 from robolearn.io.hashes import sha256
 from robolearn.io.json_files import plain, read_json, write_json
 
@@ -57,6 +58,7 @@ class TrialPlan:
       concentration: c of `robolearn.eval.trials.sequential`.
       alpha: probability at most that any difference is claimed that is none.
       seed: of the order and of the starts.
+      futility: the end of a trial that has hardly a chance left; None: there is none, as in plans of before.
       hashes: name → hash of what has to stay as it is: world, arm, dynamics, software, contract, filter, classifier.
     """
 
@@ -70,12 +72,20 @@ class TrialPlan:
     alpha: float
     seed: int
     hashes: Mapping[str, str]
+    futility: Futility | None = None
     version: int = VERSION
 
     @property
     def sha256(self) -> str:
         """The hash that the plan is known by."""
-        return sha256(json.dumps(plain(self), sort_keys=True))
+        return sha256(json.dumps(self._content, sort_keys=True))
+
+    @property
+    def _content(self) -> dict[str, Any]:
+        content = plain(self)
+        if self.futility is None:  # plans of before keep their hash
+            del content["futility"]
+        return content
 
     @property
     def episodes(self) -> int:
@@ -94,7 +104,7 @@ class TrialPlan:
         if (folder / PLAN).exists():
             raise BadInput(f"trial {folder}", got="a folder with a plan", expected="a new one: plans are not changed")
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / PLAN, {"sha256": self.sha256, **plain(self)})
+        write_json(folder / PLAN, {"sha256": self.sha256, **self._content})
 
     @classmethod
     def read(cls, folder: Path) -> TrialPlan:

@@ -74,7 +74,7 @@ def crossing(log_level: float, blocks: int, theta: float = 0.5, concentration: i
     walk, first = np.zeros(blocks + 1), np.zeros(blocks + 1)  # walk[b] = P(b won, never reached)
     walk[0] = 1.0
     low, high = 0, 0  # the b that are left: low … high
-    for m, most in enumerate(_most_losses(log_level, blocks, concentration), start=1):
+    for m, most in enumerate(most_losses(log_level, blocks, concentration), start=1):
         # P_m(b) = θ P_{m−1}(b − 1) + (1 − θ) P_{m−1}(b)
         now = np.zeros(high - low + 2)
         now[1:] = theta * walk[low : high + 1]
@@ -88,7 +88,7 @@ def crossing(log_level: float, blocks: int, theta: float = 0.5, concentration: i
     return first
 
 
-def _most_losses(log_level: float, blocks: int, concentration: int) -> list[int]:
+def most_losses(log_level: float, blocks: int, concentration: int) -> list[int]:
     """Of m = 1 … M decisive blocks, the most that the better policy may have lost where E reaches the level; −1: none
     are few enough."""
     # log E without its constant, by the counts of both; c − 1 is added to each
