@@ -40,7 +40,7 @@ def test_three_blocks_are_worked_out_by_hand():
     assert equal == pytest.approx((2 / 4**3, 1 + 1 / 2 + 2 / 4**2))
 
 
-@pytest.mark.parametrize(("below", "concentration", "log_c"), [(0.1, 1, 1.1), (0.3, 2, 0.6), (0.6, 4, 0.4)])
+@pytest.mark.parametrize(("below", "concentration", "log_c"), [(0.1, 1, 1.1), (0.3, 2, 0.6), (0.2, 4, 0.1)])
 def test_power_and_length_are_those_of_a_tree_of_all_outcomes(below: float, concentration: int, log_c: float):
     blocks, rates, truth = 14, (0.3, 0.7), (0.5, 0.6)
     q_a, q_b = 0.3 * 0.3, 0.7 * 0.7

@@ -7,7 +7,13 @@ import sys
 from mutation import Mutant, kill_replacements
 
 SEQUENTIAL, STATISTICS = "robolearn/eval/trials/sequential.py", ("tests/eval/test_trials_statistics.py",)
+FUTILITY, FUTILE = "robolearn/eval/trials/futility.py", "tests/eval/test_trials_futility.py"
+BY_HAND = (f"{FUTILE}::test_three_blocks_are_worked_out_by_hand",)
+ENDS = (f"{FUTILE}::test_a_trial_ends_where_its_plan_could_find_nothing_more",)
+GOES_ON = ("tests/cli/test_trial.py::test_a_trial_in_which_nothing_could_be_found_any_more_ends_and_may_go_on",)
 DESIGN, SEEDS = "robolearn/eval/trials/design.py", "robolearn/eval/trials/analysis.py"
+TREE = "test_power_and_length_are_those_of_a_tree_of_all_outcomes"
+TRIAL_COMMAND = "robolearn/cli/trial.py"
 PLAN, RECORDS = "robolearn/eval/trials/plan.py", "robolearn/eval/trials/records.py"
 EPISODES, HASHES = "robolearn/cli/trial_episodes.py", "robolearn/cli/trial_hashes.py"
 TRIAL = "tests/cli/test_trial.py"
@@ -60,6 +66,45 @@ MUTANTS: dict[str, Mutant] = {
     "trial-power-of-all-blocks": Mutant(
         DESIGN, "stats.binom.pmf(np.arange(blocks + 1), blocks, decisive) @ np.cumsum(first)", "first.sum()", STATISTICS
     ),
+    "trial-futile-for-one-side": Mutant(
+        FUTILITY, "lost, better = min(only_a, only_b), max(", "lost, better = only_a, max(", BY_HAND
+    ),
+    "trial-futile-at-the-rates-as-named": Mutant(FUTILITY, "q_a, q_b = sorted(", "q_a, q_b = (", BY_HAND),
+    "trial-futile-without-ties": Mutant(
+        FUTILITY, "stats.binom.sf(np.arange(left + 1) - 1, left, decisive)", "np.ones(left + 1)", BY_HAND
+    ),
+    "trial-futile-with-a-claim-for-the-other": Mutant(
+        FUTILITY, "        going[max(0, wrong) :] = 0.0\n", "", (f"{FUTILE}::{TREE}",)
+    ),
+    "trial-futile-and-going-on": Mutant(FUTILITY, ">= least[n, : n + 1, None]", ">= 0", BY_HAND),
+    "trial-futile-from-the-sum": Mutant(FUTILITY, "        values *= inside[: n + 1]\n", "", (f"{FUTILE}::{TREE}",)),
+    "trial-blocks-by-halving-alone": Mutant(
+        DESIGN,
+        "_least_within(power_of, power, start, end) or enough",
+        "enough",
+        (f"{FUTILE}::test_the_least_number_of_blocks_is_found_below_a_step_of_the_level",),
+    ),
+    "trial-futile-as-soon-as-one-pair": Mutant(
+        SEEDS,
+        "return max(found)",
+        "return min(found)",
+        (f"{FUTILE}::test_of_several_policies_the_pair_with_the_best_chance_counts",),
+    ),
+    "trial-futile-at-the-level-of-one-pair": Mutant(
+        SEEDS,
+        "plan.alpha / len(undecided), plan.concentration)",
+        "plan.alpha, plan.concentration)",
+        (f"{FUTILE}::test_of_several_policies_the_pair_with_the_best_chance_counts",),
+    ),
+    "trial-futile-and-never-over": Mutant(SEEDS, "power < futility.below else None", "power < 0 else None", ENDS),
+    "trial-futile-plans-of-before": Mutant(
+        PLAN,
+        'del content["futility"]',
+        "pass",
+        (f"{FUTILE}::test_plans_of_before_keep_their_hash_and_new_ones_cover_the_rule",),
+    ),
+    "trial-futile-unplanned": Mutant(TRIAL_COMMAND, "Futility(self.detect, plan_of.futility)", "None", GOES_ON),
+    "trial-futile-and-stuck": Mutant(TRIAL_COMMAND, "self.past_futility and ended == FUTILE", "False", GOES_ON),
     "trial-seeds-not-weighted": Mutant(SEEDS, "(total - float((n**2).sum()) / total) / (k - 1)", "1.0", STATISTICS),
     "trial-always-in-one-order": Mutant(
         PLAN,
