@@ -14,7 +14,7 @@ from hardware.observing.clocks import SenderClock
 from hardware.observing.joints import JointReader
 from hardware.observing.observer import ContactReader
 from hardware.observing.timing import Freshness
-from hardware.safety.measured import Stuck
+from hardware.safety.measured import OwnJoints, Stuck
 from hardware.safety.readings import EncoderNoise, Leap
 from hardware.safety.senders import Conditions, Publishers
 from robots.stations import Contract
@@ -49,10 +49,9 @@ class ArmInputs:
         self._feelers = Publishers("" if self._contact is None else self._contact.name, clock, describe)
         # A jaw in the arm's command is commanded from the first one on: it begins where it is measured.
         self._gripper = JointReader(contract, clock, describe) if contract.gripper_in_command else None
-        self._stuck = Stuck(contract.joints, timeout)
+        self._stuck = Stuck(timeout)
         self._noise, self._leap = EncoderNoise(timeout), Leap(contract.joints, contract.robot.acceleration)
-        self._names: tuple[str, ...] | None = None  # of the last joint state
-        self._index: list[int] = []
+        self._own = OwnJoints(contract.joints)
 
     def joint_state(
         self, names: tuple[str, ...], positions: ArrayLike, stamp: float, publisher: Hashable, *, armed: bool,
@@ -81,27 +80,18 @@ class ArmInputs:
         newer = self._joints.update(stamp)
         if newer:
             self._sender_clock.update(stamp)
-        q = self._positions(names, values) if newer else None
+        q = self._own(names, values)
+        read = newer and q is not None and bool(np.isfinite(q).all())
         if not armed:
-            if q is not None:
+            if q is not None and read:
                 self._noise.rest(q, self._clock(), publisher)
             return None, newer
         problem = self._joints.problem() or self._clock_problem()
-        if q is not None:
+        if q is not None and read:
             problem = problem or self._reading_problem(q, stamp)
-        if not problem and set_point is not None and self._stuck(names, values, set_point, self._clock()):
+        if not problem and q is not None and set_point is not None and self._stuck(q, set_point, self._clock()):
             problem = f"{self._joints.name}: frozen, the same values although the arm is commanded to move"
         return problem or None, newer
-
-    def _positions(self, names: tuple[str, ...], values: Array) -> Array | None:
-        """(n,) positions of the arm, base to tip [rad]; None where they are not whole or not finite."""
-        if names != self._names:
-            joints = self._contract.joints
-            self._names, self._index = names, [names.index(name) for name in joints if name in names]
-        if len(self._index) < len(self._contract.joints) or len(values) != len(names):
-            return None
-        q = values[self._index]
-        return q if np.isfinite(q).all() else None
 
     def _reading_problem(self, q: Array, stamp: float) -> str:
         """Problem of what an armed arm is measured at, q (n,) [rad], by what its readings were before; or nothing."""

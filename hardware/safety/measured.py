@@ -167,14 +167,30 @@ AWAY_RAD = 0.05  # a set-point that goes so far moves any arm by more than the r
 REPEATS = 3  # fewer may come from an arm that was held up together with the commands that wait for it
 
 
-class Stuck:
-    """Detection of measured `joints` that stay while set-points move. `delay` is the dead time of the arm and of its
-    joint states [s]: for so long nothing follows a set-point."""
+class OwnJoints:
+    """The `joints` of an arm out of joint states of any order and company."""
 
-    def __init__(self, joints: Sequence[str], delay: float) -> None:
-        self._joints, self._delay = tuple(joints), delay
+    def __init__(self, joints: Sequence[str]) -> None:
+        self._joints = tuple(joints)
         self._names: tuple[str, ...] | None = None  # of the last joint state
         self._index: list[int] = []
+
+    def __call__(self, names: tuple[str, ...], values: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """(n,) positions of the arm, base to tip [rad]; None where the joint state is not whole, which is refused
+        elsewhere."""
+        if names != self._names:
+            self._names, self._index = names, [names.index(name) for name in self._joints if name in names]
+        if len(self._index) < len(self._joints) or len(values) != len(names):
+            return None
+        return values[self._index]
+
+
+class Stuck:
+    """Detection of measured joints that stay while set-points move. `delay` is the dead time of the arm and of its
+    joint states [s]: for so long nothing follows a set-point."""
+
+    def __init__(self, delay: float) -> None:
+        self._delay = delay
         self.begin()
 
     def begin(self) -> None:
@@ -182,19 +198,9 @@ class Stuck:
         self._positions = self._set_point = np.zeros(0)  # measured last, and commanded when that was new
         self._repeats, self._left_at = 0, np.inf  # when the set-point was that far away for the first time
 
-    def __call__(
-        self, names: tuple[str, ...], values: NDArray[np.float64], set_point: NDArray[np.float64], now: float
-    ) -> bool:
-        """Judge a joint state that arrives at the steady time `now` [s], by the set-point (n,) [rad] sent last.
-
-        Its `names` and `values` [rad] may be of other joints, too: fingers and wheels may move beside an arm that is
-        repeated. One that is not whole is refused elsewhere.
-        """
-        if names != self._names:
-            self._names, self._index = names, [names.index(name) for name in self._joints if name in names]
-        if len(self._index) < len(self._joints) or len(values) != len(names):
-            return False
-        positions = values[self._index]
+    def __call__(self, positions: NDArray[np.float64], set_point: NDArray[np.float64], now: float) -> bool:
+        """Judge the positions (n,) of the arm alone [rad] that arrive at the steady time `now` [s], by the set-point
+        (n,) [rad] sent last: fingers and wheels may move beside an arm that is repeated."""
         if not np.array_equal(positions, self._positions):
             self._positions, self._set_point, self._repeats, self._left_at = positions, set_point, 0, np.inf
             return False

@@ -166,7 +166,7 @@ MUTANTS: dict[str, Mutant] = {
         "policies/storage/lerobot_files.py", "    _check_units(folder, told)\n", "", LOADING
     ),
     "a-finger-hides-a-frozen-arm": Mutant(
-        "hardware/safety/measured.py", "positions = values[self._index]", "positions = values", (*STUCK, *PUBLISHERS)
+        "hardware/safety/measured.py", "return values[self._index]", "return values", (*STUCK, *PUBLISHERS)
     ),
     "openings-from-anybody": Mutant(SUPERVISOR, "else self._openings.against(publisher)", 'else ""', PUBLISHERS),
     "openings-of-a-stranger-are-taken": Mutant(

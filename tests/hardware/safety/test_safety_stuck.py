@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from hardware.safety.measured import AWAY_RAD, REPEATS, Stuck
+from hardware.safety.measured import AWAY_RAD, REPEATS, OwnJoints, Stuck
 
 REST = np.array([0.1, -0.2, 0.3])
 NAMES = ("pan", "lift", "roll")
 
 
 class Seen(Stuck):
-    """Joint states of the arm alone, in its own order."""
+    """Joint states as they come, by default of the arm alone and in its own order."""
 
     def __init__(self, delay: float) -> None:
-        super().__init__(NAMES, delay)
+        super().__init__(delay)
+        self.own = OwnJoints(NAMES)
 
     def __call__(self, positions, set_point, now, names=NAMES):
-        return super().__call__(names, positions, set_point, now)
+        own = self.own(names, positions)
+        return own is not None and super().__call__(own, set_point, now)
 
 
 def at(away: float) -> np.ndarray:
