@@ -54,12 +54,19 @@ def join_ray(address: str, flag: str) -> Any:
     check_address(address, flag)
     _quiet()
     ray: Any = importlib.import_module("ray")
-    try:
-        with warnings.catch_warnings(action="ignore"):  # it warns of what it then raises
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:  # Ray raises its own types and gRPC's
-        got = f"no answer ({type(error).__name__}: {first_line(error)})"
-        raise BadInput(flag, got=got, expected="a cluster of Ray, its token the one here") from error
+    for left in (1, 0):
+        try:
+            with warnings.catch_warnings(action="ignore"):  # it warns of what it then raises
+                ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            break
+        except ConnectionAbortedError as error:  # it answered, and had no process for this client within its 30 s
+            got = f"no process for this client ({str(error).strip().splitlines()[-1]})"
+            if not left:
+                raise BadInput(flag, got=got, expected="a cluster of Ray that has one in time") from error
+            log.warning("%s: %s; once more, as it may be busy", address, got)
+        except Exception as error:  # Ray raises its own types and gRPC's
+            got = f"no answer ({type(error).__name__}: {first_line(error)})"
+            raise BadInput(flag, got=got, expected="a cluster of Ray, its token the one here") from error
     return ray
 
 

@@ -30,6 +30,7 @@ SHARES = (
     "tests/sim/test_workers.py::test_shares_are_the_same_worlds_and_one_that_dies_costs_its_running_episodes_alone",
 )
 AGAIN = ("tests/sim/test_workers.py::test_what_has_to_be_done_again",)
+BUSY = ("tests/sim/test_workers.py::test_a_cluster_that_is_slow_to_serve_a_client_is_asked_twice",)
 TOKENS = ("tests/sim/test_workers.py::test_a_token_is_one_that_ray_sends",)
 REFUSED = ("tests/sim/test_workers.py::test_what_names_no_workers_is_refused_in_one_line",)
 ALONE = ("tests/sim/test_workers.py::test_worlds_whose_episodes_need_more_than_seed_and_actions_are_refused",)
@@ -138,6 +139,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-snapshot-is-left-with-its-first-episode": Mutant(f"{BRIDGE}/memory.py", "if self._new.all():", "if self._new.any():", AGAIN),
     "last-observations-of-others": Mutant(f"{BRIDGE}/remote.py", "final[key][rows][ended] = found[share.FINAL + key]", "pass", SHARES),
     "a-token-that-is-not-sent": Mutant("robolearn/runs/ray_cluster.py", '.lower() == "token" and (', '.lower() != "disabled" and (', TOKENS),
+    "a-busy-cluster-is-asked-once": Mutant("robolearn/runs/ray_cluster.py", "for left in (1, 0):", "for left in (0,):", BUSY),
     "every-address-is-here": Mutant("robolearn/runs/ray_cluster.py", "if not on_this_machine(address) and not has_token():", "if False:", REFUSED),
     "the-first-node-is-filled-first": Mutant(f"{BRIDGE}/hosts.py", "for level in range(max(cpus.values(), default=0)) for node, count in cpus.items() if count > level", "for node, count in cpus.items() for _ in range(count)", SLOTS),
     "pushes-in-workers": Mutant(f"{BRIDGE}/remote.py", '    "pushed": "--push or --adversary",\n', "", ALONE),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -374,6 +375,32 @@ def test_a_token_is_one_that_ray_sends(
     here = ("ray://127.0.0.1:1", "ray://[::1]:1", "ray://localhost:1")
     assert all(map(on_this_machine, here))
     assert not any(map(on_this_machine, ("ray://10.0.0.1:1", "ray://127.0.0.1.example.org:1", "ray://head:1")))
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_a_cluster_that_is_slow_to_serve_a_client_is_asked_twice(
+    late: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ray's words of a busy head node, as it was seen to say them."""
+    from robolearn.runs.ray_cluster import join_ray
+
+    tried: list[str] = []
+
+    def init(address: str, **_: Any) -> None:
+        tried.append(address)
+        if len(tried) <= late:
+            raise ConnectionAbortedError("Initialization failure from server:\nTrace:\nRuntimeError: Proxy failed\n")
+
+    ray = types.ModuleType("ray")
+    ray.__dict__["init"] = init
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    address, why = "ray://127.0.0.1:1", r"no process for this client \(RuntimeError: Proxy failed\)"
+    if late == 1:
+        assert join_ray(address, "--workers") is ray
+    else:
+        with pytest.raises(BadInput, match=f"--workers: got {why}, expected a cluster"):
+            join_ray(address, "--workers")
+    assert tried == [address] * 2 and [record.levelname for record in caplog.records] == ["WARNING"]
 
 
 def test_without_ray_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,9 @@ def test_a_cluster_with_a_token_collects_the_same_set(tmp_path: Path) -> None:
     port, token = free_port(), secrets.token_hex(32)
     clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     clean |= {"PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
-    ours, loopback = clean | {"RAY_AUTH_TOKEN": token}, {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    ours = clean | {"RAY_AUTH_TOKEN": token}
+    # A process for a client takes more than Ray's 30 s on a machine that is busy with other tests.
+    loopback = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S": "100"}
     start = ["start", "--head", "--block", "--node-ip-address", "127.0.0.1", "--port", str(free_port()), "--num-cpus",
              "2", "--include-dashboard", "false", "--ray-client-server-port", str(port)]  # fmt: skip
     ray = Path(sys.executable).with_name("ray")
