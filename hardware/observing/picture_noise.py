@@ -58,10 +58,14 @@ class PictureNoise:
 
     def frozen(self) -> str:
         """The way in which the camera is frozen, or nothing."""
-        seconds = self._newest - self._since
-        if not self.learned or self._same < SAME or seconds < SAME_S:
+        if not self.learned or not self.stands:
             return ""
-        return f"the same picture for {seconds:.2f} s from a camera that had noise at rest"
+        return f"the same picture for {self._newest - self._since:.2f} s from a camera that had noise at rest"
+
+    @property
+    def stands(self) -> bool:
+        """True where the same bytes came `SAME` times over `SAME_S`, more than a driver repeats them."""
+        return self._same >= SAME and self._newest - self._since >= SAME_S
 
     def _learn(self, pixels: Callable[[], Picture], q: Array | None) -> None:
         still = q is not None and self._at is not None and bool((np.abs(q - self._at) <= STILL_RAD).all())

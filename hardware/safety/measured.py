@@ -10,6 +10,7 @@ repeat the same values while the arm is commanded to go elsewhere.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -164,6 +165,8 @@ class MeasuredArm:
 
 
 AWAY_RAD = 0.05  # a set-point that goes so far moves any arm by more than the resolution of its encoders
+ONWARD_RAD = 0.02  # the same of one that goes on, on the way on which a joint moves: friction holds none that moves
+MOVES = 0.1  # [rad/s] at least, of a joint that moves: above it a servo does not stick and slip
 REPEATS = 3  # fewer may come from an arm that was held up together with the commands that wait for it
 
 
@@ -187,7 +190,12 @@ class OwnJoints:
 
 class Stuck:
     """Detection of measured joints that stay while set-points move. `delay` is the dead time of the arm and of its
-    joint states [s]: for so long nothing follows a set-point."""
+    joint states [s]: for so long nothing follows a set-point.
+
+    An arm that was at rest is stuck where it stays for `delay` once the set-point is `AWAY_RAD` away. One that moved is
+    stuck where it stays for `delay` at once, while the set-point of a joint that moved goes on by `ONWARD_RAD`. A joint
+    moved whose last `REPEATS` readings went one way, at `MOVES` in the mean.
+    """
 
     def __init__(self, delay: float) -> None:
         self._delay = delay
@@ -195,16 +203,30 @@ class Stuck:
 
     def begin(self) -> None:
         """The arm is armed: what was measured before does not count."""
-        self._positions = self._set_point = np.zeros(0)  # measured last, and commanded when that was new
-        self._repeats, self._left_at = 0, np.inf  # when the set-point was that far away for the first time
+        self._new: deque[tuple[NDArray[np.float64], float]] = deque(maxlen=REPEATS + 1)  # readings and when
+        self._set_point = np.zeros(0)  # commanded when the newest came
+        self._repeats, self._left_at = 0, np.inf  # of it, and when the set-point had left it
 
     def __call__(self, positions: NDArray[np.float64], set_point: NDArray[np.float64], now: float) -> bool:
         """Judge the positions (n,) of the arm alone [rad] that arrive at the steady time `now` [s], by the set-point
         (n,) [rad] sent last: fingers and wheels may move beside an arm that is repeated."""
-        if not np.array_equal(positions, self._positions):
-            self._positions, self._set_point, self._repeats, self._left_at = positions, set_point, 0, np.inf
+        if not self._new or not np.array_equal(positions, self._new[-1][0]):
+            self._new.append((positions, now))
+            self._set_point, self._repeats, self._left_at = set_point, 0, np.inf
             return False
         self._repeats += 1
-        if float(np.abs(set_point - self._set_point).max()) > AWAY_RAD:
+        went, stood = set_point - self._set_point, now - self._new[-1][1]
+        if float(np.abs(went).max()) > AWAY_RAD:
             self._left_at = min(self._left_at, now)
-        return self._repeats >= REPEATS and now - self._left_at >= self._delay
+        # Not later: a set-point that waits before it goes on leaves an arm at rest.
+        at_once = self._delay <= stood <= 2.0 * self._delay and self._goes_on(went)
+        return self._repeats >= REPEATS and (at_once or now - self._left_at >= self._delay)
+
+    def _goes_on(self, went: NDArray[np.float64]) -> bool:
+        """True where the set-point of a joint that moved `went` (n,) [rad] on since its newest reading."""
+        if len(self._new) <= REPEATS:
+            return False
+        readings = np.array([positions for positions, _ in self._new])
+        way = np.sign(np.diff(readings, axis=0))
+        moved = np.abs(readings[-1] - readings[0]) >= MOVES * (self._new[-1][1] - self._new[0][1])
+        return bool((moved & (way == way[-1]).all(axis=0) & (way[-1] * went > ONWARD_RAD)).any())

@@ -100,6 +100,26 @@ def test_what_a_camera_without_noise_sees_teaches_nothing(show: Callable[[int], 
     assert camera.frozen_after([show(7)] * 50) is None and camera.pictures.silence() == ""
 
 
+@pytest.mark.parametrize(
+    ("speed", "times", "found"),
+    [(0.2, 99, 4), (0.05, 99, 7), (0.02, 99, 14), (0.004, 99, None), (0.2, 3, None), (-0.2, 99, 4)],
+)
+def test_a_camera_without_noise_that_stands_while_the_tcp_goes_a_centimetre(
+    speed: float, times: int, found: int | None
+) -> None:
+    """The tcp goes at `speed` [m/s] about the base, and the camera sends each picture `times`."""
+    camera = Camera().learned(with_a_cube)
+    (home,), _ = PANDA.forward(HOME[None])
+    turn = speed / np.hypot(home[0], home[1]) / HZ * np.eye(len(HOME))[0]
+    found_at = None
+    for k in range(1, 50):
+        camera.q = HOME + (k - 1) * turn
+        if camera.see(with_a_cube(k // times * times)) and found_at is None:
+            found_at = k
+            assert "frozen, the same picture although the arm moved" in camera.pictures.silence()
+    assert found_at == found
+
+
 def test_a_camera_that_sends_each_picture_twice_is_not_learned() -> None:
     camera = Camera()
     for _ in range(60):

@@ -12,7 +12,7 @@ FORMATS = "robolearn/data/convert/formats/config.py"
 LOADING = ("tests/policies/test_loading.py",)
 
 PUBLISHERS = ("tests/hardware/safety/test_safety_publishers.py",)
-STUCK = ("tests/hardware/safety/test_safety_stuck.py",)
+MEASURED, STUCK = "hardware/safety/measured.py", ("tests/hardware/safety/test_safety_stuck.py",)
 SUPERVISOR = "hardware/safety/supervisor.py"
 
 CLOCKS, FAULTS = "hardware/observing/clocks.py", ("tests/hardware/test_faults_in_time.py",)
@@ -130,7 +130,7 @@ MUTANTS: dict[str, Mutant] = {
     "any-error-is-tolerated": Mutant(LEADS, "if error > self._tolerance:", "if False:", LED),
     "any-silence-is-tolerated": Mutant(LEADS, "ends > self._timeout_s:", "ends > 1e9:", LED),
     "zeros-are-a-place-to-begin": Mutant(
-        "hardware/safety/measured.py", "if not any(positions):", "if False:", ("tests/reports/test_arms_that_move.py",)
+        MEASURED, "if not any(positions):", "if False:", ("tests/reports/test_arms_that_move.py",)
     ),
     "turned-the-other-way": Mutant("robots/stations/pictures.py", "np.rot90(rgb, -degrees", "np.rot90(rgb, degrees", TURNED),
     "cut-before-it-is-turned": Mutant(
@@ -166,7 +166,7 @@ MUTANTS: dict[str, Mutant] = {
         "policies/storage/lerobot_files.py", "    _check_units(folder, told)\n", "", LOADING
     ),
     "a-finger-hides-a-frozen-arm": Mutant(
-        "hardware/safety/measured.py", "return values[self._index]", "return values", (*STUCK, *PUBLISHERS)
+        MEASURED, "return values[self._index]", "return values", (*STUCK, *PUBLISHERS)
     ),
     "openings-from-anybody": Mutant(SUPERVISOR, "else self._openings.against(publisher)", 'else ""', PUBLISHERS),
     "openings-of-a-stranger-are-taken": Mutant(
@@ -301,6 +301,11 @@ MUTANTS: dict[str, Mutant] = {
     "beats-are-never-shifted": Mutant(HOST, "            due += later\n", "", QUICK),
     "the-executor-never-waits": Mutant(HOST, "(EXECUTOR_S if later < -0.5 * period else 0.0)", "0.0", QUICK),
     "the-executor-always-waits": Mutant(HOST, "if later < -0.5 * period else 0.0", "if later <= 0.0 else 0.0", QUICK),
+    "what-moved-is-as-at-rest": Mutant(MEASURED, "and (at_once or now", "and (now", STUCK),
+    "what-moves-may-not-lag": Mutant(MEASURED, "at_once = self._delay <= stood", "at_once = 0.0 <= stood", STUCK),
+    "a-set-point-that-waited-goes-on": Mutant(MEASURED, " <= 2.0 * self._delay and", " <= 9.0 and", STUCK),
+    "a-set-point-that-comes-back-goes-on": Mutant(MEASURED, "(way[-1] * went > ONWARD_RAD)", "(np.abs(went) > ONWARD_RAD)", STUCK),
+    "what-creeps-moves": Mutant(MEASURED, "MOVES = 0.1", "MOVES = 0.0", STUCK),
     "encoders-that-stand-are-believed": Mutant(READINGS, "        return now - self._since\n", "        return 0.0\n", READ),
     "what-settles-is-noise": Mutant(READINGS, "noisy = steady & ", "noisy = ", READ),
     "what-moves-is-noise": Mutant(READINGS, " & (turns >= TURNS)", "", READ),
@@ -318,6 +323,10 @@ MUTANTS: dict[str, Mutant] = {
     "what-speeds-up-leaps": Mutant(READINGS, "PUSHED = 50.0", "PUSHED = 0.0", READ),
     "noise-leaps": Mutant(READINGS, "NOISES = 5.0", "NOISES = 0.0", READ),
     "cameras-with-noise-that-stand-are-believed": Mutant(PICTURES, "self.freshness.problem() or self.silence()", "self.freshness.problem()", NOISES),
+    "pictures-that-stand-wait-for-far": Mutant(PICTURES, "SAME if moved or self._stands(q)", "SAME if moved", NOISES),
+    "pictures-that-come-thrice-stand": Mutant(PICTURES, "return self._noise.stands and self._travel", "return self._travel", NOISES),
+    "pictures-that-stand-beside-an-arm-at-rest": Mutant(PICTURES, "NEAR_M = 0.01", "NEAR_M = 0.0", NOISES),
+    "pictures-that-stand-are-no-silence": Mutant(PICTURES, '(self._frozen if self._noise.stands else "")', '""', NOISES),
     "a-cube-that-falls-is-noise": Mutant(NOISY, "SHARE, MOST = 0.3, 0.5", "SHARE, MOST = 0.001, 0.02", NOISES),
     "compression-hides-noise": Mutant(NOISY, ".mean()) > MOST", ".mean()) > 1.0", NOISES),
     "a-picture-that-came-twice-is-frozen": Mutant(NOISY, "SAME, SAME_S = 4, 0.1", "SAME, SAME_S = 2, 0.0", NOISES),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from hardware.safety.measured import AWAY_RAD, REPEATS, OwnJoints, Stuck
 
@@ -57,6 +58,37 @@ def test_the_dead_time_of_the_arm_is_waited_for() -> None:
     assert not stuck(REST, at(0.0), 1.0)
     said = [stuck(REST, at(0.02 * i), 1.0 + 0.01 * i) for i in range(1, 40)]
     assert said.index(True) + 1 == 3 + 15, "away after 3 steps of 20 mrad, and 15 of 10 ms later"
+
+
+def frozen_after(
+    delay: float, *, speed: float = 0.3, on: float = 0.3, pause: float = 0.0, lag: float = 0.03, step: float = 0.0
+) -> float:
+    """Seconds from the last new reading to the stop of an arm whose set-point moves at `speed` [rad/s] and goes on at
+    `on` after a `pause` [s]; it is measured at 100 Hz, `lag` later, in steps of `step` [rad]. ∞: never, in a second."""
+
+    def way(seconds: float) -> float:
+        return speed * min(seconds, 1.0) + on * max(seconds - 1.0 - pause, 0.0)
+
+    def measured(seconds: float) -> np.ndarray:
+        away = way(max(min(seconds, 1.0) - lag, 0.0))
+        return at(step * round(away / step) if step else away)
+
+    stuck = Seen(delay)
+    for i in range(100):
+        assert not stuck(measured(0.01 * i), at(way(0.01 * i)), 0.01 * i)
+    said = [stuck(measured(0.99), at(way(0.01 * i)), 0.01 * i) for i in range(100, 200)]
+    return 0.01 * (1 + said.index(True)) if any(said) else np.inf
+
+
+def test_an_arm_that_moved_is_stuck_as_soon_as_it_may_lag_no_longer() -> None:
+    """At rest the set-point has to be 0.05 rad away first: 0.17 s, and 0.1 s of dead time after it."""
+    assert [frozen_after(delay) for delay in (0.1, 0.16)] == pytest.approx([0.1, 0.16])
+    assert frozen_after(0.1, step=0.0015) == pytest.approx(0.1) and frozen_after(0.1, on=0.15) == pytest.approx(0.13)
+    assert frozen_after(0.1, speed=0.05) == pytest.approx(0.28), "a joint that creeps may stick: as one at rest"
+    assert frozen_after(0.1, on=-0.3) == pytest.approx(0.29), "one that is to come back stands for a while"
+    assert frozen_after(0.1, pause=0.2) == pytest.approx(0.48), "so does one that was to stop"
+    assert frozen_after(0.1, on=0.08) == pytest.approx(0.71), "or to go on slowly"
+    assert frozen_after(0.1, on=0.0) == np.inf
 
 
 def test_what_else_moves_in_the_message_hides_nothing() -> None:
