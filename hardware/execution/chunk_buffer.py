@@ -134,6 +134,10 @@ class ActionChunkBuffer:
         self._executor.put(values, now - age, now)
         self.stamp, self._sender, self.latency_s, self.reason = stamp, sender, age, ""
 
+    def warm(self) -> None:
+        """See `ChunkExecutor.warm`."""
+        self._executor.warm(self._clock())
+
     def foreign(self, sender: object) -> str:
         """Problem of a policy that is not the one that chunks have come from; empty where it is, or is not known."""
         if sender is None or self._sender is None or sender == self._sender:

@@ -199,6 +199,7 @@ class Streamer:
     def warm(self) -> None:
         """Compute a set-point for nothing: that of the chunk that is about to come is quicker then."""
         if (q := self.joints.q) is not None:
+            self.stream.warm()
             self._set_points.target(q, self._idle)
 
     @property

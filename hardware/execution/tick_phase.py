@@ -5,8 +5,13 @@ clock, too. Sent at t, one waits for the next tick by
 
     w = t_tick − t,   in [0, T) whatever that phase is, T / 2 in the mean
 
-Of the newest `KEPT` waits, as they would be by the ticks of now, the least is to be `AHEAD_S`, which a message takes to
-its tick: few come too late for it, and the others wait as little as their times vary.
+Ticks that take the i-th of the newest `KEPT` targets just in time, which is `AHEAD_S` after it was sent, as long as a
+message takes, let the j-th wait for
+
+    AHEAD_S + (w_j − w_i) mod T
+
+and those are chosen whose mean over j is the least. The slowest targets then come too late for their tick, and wait for
+the next: so few that all others together gain more than they lose.
 
 A filter moves its set-point by one period a tick. Ticks that come sooner make a motion that much faster than it was
 judged, and later ones slower: while the arm moves, ticks are led to later times at a rate of `SLOWER`, and to earlier
@@ -17,7 +22,9 @@ from __future__ import annotations
 
 from collections import deque
 
-AHEAD_S = 6e-4
+import numpy as np
+
+AHEAD_S = 5e-4
 KEPT = 32
 SLOWER, FASTER = 0.02, 0.002  # of a period, a tick
 STALE = 1.5  # periods; what waited longer was held up: no phase
@@ -36,8 +43,9 @@ class TickPhase:
         if not 0.0 <= seconds <= STALE * self._period:
             return
         self._waits.append(seconds)
-        least = seconds + min(self._nearest(wait - seconds) for wait in self._waits)
-        self._owed = self._nearest(AHEAD_S - least)
+        waits = np.array(self._waits)
+        mean = ((waits - waits[:, None]) % self._period).mean(axis=1)
+        self._owed = self._nearest(AHEAD_S - float(waits[np.argmin(mean)]))
 
     def shift(self, *, at_rest: bool) -> float:
         """By which the next tick is later [s]; while the arm is `at_rest` it may be much earlier, too."""

@@ -140,8 +140,8 @@ class PolicyNode(Node):
             self._alive_at = now
             self._alive_publisher.publish(Empty())
         self.look_for_end(now)
-        self._ask()
-        self._watch(now)
+        if not self._ask():  # else the policy is to have the interpreter
+            self._watch(now)
         return self._pause()
 
     def _pause(self) -> float:
@@ -188,21 +188,21 @@ class PolicyNode(Node):
 
     # --- asking --------------------------------------------------------------------------------------------
 
-    def _ask(self) -> None:
-        """Request an inference, if it is time for one and none is running."""
+    def _ask(self) -> bool:
+        """Request an inference, if it is time for one and none is running. True where it was."""
         if not self.active or self.predictor is None:
-            return
+            return False
         stamp, apart = self.observer.stamps()
         late = self.predictor.overdue(stamp)
         # Slightly early: the next joint state comes much later than that.
         if late < -EARLY_S or (apart > ALIGNED_S and late < PATIENCE_S):
-            return
+            return False
         try:
             observation = self.observer.observation()
         except NotObserved as error:
             # No chunk is published; a problem that lasts is a stop, see `_watch`.
             self._complain(str(error))
-            return
+            return False
         refused, warned = familiarity(self.policy, observation)
         if refused or (warned and not self._unjudged):
             self._complain(refused or warned)
@@ -212,6 +212,7 @@ class PolicyNode(Node):
             self.predictor.ask(stamp, observation, self._observation_inputs.stamp)
             # In the middle of control steps: not when the joint states of the next decision are due.
             self._pictures_at = time.monotonic() + 0.5 / self.contract.control_hz
+        return not refused
 
     def _watch(self, now: float) -> None:
         """Ask for a stop as soon as the policy has failed, or what it is to see stays wrong: it may not be asked for a

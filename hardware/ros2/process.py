@@ -103,8 +103,9 @@ def serve(node: Node, executor: SingleThreadedExecutor, stop: Stop) -> int:
             due = max(due + period, time.monotonic() + 0.6 * period)
             later = callback() or 0.0
             due += later
-            # It takes 0.7 ms: where a message is about to come, and so the next beat much sooner, it can wait once.
-            if time.monotonic() >= turn + (EXECUTOR_S if later < -0.5 * period else 0.0):
+            # It takes 0.7 ms and can wait once: where a message is about to come, and so the next beat much sooner, or
+            # where another thread is to have the interpreter, and so the next beat much later.
+            if time.monotonic() >= turn + (EXECUTOR_S if abs(later) > 0.5 * period else 0.0):
                 turn = time.monotonic() + EXECUTOR_S
                 executor.spin_once(timeout_sec=0.0)
         except ExternalShutdownException:

@@ -15,6 +15,7 @@ from hardware.execution.prediction import WARMED_S, Predictor
 from hardware.execution.streamer import BEFORE_S, BEHIND_S, Streamer
 from hardware.ros2 import process
 from robolearn.core import ActionChunk, Observation, Policy
+from robots import chunk_execution
 from robots.stations import load_contract
 
 CONTRACT = load_contract("sim")
@@ -104,10 +105,10 @@ class Bench:
         names = (*CONTRACT.joints, *CONTRACT.gripper_joints)
         self.streamer.joint_state(names, np.array(q), 1e9 + self.now)
 
-    def chunk(self, stamp: float) -> bool:
+    def chunk(self, stamp: float, action: float = 0.0) -> bool:
         self.joints()
         self.streamer.heartbeat()
-        actions = np.zeros((STEPS, len(NAMES)), np.float32)
+        actions = np.full((STEPS, len(NAMES)), action, np.float32)
         times = np.arange(STEPS, dtype=np.float64) * STEP
         return self.streamer.chunk(round(1e9 * (1e9 + stamp)), NAMES, actions, times)
 
@@ -136,6 +137,31 @@ def test_warming_sends_nothing_and_changes_nothing() -> None:
     assert len(bench.sent) == sent and bench.streamer.status() == status
     bench.streamer.tick()
     assert np.array_equal(bench.sent[-1].positions, bench.sent[-2].positions)
+
+
+def test_warming_computes_what_the_next_chunk_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[int] = []
+    compute = chunk_execution.continued
+    monkeypatch.setattr(
+        chunk_execution, "continued", lambda *given, **more: computed.append(1) or compute(*given, **more)
+    )
+    sent: list[list[Any]] = []
+    for warmed in (False, True):
+        bench = Bench()
+        bench.now = 101.003
+        bench.streamer.warm()
+        assert not computed, "there is no chunk yet"
+        assert bench.chunk(101.0, 0.5)
+        bench.now = 101.153
+        computed.clear()
+        if warmed:
+            bench.streamer.warm()
+        assert len(computed) == warmed
+        assert bench.chunk(101.15, -0.3)
+        computed.clear()
+        sent.append(bench.sent)
+    for plain, warm in zip(*sent, strict=True):
+        np.testing.assert_array_equal(plain.positions, warm.positions)
 
 
 def test_a_chunk_that_is_not_followed_postpones_no_target() -> None:
@@ -188,7 +214,8 @@ def test_a_beat_is_later_by_what_it_returns(later: float | None, expected: float
     assert np.median(np.diff(node.times)) == pytest.approx(expected, abs=0.0006)
 
 
-def test_the_executor_waits_once_where_a_message_is_about_to_come() -> None:
-    often, seldom = (turns(Beating(0.001, later, 100)) for later in (0.0, -0.0006))
+def test_the_executor_waits_once_where_a_message_is_about_to_come_or_another_thread_works() -> None:
+    often, seldom, busy = (turns(Beating(0.001, later, 100)) for later in (0.0, -0.0006, 0.001))
     assert 7 <= often <= 12, "every 10 ms of 100"
     assert 1 <= seldom <= 4, "every 20 ms of 40"
+    assert 7 <= busy <= 11, "every 20 ms of 200"

@@ -39,6 +39,22 @@ def test_what_arrives_at_a_steady_phase_waits_for_a_third_of_the_time(phase_ms: 
     assert len(late) <= 0.05 * len(settled), "those that came too late for the tick before"
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_few_that_are_slow_do_not_make_all_others_wait(seed: int) -> None:
+    """One in ten comes 2 ms later than the others and waits for another tick, the others for a tenth of a period."""
+    ticks, draw = TickPhase(PERIOD), random.Random(seed)
+    sent = [0.001 + k * EVERY * PERIOD + (0.002 if k % 10 == 5 else draw.random() * JITTER_S) for k in range(1, 200)]
+    now, waits = 0.0, []
+    while len(waits) < len(sent):
+        if sent[len(waits)] + TRANSIT_S <= now:
+            waits.append(now - sent[len(waits)])
+            ticks.waited(waits[-1])
+        now += PERIOD + ticks.shift(at_rest=False)
+    settled = sorted(waits[80:])
+    assert settled[len(settled) // 2] < 0.2 * PERIOD and sum(settled) / len(settled) < 0.3 * PERIOD
+    assert sum(wait > 0.35 * PERIOD for wait in settled) <= 0.11 * len(settled)
+
+
 @pytest.mark.parametrize("phase_ms", [0.5, 2.0, 3.5, 4.8])
 def test_a_motion_becomes_no_faster_than_its_ticks_are_noisy(phase_ms: float) -> None:
     _, intervals = played(1e-3 * phase_ms)
@@ -62,4 +78,4 @@ def test_one_that_came_just_too_late_moves_the_ticks_later() -> None:
     ticks = TickPhase(PERIOD)
     ticks.waited(PERIOD + 0.0002)
     moved = [ticks.shift(at_rest=False) for _ in range(20)]
-    assert sum(moved) == pytest.approx(0.0004) and min(moved) >= 0.0
+    assert sum(moved) == pytest.approx(0.0003) and min(moved) >= 0.0
