@@ -16,6 +16,7 @@ def generate_launch_description():
         "rollouts",
         renamed={"out": "record"},
         fixed={"every_arming": True, "realtime_priority": 0},
+        patience_s=70.0,
         condition=UnlessCondition(EqualsSubstitution(LaunchConfiguration("record"), "")),
     )
     task = {"task": ("sim_task", "task of the simulated arm")}

@@ -5,9 +5,9 @@ from runpy import run_path
 
 
 def generate_launch_description():
-    """The actor, which starts its learner, and the arm behind its safety filter."""
+    """The actor, which starts its learner and waits half a minute for its checkpoint, and the arm behind its filter."""
     launching = run_path(str(Path(__file__).with_name("launching.py")))
     started, described = launching["Started"], launching["described"]
-    actor = started("hil", renamed=launching["TELEOP"], ends="the loop has ended")
+    actor = started("hil", renamed=launching["TELEOP"], ends="the loop has ended", patience_s=40.0)
     required, former = ["policy", "out"], launching["FORMER"]
     return described(__file__, actor, include="arm.launch.py", required=required, aliases=former)

@@ -80,6 +80,7 @@ class Started:
       renamed: parameter → launch argument, beside `ARGUMENTS`.
       fixed: parameters that are no arguments, and their values.
       ends: the reason for which its end ends everything; empty: it ends alone.
+      patience_s: from Ctrl-C to the SIGTERM of launch, which is 5 s by itself: what it writes then is whole.
       condition: of its start.
     """
 
@@ -91,6 +92,7 @@ class Started:
         renamed: Mapping[str, str] = {},
         fixed: Mapping[str, Any] = {},
         ends: str = "",
+        patience_s: float = 5.0,
         condition: Any = None,
     ) -> None:
         table = node_parameters()
@@ -114,6 +116,7 @@ class Started:
             parameters=[{**values, **fixed}],
             output="screen",
             on_exit=Exited(ends),
+            sigterm_timeout=str(patience_s),
             **({"condition": condition} if condition else {}),
         )
 

@@ -8,5 +8,5 @@ def generate_launch_description():
     """The teleoperator's node and the arm behind its safety filter."""
     launching = run_path(str(Path(__file__).with_name("launching.py")))
     started, described = launching["Started"], launching["described"]
-    teleop = started("teleop", renamed=launching["TELEOP"], ends="teleoperation has ended")
+    teleop = started("teleop", renamed=launching["TELEOP"], ends="teleoperation has ended", patience_s=12.0)
     return described(__file__, teleop, include="arm.launch.py", aliases=launching["FORMER"])

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from robolearn.core import BadInput, Interface
+from robolearn.core.specs import ACTION_SCALE
 from robolearn.io.json_files import parse_json
 from robolearn.io.paths import no_such_folder
 
@@ -73,10 +74,15 @@ def check_config(config: Any, file: Path) -> None:
 def interface_of(config: Mapping[str, Any], file: Path) -> Interface:
     """The interface in what `read_config` gave of `file`; raises `BadInput` if it is not whole."""
     try:
-        return Interface.from_json(config["interface"])
+        interface = Interface.from_json(config["interface"])
     except BadInput as error:
         raise BadInput(f"policy {file}: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadInput(
             f"policy {file}: interface", got=f"{type(error).__name__}: {error}", expected="a full one"
         ) from error
+    if ACTION_SCALE in interface.extra:
+        from robots.stated_scale import check_stated_scale  # late: arms take half a second to import
+
+        check_stated_scale(interface, what=f"policy {file}")
+    return interface

@@ -206,6 +206,10 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str, subjec
             "One number means two motions there. `robolearn dataset import --unit` brings joint positions to one scale"
         )
         raise BadInput(f"{what}: scale of the actions", got=_spoken(theirs), expected=_spoken(own), hint=hint)
+    said, told = action_scale(offered), action_scale(needed)
+    if said and told and said[1:] == told[1:] and not _alike(said[0], told[0]):
+        got, expected = (f"{unit}, {_ranges(one)}" for one, unit, _ in (said, told))
+        raise BadInput(f"{what}: scale of the actions", got=got, expected=expected)
     if not abs(needed.control_hz - offered.control_hz) <= 1e-6:
         raise BadInput(f"{what}: control rate", got=f"{offered.control_hz} Hz", expected=f"{needed.control_hz} Hz")
     for key, spec in needed.observation.items():
@@ -243,10 +247,18 @@ def own_scale(interface: Interface) -> Scaled | None:
     return None if found is None or found[1] else found[0]
 
 
+def _alike(a: Scaled, b: Scaled) -> bool:
+    return all(
+        math.isclose(x, y, rel_tol=1e-3, abs_tol=1e-6) for x, y in zip((*a[0], *a[1]), (*b[0], *b[1]), strict=True)
+    )
+
+
+def _ranges(scale: Scaled) -> str:
+    return ", ".join(f"{low:.4g}…{high:.4g}" for low, high in zip(*scale, strict=True))
+
+
 def _spoken(scale: Scaled | None) -> str:
-    if scale is None:
-        return "that of the action kind"
-    return "extremes of a set, " + ", ".join(f"{low:.4g}…{high:.4g}" for low, high in zip(*scale, strict=True))
+    return "that of the action kind" if scale is None else f"extremes of a set, {_ranges(scale)}"
 
 
 def _difference(found: ArraySpec, needed: ArraySpec) -> tuple[str, str, str]:

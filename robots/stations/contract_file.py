@@ -6,7 +6,8 @@ hold stands in `robots.stations.parts`; here is what several parts have to agree
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -183,12 +184,10 @@ class ContractFile:
     @field_validator("joints")
     @classmethod
     def _check_order(cls, joints: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        """Refuse the robot's joints in another order, with whatever prefix or without their own: each would be sent
-        another's command."""
+        """Refuse the robot's joints in another order, whatever stands around their words and numbers: each would be
+        sent another's command."""
         robot = values.robot_of(info)
-        owners = [[own for own in robot.joints if joint.endswith(own) or own.endswith(joint)] for joint in joints]
-        order = tuple(found[0] for found in owners if len(found) == 1)
-        if len(order) == len(joints) and order != robot.joints:
+        if out_of_order(joints, robot.joints):
             raise values.refuse(f"base to tip: {', '.join(robot.joints)}", got=", ".join(joints))
         return joints
 
@@ -214,6 +213,29 @@ class ContractFile:
 
 
 _FILE = TypeAdapter(ContractFile)
+
+_PLAIN = {"joint", "j", "pos", "position"}  # words of a joint's name that tell it from no other
+
+
+def out_of_order(given: Sequence[str], own: Sequence[str]) -> bool:
+    """True where `given` (n,) names a robot's joints, `own` (n,) from base to tip, in another order: by its words,
+    ``Left_ShoulderLift.pos`` for ``shoulder_lift_joint``, or by numbers, ``J2`` before ``J1``."""
+    known = [_words(name) for name in own]
+    places = []
+    for name in given:
+        words = _words(name)
+        found = [i for i, needed in enumerate(known) if needed <= words]
+        places += found if len(found) == 1 else []
+    numbers = [[int(number) for number in re.findall(r"\d+", name)][-1:] for name in given]
+    counted = [one[0] for one in numbers if one]
+    rising = places == sorted(set(places))
+    return not rising or (len(set(counted)) == len(given) and counted != sorted(counted))
+
+
+def _words(name: str) -> set[str]:
+    """The words and numbers of a joint's name that tell it from others."""
+    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return set(re.findall(r"[a-z]+|\d+", apart.lower())) - _PLAIN
 
 
 class NoContract(BadInput):

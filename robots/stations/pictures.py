@@ -89,7 +89,8 @@ def _compressed(message: Any) -> NDArray[np.uint8]:
     height, width = _size_of(memoryview(message.data))
     if height * width > MOST_PIXELS:
         raise BadInput("compressed image", got=f"{width}×{height} pixels", expected=f"at most {MOST_PIXELS:,} in all")
-    found = cv2.imdecode(np.frombuffer(message.data, np.uint8), cv2.IMREAD_COLOR) if len(message.data) else None
+    # Other formats have no size that was looked at: OpenCV would unpack a TIFF or WebP of any.
+    found = cv2.imdecode(np.frombuffer(message.data, np.uint8), cv2.IMREAD_COLOR) if height * width else None
     if found is None:
         raise BadInput("compressed image", got=f"{len(message.data)} bytes that are no picture", expected="JPEG or PNG")
     return found[..., ::-1].astype(np.uint8, copy=False)

@@ -32,6 +32,7 @@ class Started:
     parameters: dict[str, Any]
     remappings: dict[str, str]
     shutdown: str | None  # the reason, when its end ends everything
+    sigterm_timeout: float  # after SIGINT [s]
 
 
 @dataclass
@@ -195,9 +196,10 @@ class Node:
         output: str,
         remappings: Iterable[tuple[Any, Any]] = (),
         on_exit: Any = None,
+        sigterm_timeout: str = "5",
         condition: IfCondition | None = None,
     ) -> None:
-        self.condition = condition
+        self.condition, self.sigterm_timeout = condition, float(sigterm_timeout)
         assert output == "screen", "what a node says belongs on the screen"
         self.package, self.executable, self.namespace, self.name = package, executable, namespace, name
         self.parameters, self.remappings, self.on_exit = parameters, remappings, on_exit
@@ -223,7 +225,8 @@ class Node:
         for old, new in remappings.items():
             command += ["-r", f"{old}:={new}"]
         reason = (self.on_exit.reason if self.on_exit else None) or None
-        context.started.append(Started(self.executable, node, command, parameters, remappings, reason))
+        made = Started(self.executable, node, command, parameters, remappings, reason, self.sigterm_timeout)
+        context.started.append(made)
 
 
 def modules() -> dict[str, ModuleType]:

@@ -177,6 +177,23 @@ def test_every_node_is_in_our_namespace_and_everything_ends_with_the_safety_node
     assert len(others) == (name != "arm") and all(started[node].shutdown for node in others)
 
 
+def test_launch_waits_as_long_as_its_nodes_may_take_to_end(launch: Launch) -> None:
+    """Else Ctrl-C ends the learner's checkpoint, or the writing of the last episode, by SIGTERM and SIGKILL."""
+    from hardware.ros2.rollouts_node import RolloutsNode
+    from hardware.ros2.runtime import Node
+    from hardware.ros2.teleop_node import TeleopNode
+    from robolearn.hil.processes import STOP_S
+
+    takes = {"hil": STOP_S + 5.0, "rollouts": RolloutsNode.stop_limit_s, "teleop": TeleopNode.stop_limit_s}
+    for name in FILES:
+        for process in launch(
+            name, **{**REQUIRED.get(name, {}), **({"record": "d"} if name == "deploy" else {})}
+        ).started:
+            ends_in = takes.pop(process.node.split("/")[-1], Node.stop_limit_s)
+            assert process.sigterm_timeout > ends_in, process.node
+    assert not takes
+
+
 def given(node: str, **values: Any) -> dict[str, Any]:
     """The parameters of a node: its defaults, and `values`."""
     return vars(NODES[node](**values))

@@ -7,6 +7,7 @@ import sys
 from mutation import Mutant, kill_replacements
 
 UNITS, UNIT_TESTS = "robolearn/data/convert/joint_units.py", ("tests/data/tools/test_joint_units.py",)
+STATED = "robots/stated_scale.py"
 SPECS, MIXTURE = "robolearn/core/specs.py", "robolearn/data/mixture.py"
 FORMATS = "robolearn/data/convert/formats/config.py"
 LOADING = ("tests/policies/test_loading.py",)
@@ -154,6 +155,15 @@ MUTANTS: dict[str, Mutant] = {
     "normalised-is-anything": Mutant(UNITS, "if low.min() < -1 - TOLERANCE or", "if False and", UNIT_TESTS),
     "unit-is-not-asked": Mutant(FORMATS, '("" if options.action_kind else "normalised")', '"normalised"', UNIT_TESTS),
     "unit-is-lost-by-export": Mutant(FORMATS, 'scale.unit or "unknown"', '"unknown"', UNIT_TESTS),
+    "stated-scales-are-not-compared": Mutant(SPECS, "and not _alike(said[0], told[0]):", "and False:", UNIT_TESTS),
+    "a-stated-scale-is-the-arm-s": Mutant(STATED, "or not np.allclose(stated, limits", "or False and np.allclose(stated, limits", UNIT_TESTS),
+    "any-unit-is-stated": Mutant(STATED, "if unit not in FACTORS:", "if False:", UNIT_TESTS),
+    "sets-with-any-scale-are-opened": Mutant(
+        "robolearn/data/lerobot/features.py", "    if ACTION_SCALE in interface.extra:\n", "    if False:\n", UNIT_TESTS
+    ),
+    "policies-with-any-scale-are-opened": Mutant(
+        "policies/storage/config_file.py", "    if ACTION_SCALE in interface.extra:\n", "    if False:\n", UNIT_TESTS
+    ),
     "scales-are-not-compared": Mutant(SPECS, "(theirs := own_scale(offered)) !=", "(theirs := own_scale(needed)) !=", UNIT_TESTS),
     "from-compares-no-scale": Mutant(
         "robolearn/train/imitation.py",
@@ -248,6 +258,10 @@ MUTANTS: dict[str, Mutant] = {
     "ends-wait-for-an-answer": Mutant(SESSION, "(moving and self._state in AT_REST)", "False", SESSIONS),
     "ends-cry-wolf": Mutant(SESSION, "not (self.done and self._state in AT_REST)", "True", SESSIONS),
     "launch-ends-well-whatever-failed": Mutant(LAUNCHING, "            if not self.failed:\n", "            if False:\n", LAUNCHED),
+    "launch-cuts-off-a-checkpoint": Mutant(
+        LAUNCHING, "            sigterm_timeout=str(patience_s),\n", "",
+        ("tests/launch/test_launch_files.py::test_launch_waits_as_long_as_its_nodes_may_take_to_end",),
+    ),
     "launch-ends-as-the-last": Mutant(LAUNCHING, "os._exit(self.failed[0])", "os._exit(self.failed[-1])", LAUNCHED),
     "launch-takes-a-stranger-s-code": Mutant(LAUNCHING, "if code and any(", "if code or any(", LAUNCHED),
     "launch-s-episode-never-ends": Mutant(

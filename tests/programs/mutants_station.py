@@ -28,6 +28,10 @@ FOUND, FOUND_TESTS = "hardware/station/driver_topics.py", ("tests/hardware/test_
 PLAYED = ("tests/hardware/teleop/test_supervised.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "joints-by-words-in-any-order": Mutant(FILE, "return not rising or (", "return (", CONTRACT),
+    "joints-by-numbers-in-any-order": Mutant(FILE, " and counted != sorted(counted))", " and False)", CONTRACT),
+    "joints-by-capitals-in-any-order": Mutant(FILE, "apart.lower()", "apart", CONTRACT),
+    "any-format-is-unpacked": Mutant(PIXELS, "cv2.IMREAD_COLOR) if height * width else None", "cv2.IMREAD_COLOR)", PICTURES),
     "a-vector-in-any-order": Mutant(FOUND, "(kind == TRAJECTORY and set(one.joints)", "(set(one.joints)", FOUND_TESTS),
     "two-arms-are-one": Mutant(FOUND, "if len(prefixes) > 1:", "if False:", FOUND_TESTS),
     "joint-states-of-a-part": Mutant(FOUND, "if set(named) <= set(heard.names)", "if set(named) & set(heard.names)", FOUND_TESTS),

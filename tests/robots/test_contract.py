@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -145,6 +146,33 @@ def test_contact_is_a_feature(tmp_path: Path, felt: dict, feature: str, names: t
     assert contract.topics[feature].topic == "/felt"
     plain = load_contract("sim")
     assert plain.contact is None and feature not in plain.interface.observation and feature not in plain.topics
+
+
+def swapped(names: Sequence[str]) -> list[str]:
+    return [names[1], names[0], *names[2:]]
+
+
+@pytest.mark.parametrize(
+    ("station", "called"),
+    [
+        ("sim", "panda_joint{i}"), ("sim", "l_panda_joint{i}"), ("sim", "J{i}"), ("fr3", "fr3_joint_{i}"),
+        ("fr3", "left_fr3v2_joint{i}"), ("fr3", "no{i}"), ("ur5e", "{own}"), ("ur5e", "{plain}"), ("ur5e", "{upper}"),
+        ("ur5e", "left_ur5e_{own}"), ("ur5e", "joint_{i}"), ("so101", "{own}.pos"), ("so101", "{camel}"),
+        ("so101", "motor_{i}"),
+    ],
+)  # fmt: skip
+def test_joints_in_another_order_are_refused_whatever_they_are_called(
+    tmp_path: Path, station: str, called: str
+) -> None:
+    own = load_contract(station).robot.joints
+    names = [
+        called.format(i=i, own=name, plain=name.removesuffix("_joint"), upper=name.upper(),
+                      camel="".join(word.title() for word in name.split("_")))
+        for i, name in enumerate(own, 1)
+    ]  # fmt: skip
+    assert load(tmp_path, put(shipped(station), "joints", names)).joints == tuple(names)
+    with pytest.raises(BadInput, match=r"joints: got .*, expected base to tip: "):
+        load(tmp_path, put(shipped(station), "joints", swapped(names)))
 
 
 @pytest.mark.long

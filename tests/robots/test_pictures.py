@@ -186,6 +186,15 @@ def test_a_picture_that_unpacks_to_gigabytes_is_refused_by_its_header(monkeypatc
         raw_picture(compressed(huge))
 
 
+@pytest.mark.parametrize("kind", [".tiff", ".webp", ".bmp", ".ppm"])
+def test_what_is_neither_png_nor_jpeg_is_not_unpacked(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenCV would, whatever size it has: 500 bytes of them are 81 million pixels."""
+    data = cv2.imencode(kind, RGB)[1].tobytes()
+    monkeypatch.setattr(cv2, "imdecode", lambda *_: pytest.fail("unpacked"))
+    with pytest.raises(BadInput, match="bytes that are no picture, expected JPEG or PNG"):
+        raw_picture(compressed(data))
+
+
 @pytest.mark.parametrize("options", [(".png", []), (".jpg", []), (".jpg", [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])])
 def test_the_size_in_a_header_is_that_of_the_picture(options: tuple[str, list[int]]) -> None:
     data = cv2.imencode(options[0], RGB, options[1])[1].tobytes()

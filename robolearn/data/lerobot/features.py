@@ -31,7 +31,7 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from robolearn.core import ArraySpec, BadInput, Interface
-from robolearn.core.specs import is_image
+from robolearn.core.specs import ACTION_SCALE, is_image
 
 INTERFACE_KEY = "robolearn_interface"
 
@@ -353,11 +353,16 @@ def stored_interface(info: Mapping[str, Any], *, what: str) -> Interface | None:
     if stored is None:
         return None
     try:
-        return Interface.from_json(stored)
+        interface = Interface.from_json(stored)
     except BadInput as error:
         raise BadInput(f"{what}: {error}") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise BadInput(f"{what}: {INTERFACE_KEY}", got=f"no valid interface ({error!r})") from None
+    if ACTION_SCALE in interface.extra:
+        from robots.stated_scale import check_stated_scale  # late: arms take half a second to import
+
+        check_stated_scale(interface, what=what)
+    return interface
 
 
 def picture_shape(feature: Mapping[str, Any]) -> tuple[int, int, int] | None:

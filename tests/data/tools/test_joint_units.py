@@ -11,6 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from policies.storage.config_file import interface_of
 from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.core.specs import check_compatible
@@ -176,6 +177,32 @@ def test_sets_policies_and_arms_of_two_scales_are_refused_together(
         check_compatible(interface, replace(interface, extra={}), what="policy on the arm")
     with pytest.raises(BadInput, match="scale of the actions"):
         check_compatible(replace(interface, extra={}), interface, what="--data")
+
+
+def test_a_scale_in_degrees_that_is_not_that_of_the_arm_is_refused(tmp_path: Path) -> None:
+    """Edited by hand, or of another model of the arm: −1 and 1 would be other poses on this one."""
+    assert main(["dataset", "import", str(folder(tmp_path / "npz")), "--out", str(tmp_path / "set"), *DEGREES]) == 0
+    interface, file = open_numbers(tmp_path / "set").interface, tmp_path / "set/meta/info.json"
+    scale = interface.extra["action_scale"]
+    half = {**scale, "low": [x / 2 for x in scale["low"]], "high": [x / 2 for x in scale["high"]]}
+    other = replace(interface, extra={"action_scale": half})
+    for one, two in ((interface, other), (other, interface)):
+        with pytest.raises(BadInput, match=r"scale of the actions: got degrees, -\d+.*expected degrees, -\d+"):
+            check_compatible(one, two, what="--data")
+    check_compatible(interface, interface, what="--data")
+    text = file.read_text()
+    for wrong, said in ((half, "joint limits of so101"), ({**scale, "unit": "turns"}, "got turns")):
+        info = json.loads(text)
+        for place in (info, info["features"]["action"]["info"]):
+            place["robolearn_interface"]["extra"]["action_scale"] = wrong
+        file.write_text(json.dumps(info))
+        with pytest.raises(BadInput, match=said):
+            open_numbers(tmp_path / "set")
+    file.write_text(text)
+    assert open_numbers(tmp_path / "set").episodes == 2
+    with pytest.raises(BadInput, match="joint limits of so101"):
+        interface_of({"interface": other.to_json()}, tmp_path / "config.json")
+    assert interface_of({"interface": interface.to_json()}, tmp_path / "config.json") == interface
 
 
 def test_training_on_a_plain_set_in_degrees_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
