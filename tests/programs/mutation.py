@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("launch", "robolearn", "policies", "robots", "sim", "hardware", "tests", "pyproject.toml")
+COPIED = (".ci", "launch", "robolearn", "policies", "robots", "sim", "hardware", "tests", "pyproject.toml")
 
 
 def tests_pass(root: Path, tests: Iterable[str | Path], *options: str, path: Iterable[Path] = ()) -> bool:
