@@ -133,7 +133,7 @@ test-maker: .venv/.dev .venv-maker/.maker
 
 # Simulated trials by the thousand: false positives under optional stopping, blocks beside a fixed number. Three minutes.
 test-trials: .venv/.dev
-	@.ci/install --no-deps fieldtrial==0.3.0
+	@.ci/install --no-deps fieldtrial==0.3.0 robostats==0.2.0
 	$(BIN)/python tests/programs/trial_statistics.py
 
 # README in hand. ARGS="--keep FOLDER" leaves the report, the pictures and the runs for a closer look.

@@ -4,8 +4,9 @@
 
 Prints as JSON how often equal policies are called different in 2,000 trials that end for futility or go on all the
 same, and how many blocks unequal ones take beside a fixed number at equal power; ends with 1 where what is computed is
-not what the trials do. After `pip install --no-deps fieldtrial` another implementation judges: the power
-of the exact McNemar test, its p-values, and the blocks that a betting test takes on the same trials.
+not what the trials do, or nobody else judges it: fieldtrial the power of the exact McNemar test, its p-values and the
+blocks that a betting test takes on the same trials, robostats its p-values and the intervals of a rate (`pip install
+--no-deps fieldtrial robostats`, which `make test-trials` does).
 """
 
 from __future__ import annotations
@@ -100,7 +101,11 @@ def main() -> int:
                    "saved": 1 - mean / fixed, "low": 1 - (mean + 1.96 * error) / fixed,
                    "high": 1 - (mean - 1.96 * error) / fixed} if fixed else {}  # fmt: skip
             row |= {**beside(stopped, made, contradicted), "exact_saved": made.saved}
-            found["detect"][f"{rates[0]:g} {rates[1]:g}, power {power:g}"] = row | others(rates, signs, made.blocks)
+            try:
+                row |= others(rates, signs, made.blocks)
+            except ImportError as error:
+                contradicted.append(f"nobody else judges this: {error}")
+            found["detect"][f"{rates[0]:g} {rates[1]:g}, power {power:g}"] = row
     found["contradicted"] = contradicted
     print(json.dumps(found, indent=2))
     worst = max(one["low"] for one in found["false_positives"].values())
@@ -119,13 +124,15 @@ def beside(stopped: np.ndarray, exact: Design, contradicted: list[str]) -> dict[
 
 
 def others(rates: tuple[float, float], signs: np.ndarray, blocks: int) -> dict[str, Any]:
-    """Figures of the other implementation, where it is installed; ends the program where it contradicts ours."""
-    try:
-        from fieldtrial.stats.confseq import betting_cs, paired_anytime_test  # type: ignore[import-not-found]
-        from fieldtrial.stats.paired import mcnemar_exact  # type: ignore[import-not-found]
-        from fieldtrial.stats.power import mcnemar_power as theirs  # type: ignore[import-not-found]
-    except ImportError as error:
-        return {"not_judged": str(error)}
+    """Figures of other implementations; ends the program where one contradicts ours. Raises `ImportError`: one is not
+    installed."""
+    from fieldtrial.stats.confseq import betting_cs, paired_anytime_test  # type: ignore[import-not-found]
+    from fieldtrial.stats.paired import mcnemar_exact  # type: ignore[import-not-found]
+    from fieldtrial.stats.power import mcnemar_power as theirs  # type: ignore[import-not-found]
+    from robostats.compare import mcnemar  # type: ignore[import-not-found]
+    from robostats.intervals import clopper_pearson  # type: ignore[import-not-found]
+    from robostats.records import PairedResult  # type: ignore[import-not-found]
+
     p_a, p_b = rates
     power = theirs(p_a * (1 - p_b), p_b * (1 - p_a), blocks, alpha=ALPHA).power
     assert abs(power - mcnemar_power(rates, blocks, ALPHA)) < 1e-9, (power, rates)
@@ -137,7 +144,13 @@ def others(rates: tuple[float, float], signs: np.ndarray, blocks: int) -> dict[s
         interval = betting_cs((each + 1) / 2, ALPHA).interval()
         widths.append((high - low) / (2 * (interval.high - interval.low)))
         x, y = each < 0, each > 0  # any outcomes with these signs
-        assert abs(compare_paired(x, y).p_value - mcnemar_exact(int(x.sum()), int(y.sum())).pvalue) < 1e-9
+        only_a, only_b = int(x.sum()), int(y.sum())
+        p = compare_paired(x, y).p_value
+        paired = PairedResult("A", "B", 0, only_a, only_b, blocks - only_a - only_b, (), 0, 0, (), (), None)
+        assert abs(p - mcnemar_exact(only_a, only_b).pvalue) < 1e-9
+        assert abs(p - mcnemar(paired).p_value) < 1e-9
+        own, bounds = Success.of(only_b, blocks), clopper_pearson(only_b, blocks)
+        assert abs(own.low - bounds.lower) + abs(own.high - bounds.upper) < 1e-9
     return {"betting_mean_blocks": float(np.mean(rejected)), "interval_width_beside_betting": float(np.mean(widths))}
 
 
