@@ -115,6 +115,11 @@ def base_sha256(base: ChunkPolicy) -> str:
     return sha256(own, base.config.sha256) if isinstance(base.config, LeRobotConfig) else own
 
 
+def words_of(base: ChunkPolicy | None) -> str:
+    """The task in words that `base` was opened with; empty where it takes none."""
+    return base.config.words if base is not None and isinstance(base.config, LeRobotConfig) else ""
+
+
 def resampled(policy: TorchPolicy, settings: Mapping[str, Any], *, what: str) -> TorchPolicy:
     """`policy` with other settings of its sampler; raises `BadInput` for a kind or a network that has none."""
     from policies.policy import ChunkPolicy

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from policies.storage.loading import base_sha256, load_base
+from policies.storage.loading import base_sha256, load_base, words_of
 from policies.wrappers.prompted import without_instructions
 from robolearn.core import BadInput, Interface, RewardModel, check_compatible
 from robolearn.core.machine import resolve_device
@@ -25,6 +25,7 @@ from robolearn.hil.learner_service import LearnerState, learner_methods
 from robolearn.hil.processes import BESIDE, stopping
 from robolearn.hil.scoring import EpisodeScoring
 from robolearn.hil.settings import LearnerConfig, LearnerRun
+from robolearn.hil.task_words import check_words_taken, task_words
 from robolearn.hil.transition_receiver import TransitionReceiver
 from robolearn.hil.wire.messages import interface_hash
 from robolearn.io.atomic import write_text
@@ -72,9 +73,13 @@ def run_learner(
     check_encryption(address, certificates)
     os.nice(nice)
     torch.set_num_threads(1)
-    base = load_base(own.policy, resolve_device(own.device), sampled=config.settings.samples_base)
-    model, name, asks = reward_model(config, base.interface, resolve_device(own.device))
     demos = Dataset.open(own.demos) if own.demos else None
+    sampled = config.settings.samples_base
+    base = load_base(
+        own.policy, resolve_device(own.device), sampled=sampled, words=lambda: task_words(own.words, demos)
+    )
+    check_words_taken(own.words, words_of(base))
+    model, name, asks = reward_model(config, base.interface, resolve_device(own.device))
     if demos is not None:
         check_compatible(
             without_instructions(base.interface), demos.interface, what=f"--demos {own.demos}", subject="the policy"
@@ -107,7 +112,7 @@ def run_learner(
         methods = learner_methods(
             receiver, state, run=_run_name(own.out), config=config.to_text(),
             interface=interface_hash(base.interface), policy=stored["sha256"], record_limit=schema.limit,
-            needs_words=asks and not tasks,
+            needs_words=asks and not tasks, words=words_of(base),
         )  # fmt: skip
         refusals = Refusals()
         known = own_token(own.out / "token") if given is None else given
@@ -182,6 +187,7 @@ def stored_config(own: LearnerRun, base: Any, demos: Dataset | None) -> dict[str
         "policy": str(own.policy),
         "sha256": base_sha256(base),
         "interface": base.interface.to_json(),
+        **({"words": words} if (words := words_of(base)) else {}),
         "demos": shown,
         **{key: plain(value) for key, value in vars(own.shared).items()},
         "env_steps": own.env_steps,

@@ -102,6 +102,7 @@ def learner_methods(
     policy: str,
     record_limit: int,
     needs_words: bool = False,
+    words: str = "",
 ) -> list[Handler]:
     """The methods of a learner.
 
@@ -111,6 +112,7 @@ def learner_methods(
       interface, policy: hashes; an actor must have the same.
       record_limit: no record is longer [bytes].
       needs_words: an actor must know its task in words.
+      words: an actor must have these; none: any.
     """
 
     def connect(request: Any) -> Any:
@@ -123,6 +125,9 @@ def learner_methods(
                 )
         if needs_words and not request.task.strip():
             why = "the reward model needs the task in words: missing; expected --words of the actor"
+            raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, why)
+        if words and request.task != words:
+            why = f"another task in words: got {request.task or 'nothing'}, expected {words}"
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, why)
         log = receiver.connect(request.actor, request.stored)
         return m.CONNECT.reply(session=log.session, run=run, expects=log.count, config=config)

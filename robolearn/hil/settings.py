@@ -156,9 +156,12 @@ class LearnerRun(LearnerConfig, Budget, LearnerOptions):
 
     policy: Path
     """A run folder or a checkpoint folder: the policy to begin with; its weights stay as they are. Or lerobot:<folder>,
-    a diffusion policy of LeRobot's, for algorithms that only sample from it."""
+    a diffusion policy or a SmolVLA of LeRobot's, for algorithms that only sample from it."""
     demos: Path | None = None
     """A data set of demonstrations; failures among them are left out."""
+    words: str = ""
+    """The task in a sentence, for a policy that takes it in words, which its actors must have, too; by default that of
+    --demos."""
     out: Path
     """The run folder."""
     device: str = "auto"

@@ -139,7 +139,7 @@ class Classroom:
 
     def __init__(
         self, folder: Path, config: LearnerConfig, *, env_steps: int = 150, port: int = 0,
-        model: Any = None, needs_words: bool = False, **settings: Any,
+        model: Any = None, needs_words: bool = False, words: str = "", **settings: Any,
     ) -> None:  # fmt: skip
         resume = (folder / "run").exists()
         self.run = Run.create(folder / "run", {"test": True}, resume=resume)
@@ -163,7 +163,7 @@ class Classroom:
         )
         answers = learner_methods(
             self.receiver, self.shown, run="a run", config=config.to_text(), interface=interface_hash(INTERFACE),
-            policy="a policy", record_limit=SCHEMA.limit, needs_words=needs_words,
+            policy="a policy", record_limit=SCHEMA.limit, needs_words=needs_words, words=words,
         )  # fmt: skip
         self.door = GrpcServer(Address("127.0.0.1", port), answers, TOKEN)
         self.port = self.door.address.port

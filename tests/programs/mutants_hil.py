@@ -59,7 +59,41 @@ TEMPO, QUICKER = "policies/wrappers/wrapper.py", ("tests/policies/test_tempo.py"
 HELP = ("tests/hil/test_hil_help.py",)
 SPOT, SPOTTED = f"{HIL}/spot_labels.py", ("tests/hil/test_hil_spot_labels.py",)
 
+WORDS = "tests/hil/test_hil_words.py"
+ONE_SENTENCE = (f"{WORDS}::test_words_come_before_those_of_demonstrations_and_those_before_the_world_s",)
+NO_SENTENCE = (f"{WORDS}::test_without_one_sentence_there_is_none",)
+STARTED = (f"{WORDS}::test_learner_and_actor_are_started_with_one_sentence",)
+SENT = (f"{WORDS}::test_an_actor_sends_the_words_that_its_policy_was_told",)
+TASKS = f"{HIL}/task_words.py"
+COMMANDS = "robolearn/cli/hil/commands.py"
+
 MUTANTS: dict[str, Mutant] = {
+    "an-actor-of-any-words": Mutant(
+        f"{HIL}/learner_service.py", "if words and request.task != words:", "if words and not request.task:",
+        (f"{WORDS}::test_an_actor_with_other_words_is_refused_by_the_wire",),
+    ),
+    "an-actor-that-sends-other-words-than-its-policy-s": Mutant(
+        COMMANDS, "acting = replace(self, words=told(base) or self.words)", "acting = self", SENT
+    ),
+    "an-actor-without-its-words": Mutant(
+        COMMANDS, "partial(task_words, self.words, None, lambda", 'partial(task_words, "", None, lambda', SENT
+    ),
+    "a-learner-is-told-no-words": Mutant(COMMANDS, "learner = replace(self, words=sentence)", "learner = self", STARTED),
+    "an-actor-is-told-no-words": Mutant(
+        COMMANDS, "actor = replace(self, words=sentence or self.words)", "actor = self", STARTED
+    ),
+    "a-run-of-any-words": Mutant(
+        f"{HIL}/learner_process.py", '**({"words": words} if (words := words_of(base)) else {}),', "",
+        (f"{WORDS}::test_a_run_is_of_its_words",),
+    ),
+    "demonstrations-say-more-than-words": Mutant(
+        TASKS, "if words.strip():", "if words.strip() and demos is None:", ONE_SENTENCE
+    ),
+    "the-world-says-more-than-demonstrations": Mutant(
+        TASKS, "found := said[0] if said else otherwise()", "found := otherwise() or said[0]", ONE_SENTENCE
+    ),
+    "one-of-several-tasks": Mutant(TASKS, "if len(said) > 1:", "if len(said) > 2:", NO_SENTENCE),
+    "words-that-nobody-reads": Mutant(TASKS, "if words and not taken:", "if False:", NO_SENTENCE),
     "stalls-by-any-gain": Mutant(ONLINE, ">= self._best + GAIN", ">= self._best", HELP),
     "stalls-by-what-comes-back": Mutant(
         ONLINE, "self._best = self._best if score is None else float(score.progress[-1])", "pass", HELP

@@ -88,7 +88,8 @@ class WorldArguments(Command):
     dynamics: Dynamics = "none"
     """Dynamics of the world of a task of ours: a level or a file. An arm has its own."""
     words: str = ""
-    """The task in a sentence, for a reward model; by default the world's own, and on an arm that of --demos."""
+    """The task in a sentence, for a policy or a reward model that reads it: by default the world's own, for a reward
+    model on an arm that of --demos."""
     operator: Operators = "none"
     """Operator where no --teleop is given: none, or a script that watches and takes over (tasks of ours)."""
     teleop: PersonTeleop = ""

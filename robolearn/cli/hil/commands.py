@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hardware.teleop.terminal import Keys
+from robolearn.cli.choices import task_of
 from robolearn.cli.hil.arguments import ActorArguments, LearnerArguments, WorldArguments, actor_result
 from robolearn.cli.hil.summary import actor_lines, learner_lines, lines, print_lines
 from robolearn.core import BadInput, Interface, bind_policy, check_compatible
@@ -38,6 +40,7 @@ class HilRun(LearnerArguments, WorldArguments):
 
     def run(self) -> dict[str, Any]:
         from policies.storage.loading import is_sampled_base, load_base, needed_by
+        from policies.storage.loading import words_of as told
         from robolearn.data import Dataset
         from robolearn.data.mixture import check_actions
         from robolearn.data.replay.recorded import demonstrated
@@ -52,6 +55,7 @@ class HilRun(LearnerArguments, WorldArguments):
             run_processes,
             shared_environment,
         )
+        from robolearn.hil.task_words import task_words
         from robolearn.io.wire.security import new_token
         from sim.registry import WorldConfig
 
@@ -69,11 +73,13 @@ class HilRun(LearnerArguments, WorldArguments):
             raise BadInput("--reward", got=KEY, expected="an operator who presses it: --teleop or --console")
         check_new(self.out, self.resume, BESIDE)
         sampled = self.settings.samples_base
-        opened = load_base(self.policy, "cpu", sampled=True) if is_sampled_base(self.policy, sampled) else None
+        demos, opened = Dataset.open(self.demos) if self.demos else None, None
+        if is_sampled_base(self.policy, sampled):
+            words = partial(task_words, self.words, demos, lambda: words_of_world(self))
+            opened = load_base(self.policy, "cpu", sampled=True, words=words)
         needed = needed_by(self.policy, opened=opened)
         patience(self.curriculum.help_after_s, needed.control_hz)
-        if self.demos:  # what is no data set, or of another arm or task, is refused before anything is started
-            demos = Dataset.open(self.demos)
+        if demos is not None:  # what is of another arm or task is refused before anything is started
             check_compatible(needed, demos.interface, what=f"--demos {self.demos}", subject="the policy")
             check_actions(demos)
             demonstrated([demos], "--demos", scored=not reward_config(self.reward).recorded)
@@ -85,14 +91,17 @@ class HilRun(LearnerArguments, WorldArguments):
             check_policy_fits(self, Path(self.reset_policy))
             with _contract_of(self) as robot:
                 check_resets(load_contract(robot), self.reward)
-        if not self.demos and reward_config(self.reward).needs_prompt and not words_of_world(self, needed).strip():
+        if not self.demos and reward_config(self.reward).needs_prompt and not words_of_world(self).strip():
             raise BadInput("--words", got="nothing", expected=f"the task in a sentence, which {self.reward} reads")
         check_terminal(self.teleop)
         address = free_address()
         own = {f.name for f in fields(LearnerArguments)} - {"resume", "json", "verbose", "config"}
+        sentence = told(opened)  # both ends get the one that was resolved here
+        learner = replace(self, words=sentence)
+        actor = replace(self, words=sentence or self.words)
         programs = (
-            learner_program(words_of(self, own), address, realtime=self.pace == "realtime"),
-            Program("actor", (*PROGRAM, "hil", "actor", *self.actor_words(address)), terminal=self.screen),
+            learner_program(words_of(learner, own), address, realtime=self.pace == "realtime"),
+            Program("actor", (*PROGRAM, "hil", "actor", *actor.actor_words(address)), terminal=self.screen),
         )
         environment = shared_environment(new_token())
         begun = time.monotonic()
@@ -162,15 +171,19 @@ class HilActor(ActorArguments):
         import torch
 
         from policies.storage.loading import load_base
+        from policies.storage.loading import words_of as told
+        from robolearn.hil.task_words import task_words
 
         self.check_world()
         torch.set_num_threads(1)
-        base = load_base(self.policy, resolve_device(self.device), sampled=True)  # the learner has judged it
+        words = partial(task_words, self.words, None, lambda: words_of_world(self))
+        base = load_base(self.policy, resolve_device(self.device), sampled=True, words=words)  # the learner judges it
+        acting = replace(self, words=told(base) or self.words)
         if self.robot:
             from robolearn.cli.hil.arm import play_on_arm
 
-            return play_on_arm(self, base)
-        return self._play_in_a_world(base)
+            return play_on_arm(acting, base)
+        return acting._play_in_a_world(base)
 
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         print_lines(actor_lines(self, result), console)
@@ -268,19 +281,17 @@ def check_policy_fits(world: WorldArguments, policy: Path, opened: Any = None) -
     check_compatible(needed, offered, what=what)  # words and goals, too: none are given here
 
 
-def words_of_world(world: WorldArguments, needed: Interface) -> str:
+def words_of_world(world: WorldArguments) -> str:
     """The task of an actor in words, or nothing where there are none."""
     if world.robot:
-        from robolearn.cli.hil.arm import station_of, words_on_arm
+        from robolearn.cli.hil.arm import words_on_arm
+        from robots.stations import load_contract
 
         with _contract_of(world) as robot:
-            return words_on_arm(world, station_of(robot, world.task, needed))
+            return words_on_arm(world, load_contract(robot))
     from sim.registry import WorldConfig
 
-    if world.words:
-        return world.words
-    with contextlib.closing(WorldConfig(world.task, threads=1).matching(needed).build(1)) as env:
-        return env.prompt
+    return world.words or task_of(WorldConfig(world.task))
 
 
 def check_terminal(teleop: str) -> None:

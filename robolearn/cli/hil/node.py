@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +54,10 @@ def _hil_node(stack: ExitStack) -> Any:
     return RecordNode(make_session, make=make_recording, name="hil", defaults=teleop_parameters(HilParameters)())
 
 
-def learner_flags(p: HilParameters) -> list[str]:
-    """Flags of `robolearn hil learner`: those parameters of the node that it has, too."""
-    values = _shared(p, {*parameter_names(LearnerRun), *parameter_names(CurriculumConfig), "algo"})
+def learner_flags(p: HilParameters, words: str = "") -> list[str]:
+    """Flags of `robolearn hil learner`: those parameters of the node that it has, too, and the `words` of its
+    policy."""
+    values = _shared(p, {*parameter_names(LearnerRun), *parameter_names(CurriculumConfig), "algo"}) | {"words": words}
     flags = [word for name, v in values.items() if v != "" for word in (f"--{name.replace('_', '-')}", str(v))]
     return [*flags, "--pace", "realtime"]
 
@@ -73,9 +76,11 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     """Start the learner and connect to it; the actor's parts, its device open."""
     import torch
 
-    from policies.storage.loading import load_base
+    from policies.storage.loading import load_base, words_of
     from robolearn.cli.hil.arm import needs_of, people, station_of, words_on_arm
+    from robolearn.data import Dataset
     from robolearn.hil.arm import ArmActor
+    from robolearn.hil.task_words import task_words
 
     for name in ("policy", "out"):
         if not getattr(p, name):
@@ -87,11 +92,14 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
     homes = goes_home(p.reset, load_contract(p.contract), what="parameter reset", others=("policy",))
     actor.check_world()
     torch.set_num_threads(1)
-    base = load_base(actor.policy, "cpu", sampled=True)  # the learner judges it
+    demos = Dataset.open(p.demos) if p.demos else None
+    words = partial(task_words, p.words, demos, lambda: words_on_arm(actor, load_contract(p.contract)))
+    base = load_base(actor.policy, "cpu", sampled=True, words=words)  # the learner judges it
+    actor = replace(actor, words=words_of(base) or actor.words)
     needed = needs_of(actor, base.interface)
     contract = station_of(actor.robot, actor.task, needed)
     bind_policy(base, contract.interface, what=f"policy {actor.policy} on {contract.name}")
-    learner = learner_program(learner_flags(p), address, realtime=True)
+    learner = learner_program(learner_flags(p, words_of(base)), address, realtime=True)
     processes = stack.enter_context(StackProcesses((learner,), out / LOGS, shared_environment(token)))
     stack.callback(processes.stop, 30.0)
     outbox, link = actor.make_link(base)
