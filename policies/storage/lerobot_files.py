@@ -35,8 +35,10 @@ from robolearn.data.lerobot.features import key_of
 from robolearn.io.json_files import read_json
 
 KINDS = ("act", "diffusion", *WORDED)
+UNOPENED = ("pi0", "pi05", "pi0_fast")
 TOLD, PRE = "robolearn.json", "policy_preprocessor.json"
 UNIT_TOLERANCE = 0.01  # of actions in [-1, 1] that a recorder rounded
+_NO_PI = "LeRobot 0.4's needs a patched transformers which PyPI's release does not bring; newer ones need Python 3.12"
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _POST = "policy_postprocessor.json"
 _PRECISIONS = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}  # as safetensors names them
@@ -87,7 +89,9 @@ def read_policy(path: str) -> PolicyFiles:
     folder = _folder(path)
     what = f"policy lerobot:{folder}"
     config = read_json(folder / _CONFIG, what=what)
-    check_choice(f"{what}: type", config.get("type"), KINDS)
+    if (kind := config.get("type")) in UNOPENED:
+        raise BadInput(f"{what}: type", got=kind, available=KINDS, hint=_NO_PI)
+    check_choice(f"{what}: type", kind, KINDS)
     overrides = {name: _checked_steps(folder, name) for name in (PRE, _POST)}
     told = _told(folder)
     _check_units(folder, told)

@@ -96,7 +96,8 @@ def lift(monkeypatch: pytest.MonkeyPatch) -> Any:
     made = make_env("lift", 1, threads=1)
 
     def opened(name: Any, device: Any, *, sampled: bool, words: Any) -> Any:
-        return SimpleNamespace(**vars(worded(words())) | {"interface": made.interface})
+        mine = {"interface": made.interface, "bind": lambda offered: None}
+        return SimpleNamespace(**vars(worded(words())) | mine)
 
     monkeypatch.setattr("policies.storage.loading.load_base", opened)
     yield made

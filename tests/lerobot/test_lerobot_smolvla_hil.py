@@ -27,6 +27,7 @@ from saved_policies import theirs
 from saved_smolvla import save_smolvla, save_vlm
 
 ONE: dict[str, Any] = {"cameras": ("front",), "picture": (48, 48)}  # as our worlds draw
+TOKEN = "of these tests alone"
 RUN = "import sys; from robolearn.cli.main import main; sys.exit(main())"
 
 
@@ -77,21 +78,19 @@ def test_a_person_in_the_loop_beside_it(
     assert "configuration 'sha256'" in refused("--words", sentence)
 
 
+@pytest.mark.timeout(300)
 def test_an_actor_of_another_task_is_refused_by_its_learner(
     tmp_path: Path, world: Interface, vlm: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder, out = save_smolvla(tmp_path / "p", world, vlm, **ONE), tmp_path / "run"
     other = save_smolvla(tmp_path / "other", world, vlm, **ONE, num_steps=2)
-    data, program = (
-        tmp_path / "data",
-        [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())"],
-    )
-    assert main(["collect", "--task", "lift", "--episodes", "1", "--cameras", "front", "--image-size", "48",
-                 "--out", str(data)]) == 0  # fmt: skip
+    data, program = tmp_path / "data", [sys.executable, "-c", RUN]
+    assert main(["collect", "--task", "lift", "--episodes", "1", "--quality", "expert", "--cameras", "front",
+                 "--image-size", "48", "--out", str(data)]) == 0  # fmt: skip
     sentence = Dataset.open(data).tasks[0]
     address = free_address()
     flags = ["hil", "learner", "--algo", "dsrl", "--width", "16", "--policy", f"lerobot:{folder}", "--out", str(out),
-             "--demos", str(data), "--listen", address, "--token", "secret"]  # fmt: skip
+             "--demos", str(data), "--listen", address, "--token", TOKEN]  # fmt: skip
     learner = subprocess.Popen([*program, *flags], env={**os.environ, "OMP_NUM_THREADS": "1"})
     try:
         for base, said, expected in (
@@ -100,7 +99,7 @@ def test_an_actor_of_another_task_is_refused_by_its_learner(
         ):
             capfd.readouterr()
             code = main(["hil", "actor", "--policy", f"lerobot:{base}", "--task", "lift", "--out", str(tmp_path / "a"),
-                         "--learner", address, "--token", "secret", "--words", said])  # fmt: skip
+                         "--learner", address, "--token", TOKEN, "--words", said])  # fmt: skip
             errors = [line for line in capfd.readouterr().err.splitlines() if "error" in line]
             assert code == 2 and len(errors) == 1 and expected in errors[0]
     finally:

@@ -45,7 +45,10 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     assert "no such folder" in refused("lerobot:lerobot/act_aloha")
     assert "no such folder" in refused(str(tmp_path / "run"))
     assert "an empty folder, expected config.json and model.safetensors" in refused(f"lerobot:{tmp_path}")
-    assert "got pi0; available: act, diffusion, smolvla" in refused(f"lerobot:{write(tmp_path / 'a', type='pi0')}")
+    assert "got tdmpc; available: act, diffusion, smolvla" in refused(f"lerobot:{write(tmp_path / 'a', type='tdmpc')}")
+    for kind in ("pi0", "pi05"):
+        said = refused(f"lerobot:{write(tmp_path / kind, type=kind)}")
+        assert f"got {kind}; available: act, diffusion, smolvla" in said and "a patched transformers" in said
 
 
 def test_steps_that_are_not_lerobots_own_are_not_imported(tmp_path: Path) -> None:

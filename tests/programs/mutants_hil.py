@@ -76,7 +76,7 @@ MUTANTS: dict[str, Mutant] = {
         COMMANDS, "acting = replace(self, words=told(base) or self.words)", "acting = self", SENT
     ),
     "an-actor-without-its-words": Mutant(
-        COMMANDS, "partial(task_words, self.words, None, lambda", 'partial(task_words, "", None, lambda', SENT
+        COMMANDS, "return world.words or task_of(WorldConfig(world.task))", "return task_of(WorldConfig(world.task))", SENT
     ),
     "a-learner-is-told-no-words": Mutant(COMMANDS, "learner = replace(self, words=sentence)", "learner = self", STARTED),
     "an-actor-is-told-no-words": Mutant(

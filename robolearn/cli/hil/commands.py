@@ -75,7 +75,7 @@ class HilRun(LearnerArguments, WorldArguments):
         sampled = self.settings.samples_base
         demos, opened = Dataset.open(self.demos) if self.demos else None, None
         if is_sampled_base(self.policy, sampled):
-            words = partial(task_words, self.words, demos, lambda: words_of_world(self))
+            words = partial(task_words, self.words, demos, partial(words_of_world, self))
             opened = load_base(self.policy, "cpu", sampled=True, words=words)
         needed = needed_by(self.policy, opened=opened)
         patience(self.curriculum.help_after_s, needed.control_hz)
@@ -176,7 +176,7 @@ class HilActor(ActorArguments):
 
         self.check_world()
         torch.set_num_threads(1)
-        words = partial(task_words, self.words, None, lambda: words_of_world(self))
+        words = partial(task_words, "", None, partial(words_of_world, self))
         base = load_base(self.policy, resolve_device(self.device), sampled=True, words=words)  # the learner judges it
         acting = replace(self, words=told(base) or self.words)
         if self.robot:
