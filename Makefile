@@ -10,7 +10,7 @@ export PYTHON
 # Many containers set it: every program, every node of an arm would compile torch anew, for three seconds.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help quickstart docs test test-long test-all test-lerobot check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-isaaclab test-rehearsal test-trials \
+.PHONY: help quickstart docs test test-long test-all test-lerobot test-lerobot-pi check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-isaaclab test-rehearsal test-trials \
   test-maker test-first-hour figures ros-index clean
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make test         the quick tests, in about three minutes on two cores; ARGS for some of all"
 	@echo "make test-long    those that take longer: whole programs, stations, training, every kind of policy"
 	@echo "make test-all     both, in half an hour to an hour; the build machine has 25 minutes, and says how many it leaves out"
+	@echo "make test-lerobot-pi LeRobot 0.6, with Python 3.12, lends its π0 and π0.5 (6 GB)"
 	@echo "make test-lerobot LeRobot, in an environment of its own, reads our sets, writes sets for us and lends its policies"
 	@echo "make test-mutants takes each stage of the safety filter out, and breaks stations, pages and learning in one place, in turn: a test must fail"
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
@@ -145,7 +146,7 @@ figures: .venv/.dev
 	$(BIN)/python tests/programs/figures.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-lerobot .venv-maker build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-lerobot .venv-lerobot-pi .venv-maker build dist *.egg-info .pytest_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 test-quality: .venv/.dev
@@ -181,6 +182,15 @@ test-quality: .venv/.dev
 .venv-lerobot/.lerobot: pyproject.toml | .venv-lerobot/.made
 	@VENV=.venv-lerobot .ci/install -e '.[ros]' 'lerobot[feetech,smolvla]==0.4.4' 'numpy<2.4' pytest pytest-timeout pytest-xdist
 	@touch $@
+
+# LeRobot's newer releases, with its π0 and π0.5, want Python 3.12.
+.venv-lerobot-pi/.lerobot: pyproject.toml
+	@python=$${PYTHON312:-python3.12} && "$$python" -m venv --clear .venv-lerobot-pi
+	@VENV=.venv-lerobot-pi .ci/install -e . 'lerobot[pi]==0.6.1' grpcio protobuf cryptography pytest pytest-timeout
+	@touch $@
+
+test-lerobot-pi: .venv-lerobot-pi/.lerobot
+	OMP_NUM_THREADS=1 .venv-lerobot-pi/bin/python -m pytest -q tests/lerobot/test_lerobot_pi.py $(ARGS)
 
 .venv-maker/.made:
 	@python=$$(.ci/find-python) && echo "making .venv-maker with $$python" && "$$python" -m venv --clear .venv-maker

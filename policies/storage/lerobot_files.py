@@ -26,7 +26,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from torch import Tensor
 
-from policies.storage.lerobot_vlm import WORDED, check_vlm, is_empty
+from policies.storage.lerobot_vlm import WORDED, Words, check_vlm, is_empty
 from robolearn.core import ArraySpec, BadInput, Interface, check_choice
 from robolearn.core.installation import install_command
 from robolearn.core.specs import ACTION_SCALE
@@ -35,12 +35,14 @@ from robolearn.data.lerobot.features import key_of
 from robolearn.io.json_files import read_json
 
 KINDS = ("act", "diffusion", *WORDED)
-UNOPENED = ("pi0", "pi05", "pi0_fast")
+PI = ("pi0", "pi05")
 TOLD, PRE = "robolearn.json", "policy_preprocessor.json"
+SMALL = 4096  # components of a tensor
 UNIT_TOLERANCE = 0.01  # of actions in [-1, 1] that a recorder rounded
-_NO_PI = "LeRobot 0.4's needs a patched transformers which PyPI's release does not bring; newer ones need Python 3.12"
+_TOKENIZER, _STATE_WORDS = "tokenizer_processor", "pi05_prepare_state_tokenizer_processor_step"
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 _POST = "policy_postprocessor.json"
+_STATE = "observation.state"
 _PRECISIONS = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}  # as safetensors names them
 
 
@@ -62,20 +64,35 @@ class PolicyFiles:
 
     def seen(self, batch: Mapping[str, Tensor]) -> dict[str, Any]:
         """The batch through its preprocessor, without words."""
-        return self.pre({**batch, "task": [""]} if self.wants_words else dict(batch))
+        if not self.wants_words:
+            return self.pre(dict(batch))
+        count = len(next(iter(batch.values())))
+        return self.pre({_STATE: self._still(count), **batch, "task": [""] * count})
 
-    def words(self, sentence: str) -> dict[str, Tensor]:
-        """The sentence as tokens (1, L), and which of them count. Raises `BadInput`: it is empty."""
+    def words(self, sentence: str) -> Words:
+        """The sentence as tokens, where the policy reads the state as words beside that. Raises `BadInput`: it is
+        empty."""
         if not sentence.strip():
             raise BadInput(f"policy lerobot:{self.folder}: words", got="nothing", expected="the task in a sentence")
-        state = torch.zeros(1, *self.net.config.robot_state_feature.shape)
-        found = self.pre({"observation.state": state, "task": [sentence]})
-        return {name: found[f"observation.language.{name}"] for name in ("tokens", "attention_mask")}
+        if self.net.config.type != "pi05":
+            found = _tokens(self.pre({_STATE: self._still(1), "task": [sentence]}))
+            return lambda state: found
+        steps = read_json(self.folder / PRE, what=f"policy {self.folder / PRE}")["steps"]
+        first = next(i for i, step in enumerate(steps) if step["registry_name"] == _STATE_WORDS)
+        normalised = self.pre[first:]  # what comes after the normalisation
+        return lambda state: _tokens(normalised({_STATE: state.cpu(), "task": [sentence] * len(state)}))
+
+    def _still(self, count: int) -> Tensor:
+        return torch.zeros(count, *self.net.config.robot_state_feature.shape)
 
     def unnormalised(self, chunk: Tensor) -> NDArray[np.float32]:
         """(B, Tp, Da) of the network → actions in the policy's units."""
         flat = self.post(chunk.reshape(-1, chunk.shape[-1]).cpu())
         return flat.reshape(chunk.shape).cpu().numpy()
+
+
+def _tokens(seen: Mapping[str, Any]) -> dict[str, Tensor]:
+    return {name: seen[f"observation.language.{name}"] for name in ("tokens", "attention_mask")}
 
 
 def scaled(scale: Scale | None, actions: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -89,9 +106,7 @@ def read_policy(path: str) -> PolicyFiles:
     folder = _folder(path)
     what = f"policy lerobot:{folder}"
     config = read_json(folder / _CONFIG, what=what)
-    if (kind := config.get("type")) in UNOPENED:
-        raise BadInput(f"{what}: type", got=kind, available=KINDS, hint=_NO_PI)
-    check_choice(f"{what}: type", kind, KINDS)
+    check_choice(f"{what}: type", config.get("type"), KINDS)
     overrides = {name: _checked_steps(folder, name) for name in (PRE, _POST)}
     told = _told(folder)
     _check_units(folder, told)
@@ -99,10 +114,15 @@ def read_policy(path: str) -> PolicyFiles:
         raise BadInput(
             what, got="no LeRobot in this environment", expected="it", hint=f"Install it: {install_command('lerobot')}"
         )
+    if config["type"] in PI and find_spec("lerobot.policies.pi_gemma") is None:
+        got = "a LeRobot before 0.5, whose π0 needs a patched transformers that PyPI's release does not bring"
+        raise BadInput(what, got=got, expected="LeRobot 0.6, with Python 3.12", hint=install_command("pi"))
+    if config.get("use_relative_actions"):
+        raise BadInput(f"{what}: use_relative_actions", got="true", expected="false: actions as they are")
     vlm = ""
     if config["type"] in WORDED:
-        vlm = check_vlm(config, what)
-        overrides[PRE]["tokenizer_processor"] = {"tokenizer_name": vlm}
+        vlm = check_vlm(config, _tokenizer(folder), what)
+        overrides[PRE][_TOKENIZER] = {"tokenizer_name": vlm}
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # LeRobot prints
             net = _net(folder, config["type"], vlm)
@@ -232,12 +252,37 @@ def _net(folder: Path, kind: str, vlm: str) -> Any:
     if hasattr(config, "compile_model"):
         config.compile_model = False
     if vlm:
+        config.rtc_config = None  # no chunk is continued from the one before it
+    if kind == "smolvla":
         config.load_vlm_weights = False  # they are in the folder; of the VLM itself the size is read, and the tokenizer
-        config.vlm_model_name, config.rtc_config = vlm, None  # no chunk is continued from the one before it
+        config.vlm_model_name = vlm
     net = get_policy_class(kind).from_pretrained(str(folder), config=config, local_files_only=True, strict=True)
-    if vlm:
+    if kind == "smolvla":
         _take_precision(net, folder / _WEIGHTS)
+    elif vlm:
+        _check_loaded(net, folder / _WEIGHTS)
     return net
+
+
+def _check_loaded(net: Any, weights: Path) -> None:
+    """Raise `ValueError` where the network has other small tensors than the file: LeRobot's π0 keeps the random weights
+    that it begins with where it cannot read a file, and prints that."""
+    mine = net.state_dict()
+    with safe_open(weights, "pt") as file:
+        for name in file.keys():  # noqa: SIM118 (not a dict)
+            key = name if name in mine else f"model.{name}"
+            shape = file.get_slice(name).get_shape()
+            if key not in mine or list(mine[key].shape) != list(shape):
+                raise ValueError(f"its weights have {name} {shape}, which this LeRobot's network has not")
+            if mine[key].numel() <= SMALL and not torch.equal(mine[key], file.get_tensor(name).to(mine[key].dtype)):
+                raise ValueError(f"its weights were not taken: {name}")
+
+
+def _tokenizer(folder: Path) -> str:
+    """Name of the tokenizer in the preprocessor of `folder`; empty where it names none."""
+    steps = read_json(folder / PRE, what=f"policy {folder / PRE}")["steps"]
+    named = (step.get("config", {}).get("tokenizer_name") for step in steps if step["registry_name"] == _TOKENIZER)
+    return str(next(named, None) or "")
 
 
 def _take_precision(net: Any, weights: Path) -> None:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from policies.policy import feature
 from policies.storage.lerobot_files import PolicyFiles, read_policy, scaled, told_interface
-from policies.storage.lerobot_vlm import FlowSampler
+from policies.storage.lerobot_vlm import FlowSampler, Words
 from robolearn.core import ActionChunk, BadInput, Interface, NonFinite, Observation
 from robolearn.core.specs import is_image
 from robolearn.data.convert.formats.config import scale_of
@@ -69,7 +69,7 @@ class LeRobotPolicy:
             self._noise = _WorldNoise(self._net.diffusion.noise_scheduler)
             self._net.diffusion.noise_scheduler = self._noise
         self.wants_words, self.sentence = files.wants_words, ""
-        self._words: dict[str, Tensor] = {}
+        self._words: Words | None = None
         self._flow = FlowSampler(self._net) if self.wants_words else None
         self._draws = self._diffusion or self._flow is not None
         self.reset(0)
@@ -96,7 +96,7 @@ class LeRobotPolicy:
 
     def set_prompt(self, sentence: str) -> None:
         """Make `sentence` the task of a policy that `wants_words`. Raises `BadInput`: it is empty."""
-        self._words = {name: value.to(self._device) for name, value in self._files.words(sentence).items()}
+        self._words = self._files.words(sentence)
         self.sentence = sentence
 
     def reset(self, seed: int) -> None:
@@ -194,7 +194,7 @@ class LeRobotPolicy:
 
     def _flowed(self, flow: FlowSampler, count: int) -> Tensor:
         """(N · count, Tp, Da), as ``predict_action_chunk``; the noise of row r depends on (seed, r, call) alone."""
-        if not self._words:
+        if self._words is None:
             raise BadInput("words", got="nothing", expected="a sentence before the policy acts")
         seen = {name: value[:, -1] for name, value in self._history.items()}
         tokens = [flow.tokens(name, seen[name]).repeat_interleave(count, 0) for name in flow.cameras]

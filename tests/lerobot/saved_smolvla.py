@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from transformers import (
 
 from robolearn.core import Interface
 
+sys.path.insert(0, str(Path(__file__).parent))
+from worded_looks import PICTURE
+
 SPECIAL = {"image_token": "<image>", "fake_image_token": "<fake>", "global_image_token": "<global>",
            "end_of_utterance_token": "<end>"}  # fmt: skip
-PICTURE = (48, 64)  # neither square nor what the network takes
 
 
 def save_vlm(folder: Path, weights: bool = False) -> Path:
@@ -94,32 +97,3 @@ def save_smolvla(
     stated = {key: value for key, value in world.to_json().items() if key != "observation"}
     (folder / "robolearn.json").write_text(json.dumps(stated))
     return folder
-
-
-def looks(
-    world: Interface,
-    steps: int,
-    worlds: int = 1,
-    cameras: Sequence[str] = ("front", "wrist"),
-    picture: tuple[int, int] = PICTURE,
-) -> list[dict[str, np.ndarray]]:
-    """Made-up observations, one after the other."""
-    rng = np.random.default_rng(5)
-    size = world.observation["proprio"].shape
-    return [
-        {"proprio": rng.normal(size=(worlds, *size)).astype(np.float32)}
-        | {f"images.{name}": rng.integers(0, 256, (worlds, *picture, 3), dtype=np.uint8) for name in cameras}
-        for _ in range(steps)
-    ]
-
-
-def batch_of(look: dict[str, np.ndarray], sentence: str) -> dict[str, Any]:
-    """An observation as LeRobot's preprocessor takes it."""
-    batch: dict[str, Any] = {
-        "observation.state": torch.tensor(look["proprio"]),
-        "task": [sentence] * len(look["proprio"]),
-    }
-    for key, value in look.items():
-        if value.ndim == 4:
-            batch[f"observation.{key}"] = torch.tensor(value).permute(0, 3, 1, 2).float() / 255
-    return batch

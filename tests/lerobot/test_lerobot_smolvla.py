@@ -26,7 +26,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from deploying import deployed
 from learning import content, result
 from saved_policies import theirs
-from saved_smolvla import batch_of, looks, save_smolvla, save_vlm
+from saved_smolvla import save_smolvla, save_vlm
+from worded_looks import batch_of, looks
 
 ONE: dict[str, Any] = {"cameras": ("front",), "picture": (48, 48)}  # as our worlds draw
 

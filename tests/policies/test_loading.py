@@ -45,10 +45,21 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     assert "no such folder" in refused("lerobot:lerobot/act_aloha")
     assert "no such folder" in refused(str(tmp_path / "run"))
     assert "an empty folder, expected config.json and model.safetensors" in refused(f"lerobot:{tmp_path}")
-    assert "got tdmpc; available: act, diffusion, smolvla" in refused(f"lerobot:{write(tmp_path / 'a', type='tdmpc')}")
+    said = refused(f"lerobot:{write(tmp_path / 'a', type='tdmpc')}")
+    assert "got tdmpc; available: act, diffusion, smolvla, pi0, pi05" in said
+
+
+def test_what_pi0_needs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {"lerobot"}
+    monkeypatch.setattr(lerobot_files, "find_spec", lambda name: name if name in here else None)
     for kind in ("pi0", "pi05"):
         said = refused(f"lerobot:{write(tmp_path / kind, type=kind)}")
-        assert f"got {kind}; available: act, diffusion, smolvla" in said and "a patched transformers" in said
+        assert (
+            "got a LeRobot before 0.5" in said and "expected LeRobot 0.6, with Python 3.12" in said and "[pi]'" in said
+        )
+    here.add("lerobot.policies.pi_gemma")
+    relative = write(tmp_path / "relative", type="pi0", use_relative_actions=True)
+    assert "use_relative_actions: got true, expected false" in refused(f"lerobot:{relative}")
 
 
 def test_steps_that_are_not_lerobots_own_are_not_imported(tmp_path: Path) -> None:

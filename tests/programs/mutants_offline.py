@@ -39,7 +39,17 @@ PADDED = (f"{FLOWS}::test_noise_with_its_padding_becomes_a_chunk_without",)
 TOKENS = (f"{FLOWS}::test_critics_see_the_mean_of_tokens_and_sampling_all_of_them",)
 TOLD = (f"{FLOWS}::test_words_are_asked_for_where_they_are_taken",)
 
+READ_ANEW = (f"{FLOWS}::test_a_state_that_is_read_as_words_is_read_anew",)
+FILES = "policies/storage/lerobot_files.py"
+
 MUTANTS = {
+    "a-state-in-words-that-is-normalised-twice": Mutant(FILES, "normalised = self.pre[first:]", "normalised = self.pre[0:]", READ_ANEW),
+    "a-state-in-words-of-the-first-observation": Mutant(
+        FILES, "return lambda state: _tokens(normalised({_STATE: state.cpu()",
+        "return lambda state: _tokens(normalised({_STATE: 0 * state.cpu()", READ_ANEW,
+    ),
+    "a-state-in-words-is-not-read": Mutant(FILES, 'if self.net.config.type != "pi05":', "if True:", READ_ANEW),
+    "a-flow-from-other-noise": Mutant(FLOW, "*told, noise=noise)", "*told, noise=0 * noise)", PADDED),
     "a-flow-acts-with-its-padding": Mutant(FLOW, "return chunk[:, :, : self._components]", "return chunk", PADDED),
     "noise-of-a-flow-has-no-padding": Mutant(
         FLOW, "(int(config.chunk_size), int(config.max_action_dim))",

@@ -181,3 +181,38 @@ def test_words_are_asked_for_where_they_are_taken(folder: Path, monkeypatch: pyt
     with pytest.raises(BadInput, match="policy: words: missing; expected a sentence"):
         check_words("lerobot:x", "", "", what="policy", opened=policy)
     assert isinstance(policy.interface, Interface)
+
+
+class Steps(list[Any]):
+    """A preprocessor that can be cut, as LeRobot's: normalisation, and then the state in the words."""
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        for step in self:
+            batch = step(batch)
+        return batch
+
+    def __getitem__(self, place: Any) -> Any:
+        return Steps(super().__getitem__(place)) if isinstance(place, slice) else super().__getitem__(place)
+
+
+def in_words(batch: dict[str, Any]) -> dict[str, Any]:
+    """As many words as the sentence has, and as the first component of the normalised state says."""
+    assert len(batch["task"]) == len(batch[STATE])
+    counts = torch.tensor([len(text.split()) for text in batch["task"]]) + batch[STATE][:, 0].long()
+    tokens = torch.ones(len(counts), 9, dtype=torch.long)
+    told = {"tokens": tokens, "attention_mask": tokens.cumsum(1) <= counts[:, None]}
+    return batch | {f"observation.language.{name}": value for name, value in told.items()}
+
+
+def test_a_state_that_is_read_as_words_is_read_anew(folder: Path) -> None:
+    """Two words of the sentence, and as many as the normalised state says: 0 and 2, then 3."""
+    stated = json.loads((folder / "policy_preprocessor.json").read_text())
+    stated["steps"].append({"registry_name": "pi05_prepare_state_tokenizer_processor_step"})
+    (folder / "policy_preprocessor.json").write_text(json.dumps(stated))
+    files = opened(folder)
+    files.net.config.type = "pi05"
+    both = Steps([lambda batch: batch | {STATE: (batch[STATE] - 1) / 2}, in_words])
+    words = PolicyFiles(folder, files.net, both, files.post, TOLD).words(SENTENCE)
+    for state, counts in (([[0.0, 9.0], [2.0, 9.0]], [2, 4]), ([[3.0, 9.0]], [5])):
+        found = words(torch.tensor(state))
+        assert found["attention_mask"].sum(1).tolist() == counts
