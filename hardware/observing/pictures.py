@@ -141,10 +141,11 @@ class CameraPictures:
             self._frozen = SAME if moved else self._frozen
         elif moved or self._frozen:
             try:
-                self._frozen = self._same(q)
+                found = self._same(q)
             except BadInput:  # whoever wants the picture is told
-                self._frozen = ""
-            if not self._frozen:
+                found = ""
+            self._frozen = found or ""
+            if found == "":
                 self._changed(q)
 
     def _changed(self, q: Array | None) -> None:
@@ -163,15 +164,17 @@ class CameraPictures:
 
         return pixels
 
-    def _same(self, q: Array) -> str:
-        """The way in which the newest picture is one of before, although the arm moved; or nothing."""
+    def _same(self, q: Array) -> str | None:
+        """The way in which the newest picture is one of before, although the arm moved; empty where it is another. None
+        where only single values differ and the tcp has not gone far: while a hand turns, its joint alone moves."""
         assert self._before is not None
         before, now = self._before(), self.pixels()
         if before.shape != now.shape:
             return ""
         went = self._travel(self._seen_at, q)
-        if (went > MOVED_M or self._frozen) and np.count_nonzero(before != now) < FEW * now.size:
-            return f"the same picture but for single pixels although the arm moved by {100 * went:.0f} cm"
+        if np.count_nonzero(before != now) < FEW * now.size:
+            why = f"the same picture but for single pixels although the arm moved by {100 * went:.0f} cm"
+            return why if went > MOVED_M or self._frozen else None
         blocks = _blocks(now)
         at, seen = self._blocks or (q, blocks)
         if seen is blocks or np.abs(blocks - seen).max() >= FAINT:

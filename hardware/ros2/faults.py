@@ -15,8 +15,10 @@ A fault is written ``where:what``, several with commas between them, e.g. ``join
                             turn      the first value is one turn on
                             missing   the first name and its value are left out
                             zeros     every value is 0, as drivers send before their first reading
+                            jitter    as freeze, but for the last value, a finger's, which goes to and fro
     camera                  stop, freeze, black, swap (its pictures are stated to be another camera's), late and ahead
-                            (stamped 1 s ago, or in the future)
+                            (stamped 1 s ago, or in the future), flicker (as freeze, but for one bit, another each
+                            time), same (every camera sends the first one's)
     driver                  program_stopped, protective_stop, slow: of the emulator of ur_robot_driver
                             cancelled, held, slow: of a trajectory controller's, see `emulators.ros2_control`
     clock                   zero, or an offset of all stamps in seconds, e.g. clock:-10
@@ -39,12 +41,13 @@ Array = NDArray[np.float64]
 Sample = tuple[tuple[str, ...], Array, Array, float]
 """Names, positions, velocities (may be empty), stamp [s]."""
 
-VECTOR = ("stop", "freeze", "stale", "old", "late", "restamped", "nan", "jump", "turn", "reorder", "missing", "zeros")
+_VALUES = ("nan", "jump", "turn", "reorder", "missing", "zeros")
+VECTOR = ("stop", "freeze", "stale", "old", "late", "restamped", "jitter", *_VALUES)
 FAULTS: Mapping[str, tuple[str, ...]] = {
     "joint_states": VECTOR,
     "objects": VECTOR,
     "contact": VECTOR,
-    "camera": ("stop", "freeze", "black", "swap", "late", "ahead"),
+    "camera": ("stop", "freeze", "black", "swap", "late", "ahead", "flicker", "same"),
     "driver": ("program_stopped", "protective_stop", "slow", "cancelled", "held"),
     "clock": ("zero", "<seconds>"),
 }
@@ -99,12 +102,13 @@ class VectorFault:
         self._past.append(sample)
         while len(self._past) > 1 and at - self._past[1][3] >= _RESTAMPED_S:
             self._past.popleft()
-        self._held = sample if what not in ("freeze", "stale") or self._held is None else self._held
+        self._held = sample if what not in ("freeze", "stale", "jitter") or self._held is None else self._held
         self._count += 1
         spoilt: dict[str | None, Sample | None] = {
             "stop": None,
             "freeze": (*self._held[:3], at),
             "stale": self._held,
+            "jitter": self._jittering(self._held, at),
             "old": self._ago(_OLD_S, at) if self._count % 2 else sample,
             "late": self._ago(_LATE_S, at),
             "restamped": self._restamped(self._ago(_RESTAMPED_S, at), at),
@@ -116,6 +120,10 @@ class VectorFault:
             "zeros": (names, np.zeros_like(q), np.zeros_like(v), at),
         }
         return spoilt.get(what, sample)
+
+    def _jittering(self, sample: Sample, at: float) -> Sample:
+        names, q, v, _ = sample
+        return names, np.array([*q[:-1], q[-1] + _NOISE * (-1.0) ** self._count]), v, at
 
     def _restamped(self, sample: Sample, at: float) -> Sample:
         names, q, v, _ = sample
@@ -131,16 +139,27 @@ class CameraFault:
 
     def __init__(self) -> None:
         self._held: NDArray[np.uint8] | None = None
+        self._count = 0
 
-    def apply(self, what: str | None, picture: NDArray[np.uint8]) -> NDArray[np.uint8] | None:
-        """The picture in place of `picture` (H, W, 3); None: none."""
+    def apply(
+        self, what: str | None, picture: NDArray[np.uint8], first: NDArray[np.uint8] | None = None
+    ) -> NDArray[np.uint8] | None:
+        """The picture in place of `picture` (H, W, 3), where the first camera took `first`; None: none."""
         if what == "stop":
             return None
+        if what == "same" and first is not None:
+            return first
         if what == "black":
             return np.zeros_like(picture)
-        if what != "freeze" or self._held is None:
+        if what not in ("freeze", "flicker") or self._held is None:
             self._held = picture
-        return self._held
+        return self._flickering(self._held) if what == "flicker" else self._held
+
+    def _flickering(self, picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        self._count += 1
+        picture = picture.copy()
+        picture.flat[self._count % picture.size] ^= 1
+        return picture
 
 
 def _is_offset(text: str) -> bool:

@@ -270,11 +270,14 @@ class SimArmNode(Node):
         period, due = 1.0 / self.value("camera_hz"), time.monotonic()
         try:
             while not self._ended.wait(max(0.0, due - time.monotonic())):
+                first = None  # picture of this round
                 for name, publisher in self._images.items():
                     if not publisher.get_subscription_count():
                         continue  # no subscriber
                     at = self.stamp()
-                    picture = spoilt[name].apply(fault := self.fault.get("camera"), self.world.image(name))
+                    taken = self.world.image(name)
+                    first = taken if first is None else first
+                    picture = spoilt[name].apply(fault := self.fault.get("camera"), taken, first)
                     if picture is not None:
                         camera = self._cameras[name]
                         make = messages.compressed_image if camera.type == COMPRESSED else messages.image

@@ -125,6 +125,20 @@ def test_a_camera_that_sends_each_picture_twice_is_not_learned() -> None:
     assert camera.frozen_after([noisy(SCENE)] * 50) is None
 
 
+def test_a_hand_that_turns_does_not_hide_that_only_single_bits_change() -> None:
+    camera, problems = Camera(), []
+    for k in range(60):
+        camera.q = HOME + np.array([0.002 * k, 0, 0, 0, 0, 0, 0.1 * (k % 2)])  # the last turns the hand alone
+        flipped = SCENE.copy()
+        flipped.flat[k] ^= 1
+        problems.append(camera.see(flipped))
+    first = next(k for k, one in enumerate(problems) if one)
+    radius = np.hypot(*PANDA.chain.forward(HOME[None])[0][0, :2])
+    assert 0.002 * (first - 2) * radius <= 0.02 < 0.002 * first * radius, "where it is turned, every second picture"
+    assert "the same picture but for single pixels although the arm moved by 2 cm" in problems[first]
+    assert all(problems[first:]), "and stays so"
+
+
 def test_a_moving_arm_teaches_nothing_and_costs_nothing() -> None:
     noise, decoded = PictureNoise(lambda: 0.0), []
     for k in range(100):

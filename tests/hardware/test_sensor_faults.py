@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hardware.ros2.faults import VectorFault, parse, picture_stamp
+from hardware.ros2.faults import CameraFault, VectorFault, parse, picture_stamp
 from robolearn.core import BadInput
 
 NAMES, HZ = ("a", "b"), 100.0
@@ -36,11 +36,35 @@ def test_a_joint_is_one_turn_on():
     assert stamp == at and q == pytest.approx([at + math.tau, -at])
 
 
+def test_a_finger_jitters_beside_an_arm_that_repeats_itself():
+    found = sent("jitter")
+    assert all(stamp == at and q[0] == 0.0 for at, q, stamp in found)
+    assert all(p[1] != q[1] for (_, p, _), (_, q, _) in pairwise(found))
+    assert max(abs(q[1]) for _, q, _ in found) < 1e-3
+
+
+def test_a_picture_that_stands_differs_by_one_bit_each_time():
+    fault, scene = CameraFault(), np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    fault.apply(None, scene)
+    seen = [fault.apply("flicker", np.zeros_like(scene)) for _ in range(5)]
+    for one in seen:
+        assert one is not None and np.bitwise_count(one ^ scene).sum() == 1
+    assert len({one.tobytes() for one in seen if one is not None}) == 5
+    assert (scene == np.arange(48).reshape(4, 4, 3)).all(), "the held picture is not written to"
+
+
+def test_two_cameras_send_the_picture_of_the_first():
+    left, right = np.zeros((2, 2, 3), np.uint8), np.ones((2, 2, 3), np.uint8)
+    sent = CameraFault().apply("same", right, left)
+    assert sent is not None and (sent == left).all()
+    assert (CameraFault().apply(None, right, left) == right).all()
+
+
 def test_pictures_are_stamped_late_or_ahead():
     stamps = {what: picture_stamp(what, 10.0) for what in ("late", "ahead", "black", None)}
     assert stamps == {"late": 9.0, "ahead": 11.0, "black": 10.0, None: 10.0}
     assert parse("camera:late,joint_states:turn") == {"camera": "late", "joint_states": "turn"}
-    with pytest.raises(BadInput, match="available: stop, freeze, black, swap, late, ahead"):
+    with pytest.raises(BadInput, match="available: stop, freeze, black, swap, late, ahead, flicker, same"):
         parse("camera:turn")
 
 

@@ -217,6 +217,18 @@ MUTANTS: dict[str, Mutant] = {
     "pictures-of-the-future": Mutant(PICTURES, "elif behind < -self._newest:", "elif False:", OBSERVED),
     "pictures-from-anybody": Mutant(PICTURES, "self._publishers.problem() or", '"" or', OBSERVED),
     "pictures-frozen-but-for-a-bit": Mutant(PICTURES, "FEW = 1e-3", "FEW = 0.0", OBSERVED),
+    "no-finger-jitters": Mutant(
+        "hardware/ros2/faults.py", "q[-1] + _NOISE * (-1.0) ** self._count]", "q[-1]]", ("tests/hardware/test_sensor_faults.py",)
+    ),
+    "a-frozen-picture-without-a-bit": Mutant(
+        "hardware/ros2/faults.py", "picture.flat[self._count % picture.size] ^= 1", "pass", ("tests/hardware/test_sensor_faults.py",)
+    ),
+    "two-cameras-differ": Mutant(
+        "hardware/ros2/faults.py", "            return first\n", "            return picture\n", ("tests/hardware/test_sensor_faults.py",)
+    ),
+    "pictures-hidden-by-a-hand-that-turns": Mutant(
+        PICTURES, "self._frozen else None", 'self._frozen else ""', ("tests/hardware/test_picture_noise.py",)
+    ),
     "pictures-frozen-but-for-noise": Mutant(PICTURES, ") > FAR_M:", ") > 1e9:", OBSERVED),
     "pictures-of-an-arm-in-view-are-frozen": Mutant(PICTURES, "BLOCK, FAINT = 8, 2.0", "BLOCK, FAINT = 8, 200.0", OBSERVED),
     "pictures-once-frozen-ever-frozen": Mutant(PICTURES, "elif moved or self._frozen:", "elif moved:", OBSERVED),

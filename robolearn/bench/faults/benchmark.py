@@ -90,19 +90,19 @@ class BenchmarkFaults(Command):
 
     def _measure(self, chosen: list[Fault], folder: Path) -> list[dict[str, Any]]:
         from hardware.ros2.runtime import realtime
-        from robolearn.bench.faults.faults import CAMERA, NOISY
-        from robolearn.bench.faults.faults import CONTACT as FEELS
+        from robolearn.bench.faults.faults import NOISY, POSES, STATIONS
         from robolearn.bench.faults.station import FaultStation
         from robolearn.deploy.processes import may_be_realtime
 
         rows: list[dict[str, Any]] = []
         with Progress("faults", len(chosen), unit="faults", quiet=self.json) as progress:
-            for which in (FEELS, CAMERA, NOISY):
+            for which in STATIONS:
                 faults = [fault for fault in chosen if fault.station == which]
                 if not faults:
                     continue
-                contract, arm = _contract(folder, which == FEELS), NOISY_ARM if which == NOISY else {}
-                with FaultStation(contract, folder / which, self.realtime_priority, **arm) as station:
+                options = {NOISY: NOISY_ARM, POSES: {"poses": True}}.get(which, {})
+                contract = _contract(folder, which)
+                with FaultStation(contract, folder / which, self.realtime_priority, **options) as station:
                     if may_be_realtime():
                         realtime(self.realtime_priority)  # the dead-man's heartbeat must be on time
                     for fault in faults:
@@ -111,17 +111,20 @@ class BenchmarkFaults(Command):
         return rows
 
 
-def _contract(folder: Path, feels: bool) -> Path:
-    """The simulated arm's contract: with contact and no camera, or with one camera and no contact."""
+def _contract(folder: Path, which: str) -> Path:
+    """The simulated arm's contract for a station: contact, one camera, two cameras, or none of these."""
     import yaml
 
+    from robolearn.bench.faults import faults
     from robots.stations import CONTRACTS
 
     content = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())
     cameras = content.pop("cameras")
-    front = cameras["front"] | {"max_age_s": CAMERA_AGE_S}
-    content |= {"contact": CONTACT} if feels else {"cameras": {"front": front}}
-    path = folder / f"{'contact' if feels else 'camera'}.yaml"
+    cameras = {name: camera | {"max_age_s": CAMERA_AGE_S} for name, camera in cameras.items()}
+    front = {"cameras": {"front": cameras["front"]}}
+    has = {faults.CONTACT: {"contact": CONTACT}, faults.CAMERAS: {"cameras": cameras}, faults.POSES: {}}
+    content |= has.get(which, front)
+    path = folder / f"{which}.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(content))
     return path

@@ -16,6 +16,7 @@ import numpy as np
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Image, JointState
+from std_msgs.msg import Float64
 from trajectory_msgs.msg import JointTrajectory
 
 from hardware.ros2 import messages, qos, topics
@@ -24,7 +25,10 @@ from robolearn.bench.faults.station import FaultStation
 Inject = Callable[[FaultStation, ExitStack], float]
 """Does it, and returns when [s]; what is to be undone afterwards goes to the stack."""
 
-CONTACT, CAMERA, NOISY = "contact", "camera", "noisy"  # stations: which feels contact, which looks, and that with noise
+CONTACT, CAMERA, NOISY, CAMERAS, POSES = "contact", "camera", "noisy", "cameras", "poses"
+STATIONS = (CONTACT, CAMERA, NOISY, CAMERAS, POSES)
+"""The first feels contact; the second looks, the third has noise, too, the fourth has two cameras; the last is led by a
+planner's poses."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Fault:
       name: in words.
       inject: see `Inject`.
       why: words of which one stands in the reason of the stop; none: nobody notices, and it stands here to compare.
-      station: `CONTACT`, `CAMERA` or `NOISY`.
+      station: one of `STATIONS`.
       watch_s: how long to look afterwards [s].
     """
 
@@ -77,7 +81,7 @@ def _publisher(station: FaultStation, stack: ExitStack, kind: type, topic: str, 
 
 def _publishes(kind: type, topic: Callable[[FaultStation], str], make: Callable[[FaultStation], object]) -> Inject:
     """A stranger publishes at 10 Hz; the fault begins with its first message, which nobody may have discovered yet."""
-    profile = qos.CHUNK if kind is JointTrajectory else qos.sensor()
+    profile = {JointTrajectory: qos.CHUNK, Float64: qos.CONTROLLER}.get(kind, qos.sensor())
 
     def inject(station: FaultStation, stack: ExitStack) -> float:
         publisher = _publisher(station, stack, kind, topic(station), profile)
@@ -151,6 +155,21 @@ def _fingers(station: FaultStation) -> JointState:
     return messages.joint_state(names, np.zeros(len(names)), time.time())
 
 
+def _shut(station: FaultStation) -> Float64:
+    return Float64(data=0.0)
+
+
+def _planner(behind: float) -> Inject:
+    """The planner's clock goes back by so much [s]."""
+
+    def inject(station: FaultStation, stack: ExitStack) -> float:
+        assert station.planner is not None
+        stack.callback(station.planner.set_clock, 0.0)
+        return station.planner.set_clock(-behind)
+
+    return inject
+
+
 def _picture(station: FaultStation) -> Image:
     camera = station.contract.cameras["front"]
     return messages.image(np.full((*camera.size, 3), 90, np.uint8), time.time(), camera.frame)
@@ -167,6 +186,10 @@ def _joints_topic(station: FaultStation) -> str:
 
 def _camera_topic(station: FaultStation) -> str:
     return station.contract.cameras["front"].topic
+
+
+def _opening_topic(station: FaultStation) -> str:
+    return topics.TARGET_OPENING
 
 
 def _contact_topic(station: FaultStation) -> str:
@@ -194,6 +217,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault("arm's driver halted", _signal("sim_arm", signal.SIGSTOP), ("joint state", *_STREAM)),
     Fault("joint states: silent", _sensor("joint_states:stop"), ("joint state",)),
     Fault("joint states: same values", _sensor("joint_states:freeze"), ("frozen", "jump", "following")),
+    Fault("joint states: same values, a finger jitters", _sensor("joint_states:jitter"), ("frozen",)),
     Fault("joint states: same values, with noise before", _sensor("joint_states:freeze"), ("had noise",), NOISY),
     Fault("joint states: same message", _sensor("joint_states:stale"), ("frozen", "joint state")),
     Fault("joint states: NaN", _sensor("joint_states:nan"), ("joint state",)),
@@ -225,10 +249,15 @@ FAULTS: tuple[Fault, ...] = (
     Fault("hand meets the table, no sensor", _meets_the_table, (), CAMERA, 5.0),
     Fault("camera silent", _sensor("camera:stop"), ("silent",), CAMERA, 2.0),
     Fault("camera frozen", _sensor("camera:freeze"), ("frozen",), CAMERA, 4.0),
+    Fault("camera frozen but for one bit", _sensor("camera:flicker"), ("single pixels",), CAMERA, 4.0),
     Fault("camera frozen, with noise before", _sensor("camera:freeze"), ("had noise",), NOISY, 4.0),
     Fault("cameras swapped", _sensor("camera:swap"), ("swapped",), CAMERA, 2.0),
     Fault("camera 1 s late", _sensor("camera:late"), ("clock",), CAMERA, 2.0),
     Fault("camera 1 s ahead", _sensor("camera:ahead"), ("clock",), CAMERA, 2.0),
     Fault("camera: second publisher", _publishes(Image, _camera_topic, _picture), _TWICE, CAMERA, 2.0),
     Fault("camera black", _sensor("camera:black"), ("black",), CAMERA, 2.0),
+    Fault("two cameras, one picture", _sensor("camera:same"), ("the very picture of camera",), CAMERAS, 2.0),
+    Fault("poses: 10 s old", _planner(10.0), ("pose stamped 10.",), POSES),
+    Fault("poses: 10 s ahead", _planner(-10.0), ("in the future",), POSES),
+    Fault("gripper's opening: second publisher", _publishes(Float64, _opening_topic, _shut), _TWICE, POSES),
 )

@@ -22,6 +22,7 @@ from hardware.ros2.process import Background, wait_until
 from hardware.ros2.safety_client import SafetyClient
 from hardware.ros2.senders import sent_at
 from hardware.safety.states import SafetyState
+from robolearn.bench.faults.planner import Planner
 from robolearn.bench.faults.sine_policy import POLICY_FAULT
 from robolearn.core import RobolearnError
 from robolearn.deploy.deployment import wait_ready
@@ -35,7 +36,8 @@ MOVING_RAD = 0.01  # a joint that was commanded so far moves
 
 
 class FaultStation:
-    """Policy, streamer, safety node and simulated arm, and who looks at them. A context manager.
+    """Policy and streamer, or a planner in their place, safety node and simulated arm, and who looks at them. A context
+    manager.
 
     Args:
       contract: file of the simulated arm's contract.
@@ -43,11 +45,13 @@ class FaultStation:
       priority: of the nodes, where this machine permits it.
       arm: module of the simulated arm.
       rest_s: for how long the arm rests before it is armed [s]: what is learned of its sensors is learned then.
+      poses: true for a planner that sends poses of the tcp.
 
     Attributes:
       background: where nodes of a fault are added.
       onlooker, stranger: of another program; a client of the safety node, and a node.
       operator: holds the dead-man's switch.
+      planner: sends the poses, where there are any.
       stops: (time [s], reason) of each report of the safety node that the arm brakes or is latched.
       falling: (time [s], speed [m/s]) of the tcp downwards, as the arm is measured.
       commands: (time of sending [s], positions (n,) [rad]) of what went to the controller.
@@ -55,11 +59,11 @@ class FaultStation:
 
     def __init__(
         self, contract: Path, logs: Path, priority: int, arm: str = "robolearn.bench.emulators.node",
-        rest_s: float = 0.3,
+        rest_s: float = 0.3, poses: bool = False,
     ) -> None:  # fmt: skip
         self._rest_s = rest_s
         self.contract: Contract = load_contract(contract)
-        self.nodes = StackProcesses(_programs(str(contract), priority, arm), logs, {"OMP_NUM_THREADS": "1"})
+        self.nodes = StackProcesses(_programs(str(contract), priority, arm, poses), logs, {"OMP_NUM_THREADS": "1"})
         self.background, self._others = Background(), Background()
         self.operator = SafetyClient(self.background)
         self.commands: list[tuple[float, np.ndarray]] = []
@@ -79,6 +83,10 @@ class FaultStation:
         node.create_subscription(kind, command.topic, self._on_command, qos.stream(lease_s=None, depth=200))
         node.create_subscription(JointState, self.contract.joint_states.topic, self._on_state, qos.sensor(10))
         node.create_subscription(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
+        self.planner: Planner | None = None
+        if poses:
+            self._planning = Background()
+            self.planner = Planner(self._planning, self.contract, self.operator)
         self._faults = node.create_client(SetParameters, "/robolearn/sim_arm/set_parameters")
         self._policy_fault = node.create_publisher(String, POLICY_FAULT, qos.latched())
 
@@ -89,6 +97,8 @@ class FaultStation:
     def __exit__(self, *_: Any) -> None:
         self.background.close()
         self._others.close()
+        if self.planner is not None:
+            self._planning.close()
         self.nodes.stop()
 
     def signal(self, name: str, number: int) -> float:
@@ -125,7 +135,10 @@ class FaultStation:
                 self.operator.report = None
         if "sim_arm" not in ended:  # a new one has no fault
             self.fault("")
-        wait_ready(self.operator, self.nodes, simulated=True, start_s=START_S)
+        if self.planner is None:
+            wait_ready(self.operator, self.nodes, simulated=True, start_s=START_S)
+        else:
+            self.operator.wait_ready(START_S, policy=False)
         if self.operator.state in ("armed", "braking"):
             self.operator.estop()
             self.operator.wait_for("latched")
@@ -210,11 +223,11 @@ class FaultStation:
             self.stops.append((time.monotonic(), report.reason))
 
 
-def _programs(robot: str, priority: int, arm: str) -> list[Program]:
+def _programs(robot: str, priority: int, arm: str, poses: bool) -> list[Program]:
     policy = ("robolearn.bench.faults.sine_policy",)
+    driven = [node_program("policy", robot, priority, policy), node_program("streamer", robot, priority)]
     return [
-        node_program("policy", robot, priority, policy),
-        node_program("streamer", robot, priority),
-        node_program("safety", robot, priority),
+        *([] if poses else driven),
+        node_program("safety", robot, priority, targets="poses" if poses else "joints"),
         node_program("sim_arm", robot, priority, (arm,), task="lift", seed=0),
     ]
