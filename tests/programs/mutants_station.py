@@ -9,6 +9,7 @@ from mutation import Mutant, kill_replacements
 PICTURES, TOOL = ("tests/robots/test_pictures.py",), ("tests/robots/test_tool.py",)
 CONTRACT, JUDGE = ("tests/robots/test_contract.py",), ("tests/hardware/test_station_judge.py",)
 CALIBRATION = ("tests/hardware/calibration/test_calibration.py",)
+NO_POSE = (f"{CALIBRATION[0]}::test_what_fits_no_pose_is_refused",)
 SERVOS, SERVO_TESTS = "hardware/servos/driver.py", ("tests/hardware/test_servo_driver.py",)
 GRAVITY, GRAVITY_TESTS = "robots/spec.py", ("tests/hardware/safety/test_safety_gravity.py",)
 STATION, HAND_EYE = "hardware/station", "hardware/calibration/hand_eye.py"
@@ -32,6 +33,10 @@ MUTANTS: dict[str, Mutant] = {
     "joints-by-numbers-in-any-order": Mutant(FILE, " and counted != sorted(counted))", " and False)", CONTRACT),
     "joints-by-capitals-in-any-order": Mutant(FILE, "apart.lower()", "apart", CONTRACT),
     "any-format-is-unpacked": Mutant(PIXELS, "cv2.IMREAD_COLOR) if height * width else None", "cv2.IMREAD_COLOR)", PICTURES),
+    "calibrates-on-nan": Mutant(HAND_EYE, "if not all(np.isfinite(part).all() for", "if False and not all(np.isfinite(part).all() for", NO_POSE),
+    "calibrates-on-one-view-again-and-again": Mutant(HAND_EYE, "if (poses := _poses(views)) < LEAST:", "if (poses := _poses(views)) < 0:", NO_POSE),
+    "a-repeated-view-is-a-new-one": Mutant(HAND_EYE, "if not len(kept) or not (near &", "if True or not (near &", NO_POSE),
+    "a-bell-in-a-name": Mutant("robots/stations/values.py", 'Field(min_length=1), must(str.isprintable, "a word without control characters")]', "Field(min_length=1)]", CONTRACT),
     "a-vector-in-any-order": Mutant(FOUND, "(kind == TRAJECTORY and set(one.joints)", "(set(one.joints)", FOUND_TESTS),
     "two-arms-are-one": Mutant(FOUND, "if len(prefixes) > 1:", "if False:", FOUND_TESTS),
     "joint-states-of-a-part": Mutant(FOUND, "if set(named) <= set(heard.names)", "if set(named) & set(heard.names)", FOUND_TESTS),

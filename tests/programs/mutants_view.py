@@ -12,6 +12,8 @@ CAPTIONS = tuple(f"{VIDEO}::test_{name}" for name in (
     "a_caption_is_the_time_and_then_the_outcome", "a_real_station_is_filmed_through_its_cameras"))  # fmt: skip
 WATCHED, FILMED = ("tests/cli/test_cli_view.py",), ("tests/sim/test_film.py",)
 LET_IN = ("tests/hardware/teleop/test_browser_access.py",)
+SOCKETS = "tests/hardware/teleop/test_browser_websockets.py"
+DEEP = (f"{SOCKETS}::test_a_message_nested_too_deeply_is_said_once_and_ends_nothing",)
 BROWSER, DEVICE = "hardware/teleop/browser", "hardware/teleop/wrapped.py"
 CLIPS, PLAYER, FILM = "robolearn/rollout/watched_env.py", "robolearn/cli/view.py", "sim/embedded/camera.py"
 STORED = "        self.status = status\n"
@@ -29,6 +31,10 @@ MUTANTS: dict[str, Mutant] = {
     "window-with-the-token": Mutant(f"{BROWSER}/guarded_viser.py", "self.proxy.access.invite()", "self.proxy.access.token", VIEW),
     "window-without-a-display": Mutant(f"{BROWSER}/viewer.py", "not any(os.environ", "False and any(os.environ", VIEW),
     "markup-of-others": Mutant(f"{BROWSER}/page.py", "{escape(status.message)}", "{status.message}", VIEW),
+    "deep-json-ends-the-page": Mutant(f"{BROWSER}/page.py", "    except RecursionError:\n", "    except ZeroDivisionError:\n", DEEP),
+    "deep-json-is-silent": Mutant(f"{BROWSER}/page.py", "                    unread += 1\n", "", DEEP),
+    "deep-json-ends-the-heartbeats": Mutant(f"{BROWSER}/page.py", "                    continue\n", "                    break\n", DEEP),
+    "deep-json-is-an-unknown-key": Mutant(f"{BROWSER}/page.py", "client, why = None, str(error)", 'client, why = None, "unknown key"', DEEP),
     "no-end": Mutant(f"{BROWSER}/guarded_viser.py", "sockets = {**sockets, END:", "_ = {**sockets, END:", SEEN),
     "unsure-of-the-end": Mutant(f"{BROWSER}/session_end.html", "sure ||= code === GOING_AWAY;", "", SEEN),
     "not-connected-for-ever": Mutant(f"{BROWSER}/session_end.html", "performance.now() - lost > GONE_MS", "false", SEEN),

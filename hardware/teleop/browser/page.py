@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from html import escape
@@ -26,9 +27,12 @@ from hardware.teleop.browser.control_arbiter import ControlArbiter
 from hardware.teleop.browser.guarded_viser import GuardedViser
 from hardware.teleop.browser.scene import Array, Stage, Viewpoint, move
 from hardware.teleop.device import RECORDING, EpisodeEvent, Status
+from robolearn.core import BadInput
 from robolearn.core.se3 import matrix_to_quat, quat_to_matrix
 from robots import RobotSpec
 from robots.pair import AnyRobot
+
+log = logging.getLogger(__name__)
 
 CELL = (168, 224)  # room for a camera's picture: height and width [px]
 LARGE_CELL = (480, 640)  # and at most, where a page shows it large
@@ -230,7 +234,8 @@ _EVENTS = tuple(event.value for event in EpisodeEvent)
 async def serve_heartbeats(
     page: web.WebSocketResponse, arbiter: ControlArbiter, status: Callable[[], dict[str, Any]]
 ) -> None:
-    """Hand to `arbiter` what a page sends, which proves by its key which client of viser it is.
+    """Hand to `arbiter` what a page sends, which proves by its key which client of viser it is. Messages that cannot be
+    read are passed over: the first of a page is logged, and their number at its end.
 
     Args:
       page: the open websocket.
@@ -240,16 +245,25 @@ async def serve_heartbeats(
       TimeoutError: no first message within `HELLO_S`.
     """
     async with asyncio.timeout(HELLO_S):
-        hello = parsed(await page.receive())
-    client = arbiter.owner(str(hello.get("key", "")))
+        message = await page.receive()
+    try:
+        client, why = arbiter.owner(str(parsed(message).get("key", ""))), "unknown key"
+    except BadInput as error:
+        client, why = None, str(error)
     if client is None:
-        await page.close(code=UNKNOWN_KEY, message=b"unknown key")
+        await page.close(code=UNKNOWN_KEY, message=why.encode())
         return
-    why = "the page at the controls is gone"
+    unread, why = 0, "the page at the controls is gone"
     try:
         async with sending(page, lambda: {**arbiter.standing(client), **status()}):
             async for message in page:
-                content = parsed(message)
+                try:
+                    content = parsed(message)
+                except BadInput as error:
+                    unread += 1
+                    if unread == 1:  # not a line for each: who sends one sends many
+                        log.warning("%s: passed over", error)
+                    continue
                 press, received = content.get("press"), content.get("t")
                 if content.get("claim"):
                     arbiter.claim(client)
@@ -265,6 +279,8 @@ async def serve_heartbeats(
                 elif type(press) is int and 0 <= press < 1 << 53:
                     arbiter.beat(client, press, float(received) if isinstance(received, (int, float)) else None)
     finally:
+        if unread > 1:
+            log.warning("message of a page: %d could not be read", unread)
         arbiter.silence(client, why)
 
 
@@ -285,9 +301,14 @@ async def sending(page: web.WebSocketResponse, content: Callable[[], dict[str, A
 
 
 def parsed(message: WSMessage) -> dict[str, Any]:
-    """The JSON object of a message; empty where it is none, or nested too deeply to be read."""
+    """The JSON object of a message. Raises `BadInput`: it is none, or nested too deeply to be read."""
+    got = "no JSON object"
     try:
-        value = json.loads(message.data) if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) else {}
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+        value = json.loads(message.data) if message.type in (WSMsgType.TEXT, WSMsgType.BINARY) else None
+    except ValueError:
+        value, got = None, "no JSON"
+    except RecursionError:
+        value, got = None, "JSON nested too deeply"
+    if not isinstance(value, dict):
+        raise BadInput("message of a page", got=got, expected="a JSON object")
+    return value

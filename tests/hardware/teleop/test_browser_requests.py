@@ -14,6 +14,7 @@ from page_client import knock, port_of, spoken
 
 from hardware.teleop.browser.device import Browser
 from hardware.teleop.browser.page import parsed
+from robolearn.core import BadInput
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,15 @@ def check_answer(answer: bytes, code: int) -> None:
     assert code == 200 or len(body) < 100, body
 
 
-@pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "{", "7"])
-def test_a_message_that_cannot_be_read_is_none(text: str) -> None:
-    """One nested too deeply is no other than one that is broken: it ends nothing but itself."""
-    assert parsed(WSMessage(WSMsgType.TEXT, text, None)) == {}
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("[" * 200_000, "JSON nested too deeply"),
+        ('{"a":' * 200_000, "JSON nested too deeply"),
+        ("{", "no JSON,"),
+        ("7", "no JSON object"),
+    ],
+)
+def test_a_message_that_cannot_be_read_is_refused(text: str, got: str) -> None:
+    with pytest.raises(BadInput, match=f"message of a page: got {got}.*expected a JSON object"):
+        parsed(WSMessage(WSMsgType.TEXT, text, None))

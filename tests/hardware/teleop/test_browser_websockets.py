@@ -76,6 +76,36 @@ def test_beats_of_a_page(open_page: Browser) -> None:
     arbiter.leave(1000)
 
 
+def test_a_message_nested_too_deeply_is_said_once_and_ends_nothing(open_page: Browser, caplog: Any) -> None:
+    deep, arbiter = "[" * 200_000, open_page.arbiter
+    with socket_to(open_page, BEAT) as beat:  # in place of a key
+        beat.send(deep)
+        with pytest.raises(ConnectionClosed) as closed:
+            beat.recv(timeout=10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.reason == "message of a page: got JSON nested too deeply, expected a JSON object"
+    key, deadline = arbiter.join(3000), time.monotonic() + 10
+    arbiter.claim(3000)
+    try:
+        with caplog.at_level("WARNING"), socket_to(open_page, BEAT) as beat:
+            beat.send(json.dumps({"key": key}))
+            for bad in (deep, '{"press":' * 100_000, "{"):
+                beat.send(bad)
+            while not arbiter.request().engaged:
+                assert time.monotonic() < deadline
+                beat.send(json.dumps({"press": 1}))
+                time.sleep(0.01)
+        while arbiter.request().engaged:
+            assert time.monotonic() < deadline
+    finally:
+        arbiter.leave(3000)
+    said = [record.getMessage() for record in caplog.records if "message of a page" in record.getMessage()]
+    assert said == [
+        "message of a page: got JSON nested too deeply, expected a JSON object: passed over",
+        "message of a page: 3 could not be read",
+    ]
+
+
 def test_a_message_that_is_too_long_ends_the_websocket(open_page: Browser) -> None:
     arbiter = open_page.arbiter
     key = arbiter.join(2000)
