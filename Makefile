@@ -11,7 +11,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart docs test test-long test-all test-lerobot test-lerobot-pi check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-isaaclab test-rehearsal test-trials \
-  test-maker test-first-hour figures ros-index clean
+  test-maker test-controller test-first-hour figures ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about five minutes, after the installation"
@@ -26,6 +26,7 @@ help:
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
 	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, on an SO-101 and on two arms, simulated and behind two drivers"
 	@echo "make test-maker   libfranka and a server with the limits of an FR3 follow what the safety filter sends, in three minutes; ARGS=\"--episodes 1000\": episodes of the whole chain, \"--live 6\": the nodes of a deployment, too"
+	@echo "make test-controller the emulator of joint_trajectory_controller beside the sources of two versions of it, sample by sample; CHECKOUT=FOLDER for another"
 	@echo "make test-trials  simulated trials by the thousand: false claims under optional stopping, blocks beside a fixed number"
 	@echo "make test-first-hour every command of the first page and the tutorial, a keyboard, a browser, some mistakes, in half an hour"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
@@ -131,6 +132,15 @@ test-rehearsal: .venv/.dev
 # Wants the network (0.5 GB, once) and the right to make a network namespace. ARGS="--rounds 1 --seed 1".
 test-maker: .venv/.dev .venv-maker/.maker
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/maker_judge.py $(ARGS)
+
+# Wants g++, and the network or CHECKOUT=FOLDER of ros2_controllers. ARGS="--messages 10000 --seed 1".
+test-controller: .venv/.dev
+	@if [ -n "$(CHECKOUT)" ]; then $(BIN)/python tests/programs/controller_sources.py "$(CHECKOUT)" $(ARGS); exit $$?; fi; \
+	out=$$(mktemp -d); code=0; \
+	for version in 4.42.1 6.9.0; do \
+	  git clone -q --depth 1 --branch $$version https://github.com/ros-controls/ros2_controllers "$$out/$$version" && \
+	    echo "ros2_controllers $$version" && $(BIN)/python tests/programs/controller_sources.py "$$out/$$version" $(ARGS) || code=1; \
+	done; rm -rf "$$out"; exit $$code
 
 # Simulated trials by the thousand: false positives under optional stopping, blocks beside a fixed number. Three minutes.
 test-trials: .venv/.dev

@@ -20,7 +20,7 @@ A fault is written ``where:what``, several with commas between them, e.g. ``join
                             (stamped 1 s ago, or in the future), flicker (as freeze, but for one bit, another each
                             time), same (every camera sends the first one's)
     driver                  program_stopped, protective_stop, slow: of the emulator of ur_robot_driver
-                            cancelled, held, slow: of a trajectory controller's, see `emulators.ros2_control`
+                            cancelled, aborted, held, slow: of a trajectory controller's, see `emulators.ros2_control`
     clock                   zero, or an offset of all stamps in seconds, e.g. clock:-10
 
 Of two arms both have it, or with its name before the place one of them: ``right/joint_states:freeze``.
@@ -48,7 +48,7 @@ FAULTS: Mapping[str, tuple[str, ...]] = {
     "objects": VECTOR,
     "contact": VECTOR,
     "camera": ("stop", "freeze", "black", "swap", "late", "ahead", "flicker", "same"),
-    "driver": ("program_stopped", "protective_stop", "slow", "cancelled", "held"),
+    "driver": ("program_stopped", "protective_stop", "slow", "cancelled", "aborted", "held"),
     "clock": ("zero", "<seconds>"),
 }
 _OLD_S, _LATE_S, _RESTAMPED_S = 0.1, 0.3, 0.5

@@ -67,6 +67,15 @@ def test_a_cancelled_goal_steps_back_by_the_following_error() -> None:
     assert commanded(controller, 12.0, 0.3) == after, "and stays there"
 
 
+def test_an_aborted_goal_leaves_the_last_velocity_until_the_next_message() -> None:
+    controller, q = led(0.5)
+    controller.abort()
+    found = [commanded(controller, 10.501 + t, q) for t in (0.0, 0.1, 2.0)]
+    assert found == pytest.approx([q + 0.001, q + 0.101, q + 2.001]), "at 1 rad/s, beyond the goal of 1 rad"
+    assert controller.accept(JOINTS, [point(0.0, 1.0)], 12.6, 12.6) == ""
+    assert [commanded(controller, 12.602 + t, 1.0) for t in (0.0, 1.0)] == [1.0, 1.0]
+
+
 def test_an_error_beyond_the_tolerance_is_held_where_the_arm_is() -> None:
     controller, q = led(0.5, tolerance=0.6)
     stays = q - 0.7

@@ -1,5 +1,5 @@
-"""The habits of a trajectory controller over real DDS: an emulated arm whose goal is cancelled, which is held back, and
-whose speed slider stands at half."""
+"""The habits of a trajectory controller over real DDS: an emulated arm whose goal is cancelled or aborted, which is
+held back, and whose speed slider stands at half."""
 
 from __future__ import annotations
 
@@ -104,6 +104,14 @@ def test_a_cancelled_goal_is_held_where_the_arm_was_measured_and_that_is_a_step(
         time.sleep(SECONDS)
         assert 0.2 * WAY[0] < arm.first < 0.8 * WAY[0], "it stays on the way"
         assert arm.emulator.monitor.summary()["violations_by_kind"]["acceleration"] > 0
+
+
+def test_an_aborted_goal_leaves_the_last_velocity() -> None:
+    with on_its_way() as arm:
+        arm.at(0.5 * SECONDS, "driver:aborted")
+        time.sleep(0.4 * SECONDS)
+        assert arm.fastest(0.75 * SECONDS) == pytest.approx(1.5 * WAY[0] / SECONDS, rel=0.2), "as fast as in the middle"
+        wait_until(lambda: arm.first > 1.2 * WAY[0], 10.0, "the arm, beyond its goal")
 
 
 def test_an_arm_that_is_let_go_catches_up_with_a_clock_that_ran_on() -> None:

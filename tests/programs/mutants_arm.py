@@ -127,6 +127,7 @@ MUTANTS: dict[str, Mutant] = {
     "a-cancelled-goal-is-held-where-it-was-commanded": Mutant(
         LEADS, "self.desired = np.array(positions, dtype=np.float64)", "self.desired = getattr(self, 'desired', positions)", LED
     ),
+    "an-aborted-goal-stops-the-arm": Mutant(LEADS, "self.desired + (now - last) * self._velocity", "self.desired", LED),
     "a-slider-that-does-nothing": Mutant(LEADS, "self.speed * (now - last)", "(now - last)", LED),
     "any-error-is-tolerated": Mutant(LEADS, "if error > self._tolerance:", "if False:", LED),
     "any-silence-is-tolerated": Mutant(LEADS, "ends > self._timeout_s:", "ends > 1e9:", LED),

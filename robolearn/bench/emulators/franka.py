@@ -69,6 +69,9 @@ class _Impedance:
     def hold(self, q: Array) -> None:
         self._controller.begin(q)
 
+    def abort(self) -> None:
+        """It has no goals."""
+
     def scale(self, speed: float) -> None:
         """Poses have no clock."""
 

@@ -8,8 +8,9 @@
 - Openings on the contract's gripper topic are followed at once.
 
 `fault` has habits of a trajectory controller: `driver:cancelled` (another client's goal is cancelled: it holds where
-the arm is measured, until the next message), `driver:held` (something holds the arm back, and the controller's clock
-runs on), `driver:slow` (a speed slider at half).
+the arm is measured, until the next message), `driver:aborted` (a goal is aborted, and the last velocity stays until
+then), `driver:held` (something holds the arm back, and the controller's clock runs on), `driver:slow` (a speed slider
+at half).
 
 A driver with more than that (status topics, actions, modes that refuse commands) has an emulator of its own.
 """
@@ -50,6 +51,10 @@ class EmulatedController(Protocol):
         """It is activated where the arm is, or its goal is cancelled there."""
         ...
 
+    def abort(self) -> None:
+        """Its goal is aborted, and nothing more is commanded."""
+        ...
+
     def scale(self, speed: float) -> None:
         """Its clock runs as fast as `speed`, 1 the fastest."""
         ...
@@ -87,6 +92,9 @@ class EmulatedTrajectory:
     def hold(self, q: Array) -> None:
         self._controller.hold(q)
 
+    def abort(self) -> None:
+        self._controller.abort()
+
     def scale(self, speed: float) -> None:
         self._controller.speed = speed
 
@@ -122,6 +130,8 @@ class Ros2ControlEmulator(SimDriver):
         self._leads.scale(SLOW if habit == "slow" else 1.0)
         if habit == "cancelled":
             self._leads.hold(self.arm()[0])
+        elif habit == "aborted":
+            self._leads.abort()
         elif habit == "held":
             self.node.world.command(self.arm()[0], arm=self.number)
 

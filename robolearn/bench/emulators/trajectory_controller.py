@@ -7,6 +7,8 @@ the next period. Its habits:
 
 - A cancelled goal, an error beyond `tolerance` or a silence of `timeout_s` behind the last point end in a hold at the
   *measured* position: the command steps back by the following error, and its velocity is gone within a period.
+- `abort` leaves the last velocity, as versions before ros2_controllers' pull request 558 did where they commanded
+  velocities: nothing is commanded any more. Commanded by positions an arm stays at the last.
 - Its clock runs on while the arm is held back; by `speed` it runs slower, until the next message begins at real time.
 
 Later versions (6.9) blend a message with the one before unless `allow_trajectory_replacement` is false; this one does
@@ -75,9 +77,14 @@ class TrajectoryController:
         """It is activated anew where the arm is, or its goal is cancelled there."""
         self.desired = np.array(positions, dtype=np.float64)
         self._velocity = np.zeros(len(self._joints))
+        self._runs_on = False
         self._points: list[TrajectoryPoint] = []
         self._begin: float | None = None
         self._before: TrajectoryPoint | None = None  # `after` is a time of the clock here
+
+    def abort(self) -> None:
+        """Its goal is aborted, and what it commands is a velocity, which nobody takes back."""
+        self._points, self._begin, self._before, self._runs_on = [], None, None, True
 
     def accept(self, joints: tuple[str, ...], points: list[TrajectoryPoint], begin: float, now: float) -> str:
         """A message arrived.
@@ -118,6 +125,8 @@ class TrajectoryController:
         [rad/s]."""
         last, self._sampled = now if self._sampled is None else self._sampled, now
         if not self._points:
+            if self._runs_on:
+                self.desired = self.desired + (now - last) * self._velocity
             return self.desired
         first = self._before is None
         if self._before is None:
