@@ -19,6 +19,8 @@ EPISODES, HASHES = "robolearn/cli/trial_episodes.py", "robolearn/cli/trial_hashe
 TRIAL = "tests/cli/test_trial.py"
 CHANGED = (f"{TRIAL}::test_what_has_changed_is_refused",)
 RESUMED = (f"{TRIAL}::test_a_killed_trial_goes_on_as_if_nothing_had_been",)
+AT_THE_ARM = "tests/cli/test_trial_arm.py"
+HELPED = (f"{AT_THE_ARM}::test_help_and_a_refused_arming_are_outcomes_of_their_own",)
 TRIES = (f"{TRIAL}::test_each_try_that_was_begun_and_not_ended_is_listed",)
 BLOCKS = (f"{TRIAL}::test_a_plan_is_interleaved_in_blocks_with_one_start_each",)
 MODEL, CHECK, SOURCE, OWN = (f"robots/making/{name}.py" for name in ("model", "check", "source", "folder"))
@@ -151,6 +153,8 @@ MUTANTS: dict[str, Mutant] = {
         'return answer in "yi"',
         (f"{TRIAL}::test_the_person_answers_by_a_key",),
     ),
+    "trial-help-is-a-failure": Mutant(EPISODES, "if self._real and self._operator.helped:", "if False:", HELPED),
+    "trial-refusal-is-a-stop": Mutant(EPISODES, 'return Ended("refused", ', 'return Ended("stopped", ', HELPED),
     "own-velocity-of-nobody": Mutant(
         SOURCE, '((velocity, "velocity"), (effort, "effort"))', '((effort, "effort"),)', URDF
     ),
