@@ -59,6 +59,7 @@ class PolicyParameters(NodeParameters):
     reward: str = param(
         "", "a reward model that ends the episode as solved: MODULE:CLASS, serve:HOST:PORT or the folder of a critic"
     )
+    reward_ends: bool = param(True, "false: that model ends no episode, its verdict on each is reported")
     by_key: bool = param(
         True, "the operator ends the episode by the success or the failure key of robolearn operate; false: nobody asks"
     )

@@ -24,6 +24,16 @@ class EpisodeJudge(Protocol):
         """True once the running episode is done."""
         ...
 
+    @property
+    def settled(self) -> bool:
+        """True where the newest frame has its verdict."""
+        ...
+
+    @property
+    def fault(self) -> str:
+        """Why frames of the running episode have none, in words; empty where all have."""
+        ...
+
     def begin(self, task: str, observation: Any) -> None:
         """Begin an episode with its first frame."""
         ...
@@ -44,6 +54,7 @@ class EpisodeEnd:
       seconds: longest episode [s]; 0: no limit.
       judge: of the reward model, or None.
       words: the task, for the reward model.
+      judge_ends: false: the reward model ends no episode, see `verdict`.
       by_key: the operator may end it, see `judged`.
 
     Raises:
@@ -51,11 +62,18 @@ class EpisodeEnd:
     """
 
     def __init__(
-        self, seconds: float, judge: EpisodeJudge | None = None, words: str = "", *, by_key: bool = False
+        self,
+        seconds: float,
+        judge: EpisodeJudge | None = None,
+        words: str = "",
+        *,
+        judge_ends: bool = True,
+        by_key: bool = False,
     ) -> None:
         if not seconds >= 0:
             raise BadInput("seconds", got=seconds, expected="0 (no limit) or more")
         self._seconds, self._judge, self._words = seconds, judge, words
+        self._judge_ends = judge is not None and judge_ends
         self._begun: float | None = None
         self._by_key, self._said = by_key, ""
         self._first = True
@@ -64,11 +82,17 @@ class EpisodeEnd:
     @property
     def is_asked_for(self) -> bool:
         """True where anything ends an episode."""
-        return self._seconds > 0 or self._judge is not None or self._by_key
+        return self._seconds > 0 or self._judge_ends or self._by_key
+
+    @property
+    def is_judged(self) -> bool:
+        """True where a reward model judges each episode and ends none."""
+        return self._judge is not None and not self._judge_ends
 
     def arm(self, armed: bool, now: float) -> None:
         """The arm was armed, which begins an episode, or disarmed, at `now` [s]."""
-        self._begun, self._first, self._said = (now if armed else None), True, ""
+        self._begun, self._said = (now if armed else None), ""
+        self._first = self._first or armed  # the verdict on an episode outlives it
 
     def add(self, observation: Observation, action: NDArray) -> None:
         """An observation (1, …), and the action (Da,) that is taken first from there."""
@@ -80,6 +104,18 @@ class EpisodeEnd:
         else:
             self._judge.add(self._action, frame)
         self._first, self._action = False, action
+
+    def add_last(self, observation: Observation) -> None:
+        """The observation (1, …) that an episode ends with, from which nothing is done any more."""
+        if not self._first and self._action is not None:
+            self.add(observation, self._action)
+
+    def verdict(self) -> dict[str, Any]:
+        """Of the reward model on the newest episode: ``done``, it was called so; ``settled``, its newest frame has been
+        judged; ``fault``, why frames were not, else empty."""
+        if self._judge is None or self._first:
+            return {"done": False, "settled": True, "fault": "the policy decided nothing"}
+        return {"done": self._judge.solved, "settled": self._judge.settled, "fault": self._judge.fault}
 
     def judged(self, success: bool) -> str:
         """The operator ends the episode with this verdict; the first one counts. The reason where there is none to end,
@@ -97,7 +133,7 @@ class EpisodeEnd:
             return ""
         if self._said:
             return self._said
-        if self._judge is not None and not self._first and self._judge.solved:
+        if self._judge is not None and self._judge_ends and not self._first and self._judge.solved:
             return SUCCESS
         return TIMEOUT if self._seconds and now - self._begun >= self._seconds else ""
 

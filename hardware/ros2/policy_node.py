@@ -78,7 +78,10 @@ class PolicyNode(Node):
         bind_policy(self.policy, contract.interface, what=f"policy {p.policy or 'given'} on contract {contract.name}")
         needed = self.policy.interface
         self.contract, self.observer = contract, Observer(contract, needed.observation)
-        self._end = EpisodeEnd(p.seconds, self._make_judge(p, needed), p.words, by_key=p.by_key)
+        self._end = EpisodeEnd(
+            p.seconds, self._make_judge(p, needed), p.words, judge_ends=p.reward_ends, by_key=p.by_key
+        )
+        self._episode, self._told = "", False  # the newest arming; the reward model's verdict on it was reported
         self._outcome, self._ended_at = "", math.inf  # of the episode that has ended, and when
         # Only where something ends an episode: an enclave of former permissions does not have the service.
         self._disarm = self.create_client(Trigger, topics.DISARM) if self._end.is_asked_for else None
@@ -129,6 +132,11 @@ class PolicyNode(Node):
         # The newest joint state has waited up to the time between two, which the first command would be late by.
         self.predictor.begin(arming, after=self.observer.stamps()[0])
         self._stop.begin(arming)
+        if arming:
+            self._episode, self._told = arming, False
+        elif self._end.is_judged:
+            with contextlib.suppress(NotObserved):  # may be the only one that shows success
+                self._end.add_last(self.observer.observation())
         self._end.arm(bool(arming), time.monotonic())
         if self._outcome:
             self.leave()
@@ -140,6 +148,7 @@ class PolicyNode(Node):
             self._alive_at = now
             self._alive_publisher.publish(Empty())
         self.look_for_end(now)
+        self.tell_verdict()
         if not self._ask():  # else the policy is to have the interpreter
             self._watch(now)
         return self._pause()
@@ -170,6 +179,13 @@ class PolicyNode(Node):
             log.info("the episode has ended: %s", outcome)
             self._report()  # at once: a recorder learns it before the arm is at rest
             self._disarm.call_async(Trigger.Request())
+
+    def tell_verdict(self) -> None:
+        """Report the reward model's verdict at once when the episode that it is on is over: somebody waits."""
+        assert self._end is not None
+        if self._end.is_judged and not (self._told or self._arming) and self._end.verdict()["settled"]:
+            self._told = True
+            self._report()
 
     def judge(self, success: bool, request: Trigger.Request, response: Trigger.Response) -> Trigger.Response:
         """The operator ends the episode with this verdict."""
@@ -259,4 +275,6 @@ class PolicyNode(Node):
             "chunks": self.chunks,
             "inference_ms": self._latency.summary_ms(),
         }
+        if self._end is not None and self._end.is_judged:
+            status["reward"] = {**self._end.verdict(), "episode": self._episode, "over": not self._arming}
         self._status_publisher.publish(messages.text(json.dumps(status)))

@@ -57,6 +57,9 @@ class Deploy(PolicyCommand, MovingCommand):
     """Between episodes: motion opens the gripper where the arm is, lifts the tool and brings the arm home by itself,
     slowly and through the safety filter; then, or with person alone, you put everything in its place. On a real arm and
     in a rehearsal, whose episodes are 12 s longer for it."""
+    reward: str = ""
+    """A reward model that judges each episode, too, by what the policy observes, once each decision and at the end:
+    MODULE:CLASS, serve:HOST:PORT or the folder of a critic. It ends none; --json has its verdicts (called_done)."""
     dry_run: bool = False
     """Everything but the last step: nothing is published to the controller."""
     video: Path | None = None
@@ -85,6 +88,10 @@ class Deploy(PolicyCommand, MovingCommand):
         from sim.tasks import TASKS
 
         check_backend(self.backend, self.precision)
+        if self.reward:
+            from robolearn.rewards.choice import reward_config
+
+            reward_config(self.reward, recorded=False)
         if self.backend == "onnx":
             need_onnx("onnx", "onnxscript", "onnxruntime")
         if self.reset == "motion" and self.dry_run:
@@ -174,6 +181,8 @@ class Deploy(PolicyCommand, MovingCommand):
             "denoise_steps": self.denoise_steps or PolicyParameters.denoise_steps,
             "guidance": PolicyParameters.guidance if self.guidance is None else float(self.guidance),
             "delay_steps": self.delay_steps,
+            "reward": self.reward,
+            "reward_ends": not self.reward,
             "realtime_priority": self.realtime_priority,
         }
         policy = PolicyParameters(**asked)
@@ -219,6 +228,10 @@ class Deploy(PolicyCommand, MovingCommand):
             done = result["success"]["episodes"]
             console.print(f"ended       after {done} of {result['asked']} episodes: {result['ended']}")
         console.print(f"success     {rate_text(result['success'])}")
+        if "called_done" in result:
+            called = [one for one in zip(result["called_done"], result["succeeded"], strict=True) if one[0] is not None]
+            done, agreed = sum(a for a, _ in called), sum(a == b for a, b in called)
+            console.print(f"reward      called {done} of {len(called)} done, the same as the other judge in {agreed}")
         latency = result["latency_ms"]
         if latency["p50"] is not None:
             console.print(f"latency     {latency['p50']:.1f} ms (p99 {latency['p99']:.1f}) from observation to command")

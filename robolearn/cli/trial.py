@@ -48,9 +48,9 @@ class PlanTrial(Command):
     seconds: float = 30.0
     """With --arm: longest episode of a real arm and of a rehearsal [s]."""
     outcome: Literal["auto", "task", "person", "classifier"] = "auto"
-    """Judge of an episode: the task's own success, the person beside a real arm, or with classifier the reward model of
-    --reward, which otherwise judges beside it, in simulated worlds. By default the person where there is one, else the
-    task."""
+    """Judge whose verdict counts: the task's own success, the person beside a real arm, or the reward model of --reward
+    (classifier). Beside a real arm the person is asked whichever counts, and not told the model's verdict; both are
+    recorded. By default the person where there is one, else the task."""
     detect: tuple[float, float] = (0.6, 0.8)
     """Success rates of two policies that the trial is to tell apart: what --blocks is computed from."""
     power: float = 0.9
@@ -95,8 +95,9 @@ class PlanTrial(Command):
         episodes_of(plan, {}).close()  # whatever does not fit is refused before the plan is written
         plan.write(self.out)
         return {"trial": str(self.out), "plan": plan.sha256, "policies": {n: list(p) for n, p in named.items()},
-                "episodes": plan.episodes, "outcome": outcome, "detect": list(self.detect), "alpha": self.alpha,
-                "comparisons": pairs, "design": plan_of.to_json(), "hashes": plan.all_hashes}  # fmt: skip
+                "episodes": plan.episodes, "outcome": outcome, "classifier": model or None,
+                "detect": list(self.detect), "alpha": self.alpha, "comparisons": pairs,
+                "design": plan_of.to_json(), "hashes": plan.all_hashes}  # fmt: skip
 
     def _judged_by(self, world: WorldConfig, model: str) -> str:
         """The judge of outcomes, where a reward `model` may be one. Raises `BadInput`: one that there is not."""
@@ -112,8 +113,8 @@ class PlanTrial(Command):
         else:
             world.check()
         outcome = ("person" if person else "task") if self.outcome == "auto" else self.outcome
-        there = ["person" if person else "task", *(["classifier"] if model and not self.arm else [])]
-        if outcome not in there or (model and self.arm):
+        there = ["person" if person else "task", *(["classifier"] if model else [])]
+        if outcome not in there:
             got = f"{self.outcome}{f' with --reward {model}' if model else ''}"
             raise BadInput(f"--outcome on {self.arm or 'simulated worlds'}", got=got, available=there)
         return outcome
@@ -121,7 +122,7 @@ class PlanTrial(Command):
     def show(self, result: Mapping[str, Any], console: Any) -> None:
         made, (low, high) = result["design"], result["detect"]
         console.print(f"plan        {result['trial']}, sha256 {result['plan']}")
-        judge = result["outcome"]
+        judge = result["outcome"] + (f" (--reward {self.world.reward} is recorded)" * bool(result["classifier"]))
         console.print(f"blocks      {made['blocks']} at most, {result['episodes']} episodes, judged by the {judge}")
         mean, fixed = f"{made['expected_blocks']:.0f} blocks on average", made["fixed_blocks"]
         beside = f" (one look at a fixed number would need {fixed})" if fixed and made["power"] >= 0.5 else ""
@@ -248,6 +249,11 @@ class CompareTrial(Command):
             power = result["conditional_power"]
             chance = "" if power is None else f", with a chance of {power:.1%} left"
             console.print(f"inconclusive  {result['ended']}{chance}: {'; '.join(result['intervals'])}")
+        if (both := result["agreement"]) is not None:
+            same, apart = both["both"] + both["neither"], both["only"] + both["classifier"]
+            kappa = "none" if both["kappa"] is None else f"{both['kappa']:.2f}"
+            only = f"{both['classifier']} solved by the reward model alone, {both['only']} by the other judge alone"
+            console.print(f"judges      agree in {same} of {same + apart} episodes, kappa {kappa}; {only}")
         for name, one in result["policies"].items():
             if split := one["seeds"]:
                 spread = f"trainings differ by {split['seed_sd']:.1%}, episodes of one by {split['episode_sd']:.1%}"

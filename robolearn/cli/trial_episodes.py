@@ -176,15 +176,19 @@ class ArmEpisodes:
 
     def __init__(self, plan: TrialPlan, station: Mapping[str, Any], folder: Path | None = None) -> None:
         from policies.storage.loading import check_policy, needed_by, open_foreign
+        from robolearn.rewards.choice import make_reward_model
 
         contract = load_any_contract(plan.arm)
         self._plan, self._station = plan, station
         self._real = not (contract.simulated or plan.setting["rehearse"])
         for one in (one for each in plan.policies.values() for one in each):
             opened = open_foreign(one.path)  # once: its weights are read for that
-            seen = contract.with_picture_sizes(needed_by(one.path, opened=opened).observation)
+            needed = needed_by(one.path, opened=opened)
+            seen = contract.with_picture_sizes(needed.observation)
             what = f"policy {one.path} on {contract.name}"
             check_policy(one.path, seen.interface, what=what, simulated=not self._real, opened=opened)
+            if plan.classifier:  # it sees what the policy sees
+                make_reward_model(plan.classifier, needed, "cpu", "--reward")
         self._operator = TrialOperator(bool(station.get("yes")))
         if self._real and contract.cameras and folder is not None:
             feed = partial(camera_feed, contract, bool(station.get("enclaves")))
@@ -201,7 +205,8 @@ class ArmEpisodes:
         self._operator.block, self._operator.first = slot.block, is_first(self._plan, slot)
         logs = self._station.get("logs")
         own = {**self._plan.setting, **self._station, "logs": logs and logs / f"episode-{slot.number + 1}"}
-        command = Deploy(policy=Path(path), robot=self._plan.arm, episodes=1, seed=slot.start, json=True, **own)
+        own |= {"reward": self._plan.classifier, "seed": slot.start}
+        command = Deploy(policy=Path(path), robot=self._plan.arm, episodes=1, json=True, **own)
         try:
             result = command.run_beside(self._operator)
         except SafetyStopped as error:
@@ -213,12 +218,17 @@ class ArmEpisodes:
             raise KeyboardInterrupt
         if result["stopped"]:
             return Ended("stopped", seconds=seconds, reason=result["ended"])
-        success = result["success"]["rate"] == 1.0
-        judged = {"person" if self._real else "task": success}
-        if success:
-            return Ended("success", judged, seconds)
-        if self._real and self._operator.helped:
+        beside = "person" if self._real else "task"
+        judged = {beside: result["success"]["rate"] == 1.0}
+        if self._plan.classifier and (called := result["called_done"][0]) is not None:
+            judged["classifier"] = called
+        if self._real and self._operator.helped:  # whichever counts: not by the policy alone
             return Ended("intervention", judged, seconds)
+        counts = "classifier" if self._plan.outcome == "classifier" else beside
+        if counts not in judged:
+            raise RobolearnError("the episode was not judged: no verdict of the reward model")
+        if judged[counts]:
+            return Ended("success", judged, seconds)
         return Ended("timeout" if result["timed_out"][0] else "failure", judged, seconds)
 
     def close(self) -> None:

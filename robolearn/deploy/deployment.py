@@ -26,7 +26,9 @@ from robolearn.deploy.processes import (
     may_be_realtime,
     node_program,
 )
+from robolearn.deploy.reward_verdicts import RewardVerdicts
 from robolearn.deploy.session import (
+    Arm,
     ArmOperator,
     EpisodeResult,
     RealArm,
@@ -217,6 +219,7 @@ def _run(
     results: list[EpisodeResult] = []
     report: dict[str, Any] = {}
     arm: RealArm | SimulatedArm | None = None
+    verdicts: RewardVerdicts | None = None
     ended, stopped = "", False
     try:
         with nodes, SafetyClient(station=contract.namespace, args=ours) as client:
@@ -229,6 +232,9 @@ def _run(
                 time.sleep(POLL_S)
             home = partial(go_home, client, nodes.check) if deployment.homes else no_homing
             arm = RealArm(contract.name, operator, home) if simulation is None else SimulatedArm(client, home)
+            judged: Arm = arm
+            if deployment.policy.reward:
+                judged = verdicts = RewardVerdicts(arm, client, nodes.check)
             limit_s = deployment.limit_s if simulation is None else simulation.limit_s
             say = client.publish_json(topics.ROLLOUT)
             begins = partial(say, {"outcome": ""})
@@ -237,7 +243,7 @@ def _run(
                     f"deploying on {contract.name}", deployment.episodes, unit="episodes", quiet=quiet
                 ) as bar:
                     for result in run_session(
-                        client, arm, deployment.episodes, limit_s=limit_s, alive=nodes.check, begins=begins
+                        client, judged, deployment.episodes, limit_s=limit_s, alive=nodes.check, begins=begins
                     ):
                         results.append(result)
                         say({"outcome": result.outcome, "seconds": result.seconds})
@@ -252,6 +258,8 @@ def _run(
         ended = INTERRUPTED if isinstance(error, KeyboardInterrupt) else str(error)
         stopped = isinstance(error, SafetyStopped)
     result = _result(deployment, results, report, arm.monitor if arm is not None else {}, ended)
+    if verdicts is not None:  # an episode that was stopped has none
+        result["called_done"] = [*verdicts.given, *[None] * (len(results) - len(verdicts.given))]
     return {**result, "stopped": stopped}
 
 

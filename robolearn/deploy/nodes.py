@@ -89,7 +89,8 @@ def judge(p: PolicyParameters, interface: Interface) -> EpisodeJudge | None:
     model = make_reward(p.reward, interface)
     if model is None:
         raise BadInput("parameter reward", got=p.reward, expected="a reward model")
-    return OnlineDone([model], interface.control_hz, interface.control_hz)
+    # A verdict that ends an episode has to last; one on a whole episode is that of a trial in simulated worlds.
+    return OnlineDone([model], interface.control_hz, interface.control_hz, frames=3 if p.reward_ends else 1)
 
 
 def _servos() -> Any:

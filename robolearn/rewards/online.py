@@ -81,6 +81,7 @@ class OnlineDone:
         self._fallen = 0  # verdicts in a row
         self._asked_at = 0.0
         self._solved = self._closed = self._failed = self._slow = False
+        self._fault = ""
         self.verdicts = 0
         if not waits:
             threading.Thread(target=self._work, name="online-done", daemon=True).start()  # may hang in the model
@@ -89,6 +90,17 @@ class OnlineDone:
     def solved(self) -> bool:
         """True once the running episode is done."""
         return self._solved
+
+    @property
+    def settled(self) -> bool:
+        """True where the newest frame has its verdict."""
+        with self._changed:
+            return self._judged >= self._steps and not self._asked_at
+
+    @property
+    def fault(self) -> str:
+        """Why the model gave no verdict on a frame of the running episode; empty where it gave all."""
+        return self._fault
 
     @property
     def help_reason(self) -> str:
@@ -103,6 +115,7 @@ class OnlineDone:
             self._seen, self._actions, self._task = [observation], [], task
             self._episode, self._steps, self._judged = self._episode + 1, 0, 0
             self._found, self._solved = [], False
+            self._fault = ""
             self._best = 0.0
             self._risen = self._known = self._fallen = 0
             late = self._asked_at and time.monotonic() - self._asked_at > SILENT_S
@@ -151,11 +164,12 @@ class OnlineDone:
                 return
             self._asked_at = time.monotonic()
         window = Window({key: np.stack([frame[key] for frame in seen]) for key in seen[0]}, np.stack(actions))
-        score = self._score(window, task)
+        score, fault = self._score(window, task)
         with self._changed:
             self._asked_at = 0.0
             self.verdicts += 1
             if episode == self._episode:
+                self._fault = fault or self._fault
                 self._found.append(score is not None and bool(self._rule.sure(score)[-1]))
                 self._known = steps
                 # Φ_t ≥ max Φ + GAIN; where no verdict came nobody knows that it stands still
@@ -166,12 +180,13 @@ class OnlineDone:
                 self._fallen = self._fallen + 1 if 0 < self._loss <= lost else 0
                 self._solved |= self._rule.first(self._found) is not None
 
-    def _score(self, window: Window, task: str) -> Score | None:
+    def _score(self, window: Window, task: str) -> tuple[Score | None, str]:
+        """The score, or None and why."""
         try:
             (score,) = scores_of(self._model, [window], [task])
         except BaseException as error:  # a model may do anything: control goes on
             if not self._failed:
                 self._failed = True
                 log.warning("the reward model gives no verdict, and ends no episode then: %s", first_line(error))
-            return None
-        return score
+            return None, first_line(error)
+        return score, ""

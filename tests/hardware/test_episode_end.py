@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ class Verdicts:
 
     def __init__(self) -> None:
         self.solved, self.calls = False, list[tuple[Any, ...]]()
+        self.settled, self.fault = True, ""
 
     def begin(self, task: str, observation: Any) -> None:
         self.solved = False
@@ -77,13 +79,33 @@ def test_a_reward_model_ends_an_episode_as_solved_and_sees_what_the_policy_sees(
     assert judge.calls[-1] == ("close",)
 
 
+def test_a_reward_model_that_ends_no_episode_has_a_verdict_on_each_with_its_last_frame() -> None:
+    judge = Verdicts()
+    end = EpisodeEnd(0.0, judge, "lift it", judge_ends=False)
+    assert end.is_judged and not end.is_asked_for and not EpisodeEnd(0.0, judge).is_judged
+    assert end.verdict()["fault"] == "the policy decided nothing"
+    end.arm(True, 0.0)
+    end.add_last(frame(1.0))
+    assert not judge.calls, "nothing was decided: there is no episode to judge"
+    end.add(frame(0.0), ACTION + 5.0)
+    end.add_last(frame(1.0))
+    assert judge.calls[-1] == ("add", 5.0, [1.0, 1.0]) and end.outcome(1e9) == ""
+    end.arm(False, 2.0)
+    assert end.verdict() == {"done": True, "settled": True, "fault": ""}, "it outlives the episode"
+    judge.settled, judge.fault = False, "no GPU"
+    assert end.verdict() == {"done": True, "settled": False, "fault": "no GPU"}
+    end.arm(True, 3.0)
+    assert not end.verdict()["done"], "and not the next arming"
+
+
 class Disarming:
     """The parts of a policy node that end an episode."""
 
-    def __init__(self, seconds: float) -> None:
-        self._end = EpisodeEnd(seconds)
+    def __init__(self, seconds: float, judge: Verdicts | None = None) -> None:
+        self._end = self.end = EpisodeEnd(seconds, judge, judge_ends=False)
         self._outcome, self._ended_at, self._arming, self.done = "", np.inf, "", False
         self._stop = PolicyStop()
+        self._episode, self._told = "", False
         self.error: Exception | None = None
         self.asked: list[Any] = []
         self.reported: list[str] = []
@@ -178,6 +200,29 @@ def test_an_arm_that_a_person_disarms_ends_nothing(monkeypatch: pytest.MonkeyPat
         assert not node.done and not node.asked
 
 
+def test_the_policy_node_judges_the_last_frame_and_reports_the_verdict_on_it_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from hardware.ros2.policy_node import PolicyNode
+
+    judge = Verdicts()
+    node = Disarming(0.0, judge)
+    node.observer.observation = lambda: frame(1.0)
+    safety_report(monkeypatch, node, "1", 0.0)
+    node.end.add(frame(0.0), ACTION)
+    PolicyNode.tell_verdict(node)  # type: ignore[arg-type]
+    assert not node.reported, "the episode goes on"
+    judge.settled = False
+    safety_report(monkeypatch, node, "", 5.0)
+    assert judge.calls[-1] == ("add", 0.0, [1.0, 1.0])
+    PolicyNode.tell_verdict(node)  # type: ignore[arg-type]
+    assert not node.reported, "the model looks"
+    judge.settled = True
+    for _ in range(2):
+        PolicyNode.tell_verdict(node)  # type: ignore[arg-type]
+    assert node.reported == [""] and node.end.verdict()["done"]
+
+
 def test_the_reward_model_is_the_one_that_the_parameters_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interface = Interface({"proprio": ArraySpec((2,))}, ArraySpec((3,)), 20.0, "panda", "tcp_delta")
     assert nodes.judge(PolicyParameters(), interface) is None
@@ -190,4 +235,31 @@ def test_the_reward_model_is_the_one_that_the_parameters_name(tmp_path: Path, mo
     monkeypatch.syspath_prepend(tmp_path)
     found = nodes.judge(PolicyParameters(reward="own_reward:Never"), interface)
     assert found is not None and not found.solved
+    found.close()
+
+
+@pytest.mark.parametrize(("ends", "after"), [(False, 1), (True, 3)])
+def test_a_verdict_on_a_whole_episode_takes_one_sure_frame_and_one_that_ends_it_three(
+    ends: bool, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interface = Interface({"proprio": ArraySpec((2,))}, ArraySpec((3,)), 20.0, "panda", "tcp_delta")
+    (tmp_path / "own_always.py").write_text(
+        "import numpy as np\nfrom robolearn.core import Score\n\n\n"
+        "class Always:\n    def __init__(self, interface): pass\n\n"
+        "    def score(self, windows, prompts):\n        one = np.ones(len(windows[0]), 'f4')\n"
+        "        return [Score(one, one, one > 0, one)]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found = nodes.judge(PolicyParameters(reward="own_always:Always", reward_ends=ends), interface)
+    assert found is not None
+    solved = []
+    found.begin("", {"proprio": np.zeros(2, np.float32)})
+    for _ in range(3):
+        found.add(np.zeros(3, np.float32), {"proprio": np.zeros(2, np.float32)})
+        until = time.monotonic() + 20
+        while not found.settled:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+        solved.append(found.solved)
+    assert solved == [i >= after for i in (1, 2, 3)]
     found.close()

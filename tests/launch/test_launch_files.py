@@ -352,7 +352,7 @@ def test_one_thing_has_one_name_in_commands_and_launch_files(launch: Launch) -> 
         (
             "deploy",
             "deploy",
-            {*nodes, "objects", "tail_steps", "grace_ms", "freeze_steps", "blend", "reward", "by_key"},
+            {*nodes, "objects", "tail_steps", "grace_ms", "freeze_steps", "blend", "reward_ends", "by_key"},
         ),
         ("hil", "hil run", {*nodes, "device", "sim_task", "seconds", "seed"}),
     ):

@@ -294,7 +294,7 @@ MUTANTS: dict[str, Mutant] = {
         ("tests/hardware/test_episode_end.py",),
     ),
     "launch-s-verdict-is-of-every-episode": Mutant(
-        "hardware/execution/episode_end.py", "True, \"\"\n", "True, self._said\n", ("tests/hardware/test_episode_end.py",),
+        "hardware/execution/episode_end.py", "else None), \"\"\n", "else None), self._said\n", ("tests/hardware/test_episode_end.py",),
     ),
     "launch-s-failure-ends-well": Mutant(
         "hardware/ros2/policy_node.py", "            if self._outcome == FAILURE:\n", "            if False:\n",

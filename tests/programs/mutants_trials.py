@@ -20,6 +20,13 @@ TRIAL = "tests/cli/test_trial.py"
 CHANGED = (f"{TRIAL}::test_what_has_changed_is_refused",)
 RESUMED = (f"{TRIAL}::test_a_killed_trial_goes_on_as_if_nothing_had_been",)
 AT_THE_ARM = "tests/cli/test_trial_arm.py"
+BOTH = (f"{AT_THE_ARM}::test_person_and_reward_model_judge_and_the_plan_says_whose_verdict_counts",)
+NO_JUDGE = (f"{AT_THE_ARM}::test_a_reward_model_that_gives_no_verdict_is_no_judge",)
+BLIND = (f"{AT_THE_ARM}::test_a_whole_trial_on_the_simulated_arm_shows_no_policy_before_the_verdict",)
+VERDICTS, END, POLICY_NODE = (
+    "robolearn/deploy/reward_verdicts.py", "hardware/execution/episode_end.py", "hardware/ros2/policy_node.py",
+)  # fmt: skip
+ENDED = ("tests/hardware/test_episode_end.py",)
 HELPED = (f"{AT_THE_ARM}::test_help_and_a_refused_arming_are_outcomes_of_their_own",)
 TRIES = (f"{TRIAL}::test_each_try_that_was_begun_and_not_ended_is_listed",)
 BLOCKS = (f"{TRIAL}::test_a_plan_is_interleaved_in_blocks_with_one_start_each",)
@@ -155,6 +162,48 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "trial-help-is-a-failure": Mutant(EPISODES, "if self._real and self._operator.helped:", "if False:", HELPED),
     "trial-refusal-is-a-stop": Mutant(EPISODES, 'return Ended("refused", ', 'return Ended("stopped", ', HELPED),
+    "trial-model-at-the-arm-unrecorded": Mutant(
+        EPISODES, '            judged["classifier"] = called\n', "            pass\n", BOTH
+    ),
+    "trial-any-judge-at-the-arm-counts": Mutant(
+        EPISODES, "        if judged[counts]:\n", "        if any(judged.values()):\n", BOTH
+    ),
+    "trial-help-counts-where-the-model-does": Mutant(
+        EPISODES,
+        "if self._real and self._operator.helped:",
+        'if self._operator.helped and not judged.get("classifier"):',
+        BOTH,
+    ),
+    "trial-verdict-of-the-episode-before": Mutant(
+        VERDICTS, 'said.get("episode") == self._episode and', "said and", NO_JUDGE
+    ),
+    "trial-model-that-failed-is-a-judge": Mutant(
+        VERDICTS, 'if said["done"] or not said["fault"]:', "if True:", NO_JUDGE
+    ),
+    "trial-unjudged-is-a-failure": Mutant(EPISODES, "if counts not in judged:", "if False:", NO_JUDGE),
+    "trial-model-ends-an-episode": Mutant(END, "self._judge_ends and not self._first", "not self._first", ENDED),
+    "trial-verdict-gone-with-the-episode": Mutant(
+        END, "self._first = self._first or armed", "self._first = True", ENDED
+    ),
+    "trial-last-frame-unjudged": Mutant(POLICY_NODE, "self._end.add_last(self.observer.observation())", "pass", ENDED),
+    "trial-verdict-while-the-model-looks": Mutant(
+        POLICY_NODE, 'and self._end.verdict()["settled"]:', "and True:", ENDED
+    ),
+    "trial-verdict-before-the-frame-is-judged": Mutant(
+        "robolearn/rewards/online.py",
+        "self._judged >= self._steps and not self._asked_at",
+        "self._judged >= self._steps",
+        ("tests/rewards/test_online.py",),
+    ),
+    "trial-three-frames-for-a-whole-episode": Mutant(
+        "robolearn/deploy/nodes.py", "frames=3 if p.reward_ends else 1", "frames=3", ENDED
+    ),
+    "trial-bar-says-who-acts": Mutant(
+        TRIAL_COMMAND,
+        "                        progress(records.next)\n",
+        "                        progress(records.next, {plan.slot(records.next - 1).policy: 1})\n",
+        BLIND,
+    ),
     "own-velocity-of-nobody": Mutant(
         SOURCE, '((velocity, "velocity"), (effort, "effort"))', '((effort, "effort"),)', URDF
     ),

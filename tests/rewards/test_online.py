@@ -189,6 +189,34 @@ def test_a_slow_model_is_never_waited_for_and_skips_frames(slow: tuple[Positive,
     assert done.verdicts == 2
 
 
+def test_it_is_known_whether_the_newest_frame_was_judged_and_why_one_was_not(
+    slow: tuple[Positive, OnlineDone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, done = slow
+    model.gate.clear()
+    done.begin("lift", frame(-9))
+    done.add(A, frame(1))
+    assert not done.settled
+    until(lambda: len(model.shown) == 1)
+    assert not done.settled, "the model looks"
+    model.gate.set()
+    until(lambda: done.settled)
+    assert done.verdicts == 1 and done.fault == ""
+
+    def fails(windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
+        raise OSError("no GPU")
+
+    monkeypatch.setattr(model, "score", fails)
+    done.add(A, frame(1))
+    until(lambda: done.settled)
+    monkeypatch.undo()
+    done.add(A, frame(1))
+    until(lambda: done.settled)
+    assert done.verdicts == 3 and done.fault == "no GPU", "a later one does not hide it"
+    done.begin("lift", frame(-9))
+    assert done.settled and done.fault == ""
+
+
 def test_a_late_verdict_is_not_for_the_next_episode(slow: tuple[Positive, OnlineDone]) -> None:
     model, done = slow
     for _ in range(3):  # each time the next episode begins while the model looks
