@@ -27,6 +27,9 @@ LATE, LATE_TESTS = "robots/chunk_execution.py", ("tests/hardware/test_chunk_exec
 FOLDER, VERSIONS = "robots/stations/folder.py", ("tests/robots/test_station_folder.py",)
 FOUND, FOUND_TESTS = "hardware/station/driver_topics.py", ("tests/hardware/test_driver_topics.py",)
 PLAYED = ("tests/hardware/teleop/test_supervised.py",)
+BEHIND = (
+    "tests/deploy/test_refusals.py::test_deploy_names_the_clock_of_an_arm_that_is_behind_and_the_command_that_mends_it",
+)
 
 MUTANTS: dict[str, Mutant] = {
     "joints-by-words-in-any-order": Mutant(FILE, "return not rising or (", "return (", CONTRACT),
@@ -37,6 +40,8 @@ MUTANTS: dict[str, Mutant] = {
     "calibrates-on-one-view-again-and-again": Mutant(HAND_EYE, "if (poses := _poses(views)) < LEAST:", "if (poses := _poses(views)) < 0:", NO_POSE),
     "a-repeated-view-is-a-new-one": Mutant(HAND_EYE, "if not len(kept) or not (near &", "if True or not (near &", NO_POSE),
     "a-bell-in-a-name": Mutant("robots/stations/values.py", 'Field(min_length=1), must(str.isprintable, "a word without control characters")]', "Field(min_length=1)]", CONTRACT),
+    "deploy-beside-a-clock-that-is-behind": Mutant("hardware/observing/clocks.py", "if youngest > oldest:", "if False:", BEHIND),
+    "deploy-names-no-cure-for-clocks": Mutant("hardware/observing/clocks.py", "sudo chronyc makestep (", "(", BEHIND),
     "a-vector-in-any-order": Mutant(FOUND, "(kind == TRAJECTORY and set(one.joints)", "(set(one.joints)", FOUND_TESTS),
     "two-arms-are-one": Mutant(FOUND, "if len(prefixes) > 1:", "if False:", FOUND_TESTS),
     "joint-states-of-a-part": Mutant(FOUND, "if set(named) <= set(heard.names)", "if set(named) & set(heard.names)", FOUND_TESTS),
