@@ -300,6 +300,26 @@ def test_this_machine(capsys: pytest.CaptureFixture) -> None:
     assert all(check.keys() == {"name", "ok", "found", "fix", "group", "needed"} for check in checks.values())
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_version_of_a_station_is_in_what_doctor_finds(
+    changed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """What is heard of the station, and the judge of that, are doubles."""
+    monkeypatch.setattr("hardware.ros2.station_watch.watch", lambda *_: None)
+    monkeypatch.setattr("hardware.station.check_station", lambda *_: {})
+    assert main(["station", str(tmp_path / "lab"), "--contract", "sim"]) == 0
+    if changed:
+        (tmp_path / "lab" / "station.yaml").open("a").write("# new fingers\n")
+    versions = {}
+    for robot in (str(tmp_path / "lab"), "sim"):
+        capsys.readouterr()
+        assert main(["doctor", "--robot", robot, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out.splitlines()[-1])
+        versions[found["robot"]] = found["version"]
+    assert versions == {"lab": "1, changed since: station.yaml" if changed else "1", "sim": None}
+
+
 def test_plugins_are_listed_and_what_is_left_out_has_its_reason() -> None:
     assert only(software.plugins(Imagined())).found == "no package brings one"
     good, bad = Plugin("tasks", "stack", "my-lab 1.0"), Plugin("robots", "arm", "my-lab 1.0", "the name arm is taken")

@@ -14,15 +14,18 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+import yaml
 
 from hardware.node_parameters import PolicyParameters
+from robolearn.cli.main import main
 from robolearn.core import BadInput, RobolearnError
 from robolearn.deploy import Deployment, NodeDied, Simulation, deployment
 from robolearn.deploy.deployment import programs, wait_ready
 from robolearn.deploy.nodes import load
 from robolearn.deploy.processes import check_domain, choose_domain, warn_of_enclaves
 from robolearn.deploy.session import EpisodeResult, RealArm, SimulatedArm
-from robots.stations import load_contract
+from robots.stations import CONTRACTS, load_contract
+from robots.stations.folder import keep
 
 
 def station(simulated: bool, **changes: Any) -> Deployment:
@@ -301,13 +304,18 @@ class Station(Nodes):
         values={"commands": "7", "latency_p50_ms": "9.5", "latency_p99_ms": "11.0", "refusals": '{"obstacle": 2}'}
     )
 
+    policy: ClassVar[dict[str, Any]] = {}
+
+    def wait_ready(self, timeout_s: float) -> None:
+        """They are."""
+
 
 class Latched(RobolearnError):
     pass
 
 
-def deployed(monkeypatch: pytest.MonkeyPatch, logs: Path | None, end: BaseException | None, *good: bool) -> dict:
-    """The result of 5 episodes, of which those of `good` are judged before `end` comes."""
+def doubles(monkeypatch: pytest.MonkeyPatch, end: BaseException | None, *good: bool) -> None:
+    """Nodes that are ready, and episodes of which those of `good` are judged before `end` comes."""
     import hardware.ros2.safety_client
 
     def episodes(*_: Any, **__: Any) -> Any:
@@ -319,9 +327,13 @@ def deployed(monkeypatch: pytest.MonkeyPatch, logs: Path | None, end: BaseExcept
     monkeypatch.setattr(hardware.ros2.safety_client, "SafetyClient", lambda **_: Station())
     for name, double in {
         "checked": lambda asked: asked, "StackProcesses": Nodes, "run_session": episodes,
-        "wait_ready": lambda *_, **__: None,
     }.items():  # fmt: skip
         monkeypatch.setattr(deployment, name, double)
+
+
+def deployed(monkeypatch: pytest.MonkeyPatch, logs: Path | None, end: BaseException | None, *good: bool) -> dict:
+    """The result of 5 episodes, of which those of `good` are judged before `end` comes."""
+    doubles(monkeypatch, end, *good)
     real = replace(station(False), episodes=5)
     return deployment.deploy(real, Person(), domain=None, logs=logs, quiet=True)
 
@@ -338,6 +350,48 @@ def test_a_stop_takes_nothing_away_from_the_episodes_before(monkeypatch, tmp_pat
     assert Station.said[-3:] == said, "films and recordings hear each outcome"
     assert result["filter"]["refusals"] == {"obstacle": 2} and result["succeeded"] == [True, True, False]
     assert json.loads((tmp_path / "result.json").read_text()) == json.loads(json.dumps(result)), "written, too"
+
+
+def lab(folder: Path) -> Path:
+    """The folder of a station with a real arm, kept as version 1."""
+    folder.mkdir()
+    content = yaml.safe_load((CONTRACTS / "fr3.yaml").read_text())
+    content["gripper"].pop("action")
+    (folder / "station.yaml").write_text(yaml.safe_dump(content))
+    keep(folder, "new")
+    return folder
+
+
+def test_deploy_prints_an_unfamiliar_posture_and_the_version_of_its_station(
+    monkeypatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    posture = "not seen by the policy: fr3_joint1 at 2.500"
+    monkeypatch.setattr(Station, "policy", {"ready": True, "unfamiliar": posture})
+    words = [
+        "deploy",
+        "--policy",
+        "runs/bc",
+        "--robot",
+        str(lab(tmp_path / "lab")),
+        "--episodes",
+        "2",
+        "--yes",
+        "--json",
+    ]
+    doubles(monkeypatch, None, True, False)
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["station_version"] == "1"
+    said = [one for one in caplog.records if one.getMessage() == posture]
+    assert len(said) == 1 and said[0].levelname == "WARNING", "printed once, without --verbose"
+    caplog.clear()
+    monkeypatch.setattr(Station, "policy", {"ready": True, "unfamiliar": ""})
+    (tmp_path / "lab" / "station.yaml").open("a").write("# new fingers\n")
+    doubles(monkeypatch, None, True, False)
+    assert main(words) == 0 and not caplog.records
+    version = json.loads(capsys.readouterr().out.splitlines()[-1])["station_version"]
+    assert version == "1, changed since: station.yaml"
+    monkeypatch.setenv("ROS_DOMAIN_ID", "17")
+    assert deployed(monkeypatch, None, None, *[True] * 5)["station_version"] is None, "a shipped contract has none"
 
 
 def test_enclaves_that_keep_nobody_out_are_named(monkeypatch, caplog: pytest.LogCaptureFixture) -> None:

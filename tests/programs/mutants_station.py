@@ -27,6 +27,8 @@ LATE, LATE_TESTS = "robots/chunk_execution.py", ("tests/hardware/test_chunk_exec
 FOLDER, VERSIONS = "robots/stations/folder.py", ("tests/robots/test_station_folder.py",)
 FOUND, FOUND_TESTS = "hardware/station/driver_topics.py", ("tests/hardware/test_driver_topics.py",)
 PLAYED = ("tests/hardware/teleop/test_supervised.py",)
+DEPLOY = "robolearn/deploy/deployment.py"
+DEPLOYED = ("tests/deploy/test_deployment.py::test_deploy_prints_an_unfamiliar_posture_and_the_version_of_its_station",)
 BEHIND = (
     "tests/deploy/test_refusals.py::test_deploy_names_the_clock_of_an_arm_that_is_behind_and_the_command_that_mends_it",
 )
@@ -40,6 +42,12 @@ MUTANTS: dict[str, Mutant] = {
     "calibrates-on-one-view-again-and-again": Mutant(HAND_EYE, "if (poses := _poses(views)) < LEAST:", "if (poses := _poses(views)) < 0:", NO_POSE),
     "a-repeated-view-is-a-new-one": Mutant(HAND_EYE, "if not len(kept) or not (near &", "if True or not (near &", NO_POSE),
     "a-bell-in-a-name": Mutant("robots/stations/values.py", 'Field(min_length=1), must(str.isprintable, "a word without control characters")]', "Field(min_length=1)]", CONTRACT),
+    "deploy-is-silent-of-the-posture": Mutant(DEPLOY, 'if warned := client.policy.get("unfamiliar"):', 'if warned := "":', DEPLOYED),
+    "deploy-of-any-version": Mutant(DEPLOY, "deployment.contract.version or None", "None", DEPLOYED),
+    "doctor-of-any-version": Mutant(
+        "robolearn/cli/doctor.py", '"version": contract.version or None', '"version": None',
+        ("tests/cli/test_doctor.py::test_the_version_of_a_station_is_in_what_doctor_finds",),
+    ),
     "deploy-beside-a-clock-that-is-behind": Mutant("hardware/observing/clocks.py", "if youngest > oldest:", "if False:", BEHIND),
     "deploy-names-no-cure-for-clocks": Mutant("hardware/observing/clocks.py", "sudo chronyc makestep (", "(", BEHIND),
     "a-vector-in-any-order": Mutant(FOUND, "(kind == TRAJECTORY and set(one.joints)", "(set(one.joints)", FOUND_TESTS),
