@@ -394,6 +394,58 @@ def test_deploy_prints_an_unfamiliar_posture_and_the_version_of_its_station(
     assert deployed(monkeypatch, None, None, *[True] * 5)["station_version"] is None, "a shipped contract has none"
 
 
+@pytest.mark.parametrize("stops", [False, True])
+def test_what_a_reward_model_called_done_stands_beside_what_the_person_said(
+    stops: bool, monkeypatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The model calls two of four episodes done, and has no verdict on the third; the fourth may be stopped."""
+    verdicts = iter([True, True, None, False])
+
+    class Judged:
+        def __init__(self, *_: Any) -> None:
+            self.given: list[bool | None] = []
+
+    def episodes(_: Any, arm: Judged, *__: Any, **___: Any) -> Any:
+        for i, success in enumerate((True, False, True, False)):
+            if i < 3 or not stops:
+                arm.given.append(next(verdicts))
+            yield EpisodeResult(i, success, 2.0, stopped=stops and i == 3)
+        if stops:
+            raise Latched("the safety filter stopped the arm")
+
+    doubles(monkeypatch, None)
+    monkeypatch.setattr(deployment, "run_session", episodes)
+    monkeypatch.setattr(deployment, "RewardVerdicts", Judged)
+    robot = str(lab(tmp_path / "lab"))
+    words = [
+        "deploy",
+        "--policy",
+        "runs/bc",
+        "--robot",
+        robot,
+        "--episodes",
+        "4",
+        "--yes",
+        "--reward",
+        "serve:desk:7000",
+    ]
+    (tmp_path / "logs").mkdir()
+    assert main([*words, "--logs", str(tmp_path / "logs")]) == int(stops)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"called 2 of {2 if stops else 3} done, the same as the other judge in {1 if stops else 2}" in shown
+    called = json.loads((tmp_path / "logs" / "result.json").read_text())["called_done"]
+    assert called == [True, True, None, None if stops else False]
+    for wrong in ("nowhere", "key"):
+        assert main([*words[:-1], wrong]) == 2
+        assert "--reward: got" in capsys.readouterr().err
+
+
+def test_the_policy_node_is_told_a_reward_model_that_ends_no_episode(tmp_path: Path) -> None:
+    asked = flags(programs(station(True, reward="serve:desk:7000", reward_ends=False))[0].command)
+    assert (asked["--reward"], asked["--reward-ends"]) == ("serve:desk:7000", "False")
+    assert not {"--reward", "--reward-ends"} & flags(programs(station(True))[0].command).keys()
+
+
 def test_enclaves_that_keep_nobody_out_are_named(monkeypatch, caplog: pytest.LogCaptureFixture) -> None:
     keys = {"ROS_SECURITY_ENABLE": "true", "ROS_SECURITY_KEYSTORE": "keys"}
     for name, value in keys.items():

@@ -198,6 +198,12 @@ MUTANTS: dict[str, Mutant] = {
     "trial-three-frames-for-a-whole-episode": Mutant(
         "robolearn/deploy/nodes.py", "frames=3 if p.reward_ends else 1", "frames=3", ENDED
     ),
+    "deploy-of-a-stop-has-a-verdict": Mutant(
+        "robolearn/deploy/deployment.py",
+        "[*verdicts.given, *[None] * (len(results) - len(verdicts.given))]",
+        "[*verdicts.given]",
+        ("tests/deploy/test_deployment.py::test_what_a_reward_model_called_done_stands_beside_what_the_person_said",),
+    ),
     "trial-bar-says-who-acts": Mutant(
         TRIAL_COMMAND,
         "                        progress(records.next)\n",
