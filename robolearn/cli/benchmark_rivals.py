@@ -88,7 +88,10 @@ class BenchmarkRivals(Command):
 
         begun = time.perf_counter()
         tasks, rivals = self._tasks(), self._rivals()
-        cells = Cells(self.out, self.env_steps, self.train_steps, self.eval_episodes, self.device, self.json)
+        cells = Cells(
+            out=self.out, env_steps=self.env_steps, train_steps=self.train_steps, eval_episodes=self.eval_episodes,
+            device=self.device, quiet=self.json,
+        )  # fmt: skip
         self._check(tasks, rivals, cells)
         found, rows, failed = [], [], []
         for task in tasks:

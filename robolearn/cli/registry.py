@@ -88,6 +88,7 @@ ENTRIES: tuple[Entry, ...] = (
     _data("edit rename-task", "edits:DatasetRenameTask", "Change the words of a task"),
     _data("edit crop", "edits:DatasetCrop", "Crop the start or end of episodes"),
     _data("edit subsample", "edits:DatasetSubsample", "Keep every n-th frame"),
+    _data("edit corrupt", "corruption:DatasetCorrupt", "Make a share of the steps wrong, for tests"),
     _data("label-actions", "actions:DatasetLabelActions", "Predict the actions of a set that has none"),
     _data("import", "edits:DatasetImport", "Import other formats and ROS bags"),
     _data("export", "edits:DatasetExport", "Export to other formats and ROS bags"),
@@ -127,6 +128,12 @@ ENTRIES: tuple[Entry, ...] = (
     _bench("hil-updates", "hil_updates:BenchmarkHilUpdates", "Learner throughput, beside LeRobot"),
     _bench("policy", "policy:BenchmarkPolicy", "Inference latency"),
     Entry("benchmark rl", "robolearn.cli.benchmark_rl:BenchmarkRl", "Success of RL over settings and seeds", "Measure"),
+    Entry(
+        "benchmark offline",
+        "robolearn.cli.benchmark_offline:BenchmarkOffline",
+        "Learning from stored demonstrations",
+        "Measure",
+    ),
     Entry(
         "benchmark rivals",
         "robolearn.cli.benchmark_rivals:BenchmarkRivals",

@@ -1,36 +1,25 @@
-"""Cells of ``robolearn benchmark rivals``: imitation, and one rival from there, each for one task and seed.
-
-A cell is a folder with ``cell.json``, written when it is finished; what is finished is not done again, and a run in it
-that was stopped goes on.
-"""
+"""Cells of ``robolearn benchmark rivals``: imitation, and one rival from there, each for one task and seed."""
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from policies.settings import DenoisingConfig
 from robolearn.bench.rivals.checkouts import Checkout, CodeFailed
-from robolearn.cli.registry import find
+from robolearn.cli.cells import CellFolder, kept
+from robolearn.cli.evaluator import AT_THE_END
 from robolearn.core import BadInput
-from robolearn.io.json_files import read_json, write_json
 from robolearn.presets import PRESETS, WORLDS
-from robolearn.runs.run import RESULT, check_same, is_run
 from sim.registry import WorldConfig
 
-log = logging.getLogger(__name__)
-
-CELL = "cell.json"  # in a cell's folder: it is finished
 IMITATION: dict[str, tuple[str, ...]] = {
     "flow": ("--policy", "flow"),
     "diffusion": ("--policy", "diffusion", "--denoise-steps", "5"),
 }
 """Kind of policy → its flags of `robolearn train`."""
-AT_THE_END = 1000  # seed of the starts that judge, beside the cell's
 
 
 @dataclass(frozen=True)
@@ -104,54 +93,32 @@ class TheirCode:
         """Nothing: its code was looked at when the checkout was."""
 
 
-@dataclass(frozen=True)
-class Cells:
-    """All cells of a benchmark.
+@dataclass(frozen=True, kw_only=True)
+class Cells(CellFolder):
+    """All cells of a comparison of rivals.
 
     Attributes:
-      out: folder for them.
       env_steps: budget of each rival in control steps.
-      train_steps: gradient steps of each imitation.
-      eval_episodes: that judge each policy.
     """
 
-    out: Path
     env_steps: int
-    train_steps: int
-    eval_episodes: int
-    device: str
-    quiet: bool
-
-    def place(self, task: str, seed: int) -> Path:
-        """The folder of a task and seed."""
-        return self.out / task.replace(":", "-").replace("/", "-") / f"seed{seed}"
 
     def demonstrations(self, task: str, seed: int, episodes: int) -> Path:
         """The data set of so many demonstrations by the world's own expert."""
-        from robolearn.cli.collect import Collect
-
-        out = self.place(task, seed) / f"demos-{episodes}"
         quality = "expert" if ":" in task else PRESETS[task].quality if task in PRESETS else "narrow"
-        Collect(
-            world=WorldConfig(task), episodes=episodes, quality=quality, out=out, seed=seed, resume=out.exists(),
-            json=self.quiet,
-        ).run()  # fmt: skip
-        return out
+        return self.collected(self.place(task, seed) / f"demos-{episodes}", task, quality, episodes, seed)
 
     def imitated(self, task: str, seed: int, kind: str, episodes: int) -> dict[str, Any]:
         """The cell of imitation: a policy of this kind, from so many demonstrations, judged."""
-        from robolearn.cli.main import parse
-
         out = self.place(task, seed) / f"{kind}-{episodes}"
         words = ("--steps", str(self.train_steps), *IMITATION[kind])
 
         def learn() -> dict[str, Any]:
             data = self.demonstrations(task, seed, episodes)
-            line = ["train", "--data", str(data), "--out", str(out / "run"), *words, *self._always(seed)]
-            self._go_on(parse(*find(line)), out)
+            self.go_on(self.command("train", "--data", data, "--out", out / "run", *words, seed=seed))
             return {"env_steps": 0}
 
-        return self._cell(out, task, seed, {"words": list(words), "demonstrations": episodes}, learn)
+        return self.judged_cell(out, task, seed, {"words": list(words), "demonstrations": episodes}, learn)
 
     def tuned(self, task: str, seed: int, rival: Rival, episodes: int) -> dict[str, Any]:
         """The cell of `rival`, which begins with the imitation of so many demonstrations. Raises `CodeFailed`: it
@@ -163,74 +130,20 @@ class Cells:
             if command.settings.takes_demonstrations:
                 command = replace(command, data=(self.demonstrations(task, seed, episodes),))
             try:
-                return {"env_steps": self._go_on(command, out)["env_steps"]}
+                return {"env_steps": self.go_on(command)["env_steps"]}
             except BadInput as error:  # as where choosing the noise leaves too few steps: the other rivals go on
                 raise CodeFailed(str(error)) from error
 
         settings = {"words": list(rival.words), "demonstrations": episodes, "env_steps": self.env_steps}
-        return self._cell(out, task, seed, settings, learn)
+        return self.judged_cell(out, task, seed, settings, learn)
 
     def finetune(self, task: str, seed: int, rival: Rival, episodes: int) -> Any:
         """The fine-tuning of `rival`, without data. Raises `BadInput`: a flag that its algorithm does not have."""
-        from robolearn.cli.main import parse
-
         place = self.place(task, seed)
         base, out = place / f"{rival.policy}-{episodes}" / "run", place / rival.name / "run"
-        line = ["finetune", "--policy", str(base), "--task", task, *rival.words, "--env-steps", str(self.env_steps)]
-        command: Any = parse(*find([*line, "--out", str(out), *self._always(seed)]))
+        words = ("finetune", "--policy", base, "--task", task, *rival.words, "--env-steps", self.env_steps)
+        command = self.command(*words, "--out", out, seed=seed)
         return replace(command, keep=replace(command.keep, episodes=0))  # it is judged on its own
-
-    def _always(self, seed: int) -> tuple[str, ...]:
-        return ("--seed", str(seed), "--device", self.device)
-
-    def _go_on(self, command: Any, out: Path) -> dict[str, Any]:
-        """The result of a training that goes on where it was stopped; a finished one returns what it wrote."""
-        run = out / "run"
-        if (run / RESULT).exists():
-            return read_json(run / RESULT, what=f"run {run}")
-        return replace(command, json=self.quiet, resume=is_run(run)).run()
-
-    def _cell(
-        self, out: Path, task: str, seed: int, settings: Mapping[str, Any], learn: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any]:
-        """The result of `learn`, with its seconds, the success of the policy in ``run``, and the seconds of both."""
-        from policies.storage.loading import open_policy
-        from robolearn.bench.baselines import judged
-
-        def work() -> dict[str, Any]:
-            begun = time.perf_counter()
-            done = learn()
-            seconds = {"tuned": time.perf_counter() - begun}
-            policy = open_policy(out / "run")
-            found = judged(WorldConfig(task), policy, self.eval_episodes, AT_THE_END + seed, WORLDS)
-            return done | {"success": found["success"], "seconds": seconds}
-
-        return kept(out, {**settings, **self.judging()}, work)
-
-    def judging(self) -> dict[str, int]:
-        """Settings that all cells share."""
-        return {"train_steps": self.train_steps, "eval_episodes": self.eval_episodes}
-
-
-def kept(out: Path, settings: Mapping[str, Any], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The cell in `out`; `work` does it, where it is not finished.
-
-    Returns:
-      what `work` returned, with ``wall_s``, of this part of the work alone where it had been stopped.
-
-    Raises:
-      BadInput: it was finished with other settings.
-    """
-    if not (out / CELL).exists():
-        resumed, begun = out.exists(), time.perf_counter()
-        log.info("%s", out)
-        done = work()
-        wall = {"total": time.perf_counter() - begun}
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(out / CELL, {"settings": dict(settings), **done, "wall_s": wall, "resumed": resumed})
-    cell = read_json(out / CELL, what=f"cell {out}")
-    check_same(cell["settings"], dict(settings), f"cell {out}")
-    return cell
 
 
 def few_enough(first: int, band: Sequence[float], success: Callable[[int], float]) -> tuple[int, dict[int, float]]:

@@ -12,18 +12,27 @@ from matplotlib.figure import Figure
 from robolearn.eval.plots import COLOURS, MUTED, STYLE, canvas, legend
 from robolearn.eval.report import picture, render_page, write_page
 
+DRAWN = {"imitation": "imitation", "success": "after RL"}
 
-def draw_means(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Success of each rival, mean over the tasks, with its interval over the seeds; beside it where it began."""
+
+def draw_means(rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str], named: str, title: str) -> Figure:
+    """Means over seeds side by side, each with its interval.
+
+    Args:
+      rows: from left to right.
+      labels: key of one or two values of a row, as `over_seeds` gives them or None → label.
+      named: key of a row's name.
+    """
     with mpl.rc_context(STYLE):
-        figure, axes = canvas("Mean over the tasks", "", "success [%]", percent=True, lines=2)
-        for i, row in enumerate(rows):
-            for key, colour, label in (("imitation", MUTED, "imitation"), ("success", COLOURS["--c1"], "after RL")):
-                value, at = row[key], i + (0.12 if key == "success" else -0.12)
+        figure, axes = canvas(title, "", "success [%]", percent=True, lines=len(labels))
+        for (key, label), colour, aside in zip(labels.items(), (MUTED, COLOURS["--c1"]), (-0.12, 0.12), strict=False):
+            places = [(i + aside, row[key]) for i, row in enumerate(rows) if row[key] is not None]
+            for at, value in places:
                 if value["low"] is not None:
                     axes.plot([at, at], [value["low"], value["high"]], color=colour, linewidth=2.0)
-                axes.plot(at, value["mean"], "o", color=colour, markersize=5, label=label if not i else None)
-        axes.set_xticks(range(len(rows)), [row["rival"] for row in rows], rotation=30, ha="right")
+            where = [at for at, _ in places]
+            axes.plot(where, [value["mean"] for _, value in places], "o", color=colour, markersize=5, label=label)
+        axes.set_xticks(range(len(rows)), [row[named] for row in rows], rotation=30, ha="right")
         axes.set_xlim(-0.5, len(rows) - 0.5)
         legend(axes, 2)
     return figure
@@ -54,7 +63,7 @@ def write_rivals_page(path: Path, result: Mapping[str, Any], settings: Mapping[s
     html = render_page(
         "rivals.html",
         title="Rivals on equal ground",
-        picture=picture(draw_means(result["means"]), "means"),
+        picture=picture(draw_means(result["means"], DRAWN, "rival", "Mean over the tasks"), "means"),
         heads=("rival", "imitation", "after RL", "median seed", *tasks, "control steps", "minutes of RL"),
         rows=rows,
         numbers=numbers,

@@ -42,6 +42,15 @@ TOLD = (f"{FLOWS}::test_words_are_asked_for_where_they_are_taken",)
 READ_ANEW = (f"{FLOWS}::test_a_state_that_is_read_as_words_is_read_anew",)
 FILES = "policies/storage/lerobot_files.py"
 
+BEST_PAGE, TABLE_PAGE = "robolearn/eval/best.py", "robolearn/eval/offline_table.py"
+TESTED = ("tests/eval/test_best.py",)
+CORRUPT, CORRUPTS = "robolearn/data/convert/corrupt.py", ("tests/data/tools/test_corrupt.py",)
+CELLS, OFFLINE_CELLS = "robolearn/cli/cells.py", "robolearn/cli/offline_cells.py"
+BENCHMARK = "tests/cli/test_benchmark_offline.py"
+REFUSED = (f"{BENCHMARK}::test_what_cannot_work_is_refused_in_a_line_before_anything_is_written",)
+OTHERS = (f"{BENCHMARK}::test_a_folder_of_other_settings_is_refused",)
+WHOLE = (f"{BENCHMARK}::test_a_killed_benchmark_goes_on_and_does_nothing_again",)
+
 MUTANTS = {
     "a-state-in-words-that-is-normalised-twice": Mutant(FILES, "normalised = self.pre[first:]", "normalised = self.pre[0:]", READ_ANEW),
     "a-state-in-words-of-the-first-observation": Mutant(
@@ -50,6 +59,32 @@ MUTANTS = {
     ),
     "a-state-in-words-is-not-read": Mutant(FILES, 'if self.net.config.type != "pi05":', "if True:", READ_ANEW),
     "a-flow-from-other-noise": Mutant(FLOW, "*told, noise=noise)", "*told, noise=0 * noise)", PADDED),
+    "best-of-the-least-mean": Mutant(BEST_PAGE, "key=lambda name: -means[name]", "key=lambda name: means[name]", TESTED),
+    "best-without-correction": Mutant(BEST_PAGE, "ERROR / max(len(others), 1)", "ERROR", TESTED),
+    "best-separates-what-is-equal": Mutant(BEST_PAGE, "level=level).low > 0", "level=level).low >= 0", TESTED),
+    "best-of-unpaired-seeds": Mutant(BEST_PAGE, "[a - b for", "[a - means[name] for", TESTED),
+    "dip-of-the-least-seed": Mutant(TABLE_PAGE, "max(dips, default=None)", "min(dips, default=None)", TESTED),
+    "means-over-the-seeds-that-have-one": Mutant(TABLE_PAGE, "if len(known) < len(values):", "if not known:", TESTED),
+    "shares-beyond-one": Mutant(TABLE_PAGE, 'key in ("offline", "online")', 'key in ("offline",)', TESTED),
+    "imitation-is-gone-online": Mutant(TABLE_PAGE, '(cell[phase] or cell["offline"])["rate"]', '(cell[phase] or {"rate": 0.0})["rate"]', TESTED),
+    "corrupt-twice-as-many": Mutant(CORRUPT, "round(corruption.share * frames)", "min(frames, round(2 * corruption.share * frames))", CORRUPTS),
+    "corrupt-the-same-step-twice": Mutant(CORRUPT, "replace=False)] = True", "replace=True)] = True", CORRUPTS),
+    "corrupt-everywhere-in-the-first-episode": Mutant(CORRUPT, "wrong[begin : begin + len(draft)]", "wrong[: len(draft)]", CORRUPTS),
+    "corrupt-rewards-without-scale": Mutant(CORRUPT, "corruption.scale * drawn", "1.0 * drawn", CORRUPTS),
+    "corrupt-actions-beyond-one": Mutant(CORRUPT, "np.clip(action, -1.0, 1.0)", "action", CORRUPTS),
+    "corrupt-by-one-sided-errors": Mutant(CORRUPT, 'drawn["rewards"].uniform(-1.0, 1.0,', 'drawn["rewards"].uniform(0.0, 1.0,', CORRUPTS),
+    "corrupt-without-a-mark": Mutant(CORRUPT, "CORRUPTED: mark}", "}", CORRUPTS),
+    "offline-of-on-policy-algorithms": Mutant("robolearn/cli/benchmark_offline.py", "algorithm(algo, OffPolicyConfig)", "None", REFUSED),
+    "offline-steps-that-end-no-episode": Mutant("robolearn/cli/benchmark_offline.py", "if self.env_steps < (least :=", "if 0 > (least :=", REFUSED),
+    "offline-end-is-not-evaluated": Mutant("robolearn/cli/benchmark_offline.py", "if blocks % self.eval_every:", "if False:", REFUSED),
+    "offline-cells-of-other-settings": Mutant(OFFLINE_CELLS, "if place.exists():", "if False:", OTHERS),
+    "offline-cells-among-other-files": Mutant(OFFLINE_CELLS, "elif self.out.is_dir() and any(self.out.iterdir()):", "elif False:", OTHERS),
+    "offline-successes-of-the-right-set": Mutant(OFFLINE_CELLS, 'open_numbers(sets["mixed"])', 'open_numbers(place / "mixed")', WHOLE),
+    "offline-failures-are-imitated-as-successes": Mutant(OFFLINE_CELLS, "if success]", "]", WHOLE),
+    "offline-algorithms-see-the-right-set": Mutant(OFFLINE_CELLS, 'quality if self.corruption is None else f"{quality}-wrong"', "quality", WHOLE),
+    "offline-cells-are-done-again": Mutant(CELLS, "if not (out / CELL).exists():", "if True:", WHOLE),
+    "offline-run-begins-anew": Mutant(CELLS, "resume=is_run(run)).run()", "resume=False).run()", WHOLE),
+    "offline-run-ends-before-its-steps": Mutant(CELLS, 'if result.get("budget", 0) >=', "if True or 0 >=", WHOLE),
     "a-flow-acts-with-its-padding": Mutant(FLOW, "return chunk[:, :, : self._components]", "return chunk", PADDED),
     "noise-of-a-flow-has-no-padding": Mutant(
         FLOW, "(int(config.chunk_size), int(config.max_action_dim))",
