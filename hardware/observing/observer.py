@@ -209,7 +209,7 @@ class Observer:
         """Two cameras of topics of their own that show the same to the last byte, or nothing."""
         for (name, one), (other, two) in itertools.combinations(self._pictures.items(), 2):
             cameras = self.contract.cameras
-            if one.print == two.print and cameras[name].topic != cameras[other].topic:
+            if one.same_as(two) and cameras[name].topic != cameras[other].topic:
                 return f"{one.freshness.name}: the very picture of camera {other}; does one device send both?"
         return ""
 
