@@ -62,7 +62,7 @@ def test_a_merge_and_a_mixture_are_judged_alike(tmp_path: Path, change: str) -> 
     def written(name: str, names: tuple[str, ...], kind: str, scale: dict | None) -> Dataset:
         extra = {"action_scale": scale} if scale else {}
         action = ArraySpec((2,), names=names)
-        interface = Interface({"proprio": ArraySpec((2,))}, action, 10.0, "so101", kind, extra=extra)
+        interface = Interface({"proprio": ArraySpec((2,))}, action, 10.0, "two joints", kind, extra=extra)
         with EpisodeWriter(tmp_path / name, interface) as writer:
             for t in range(4):
                 writer.add({"proprio": np.full(2, t, np.float32)}, np.array([0.1 * t, -0.1], np.float32))
