@@ -60,7 +60,7 @@ class BenchmarkOffline(Command):
     """Share of the steps of all demonstrations that is wrong, for all learners alike, as `dataset edit corrupt` writes
     it; who succeeded stays right."""
     corrupt_what: tuple[Literal["rewards", "actions", "observations"], ...] = ("actions", "observations")
-    """What of them is wrong: rewards, actions, observations."""
+    """Columns of them that are wrong: rewards, actions, observations."""
     device: Device = "auto"
     out: Path = Path("runs/benchmark-offline")
     """Folder for the cells, offline.json and report.html."""
@@ -123,7 +123,7 @@ class BenchmarkOffline(Command):
         }
 
     def _cell(self, cells: OfflineCells, task: str, seed: int, name: str) -> dict[str, Any]:
-        """What a learner did with a seed, for the table."""
+        """The result of a learner with a seed, for the table."""
         if name in IMITATIONS:
             done, then = cells.imitated(task, seed, name), None
         else:

@@ -1,4 +1,4 @@
-"""Who is the best over training seeds, and from whom a test does not separate it.
+"""The best over training seeds, and those from whom a test does not separate it.
 
     d_s = x_best,s − x_other,s          one difference of each seed s that all have
     separated  ⇔  the t interval of mean d at level 1 − 0.05 / m lies above 0
