@@ -50,7 +50,8 @@ class ArmInputs:
         # A jaw in the arm's command is commanded from the first one on: it begins where it is measured.
         self._gripper = JointReader(contract, clock, describe) if contract.gripper_in_command else None
         self._stuck = Stuck(timeout)
-        self._noise, self._leap = EncoderNoise(timeout), Leap(contract.joints, contract.robot.acceleration)
+        self._noise = EncoderNoise(timeout)
+        self._leap = Leap(contract.joints, contract.robot.acceleration, timeout)
         self._own = OwnJoints(contract.joints)
 
     def joint_state(

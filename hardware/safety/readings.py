@@ -15,9 +15,11 @@ Where the changes before them were less than noise, the arm came to a stand as a
 *Leaps.* A driver that begins to send readings of before makes the arm jump back. Between two joint states that differ,
 dt apart, a joint whose speed was w goes at most
 
-    1.5 w (dt + `LATE_S`) + ½ a (dt + `LATE_S`)² + `ROOM_RAD` + what noise there is
+    1.5 w (dt + late) + ½ a (dt + late)² + `ROOM_RAD` + what noise there is
 
-dt is the longer one of their times by stamps and by arrivals; a is more than motors, or a hand that pushes, can do.
+late is by how much a reading may be older than its stamp where the driver was held up: a share `LATE` of the time for
+which the arm's joint states may be silent, as a slow bus has more of both. dt is the longer one of their times by
+stamps and by arrivals; a is more than motors, or a hand that pushes, can do.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ TURNS = 0.3  # of white noise 2/3, of noise behind a low pass 1/2
 LAST = 5  # changes before a repetition
 SMALL = 0.25  # of noise: all of `LAST` that are smaller are no noise
 
-LATE_S = 0.02  # a reading may be older than its stamp, by so much where the driver was held up
+LATE = 0.2
 ROOM_RAD = 0.01
 PUSHED = 50.0  # [rad/s²] at least: no motor's, and a push is slower
 SPAN_S = 0.03  # over which a speed is measured, at least
@@ -121,10 +123,11 @@ def _rms(d: Array) -> Array:
 
 
 class Leap:
-    """Joint states between which an arm of `joints` cannot have moved; `acceleration` (n,) is its motors' [rad/s²]."""
+    """Joint states between which an arm of `joints` cannot have moved; `acceleration` (n,) is its motors' [rad/s²], and
+    `timeout` how long its joint states may be silent [s]."""
 
-    def __init__(self, joints: Sequence[str], acceleration: ArrayLike) -> None:
-        self._joints = tuple(joints)
+    def __init__(self, joints: Sequence[str], acceleration: ArrayLike, timeout: float) -> None:
+        self._joints, self._late = tuple(joints), LATE * timeout
         self._acceleration = np.maximum(PUSHED, 2.0 * np.asarray(acceleration, dtype=np.float64))
         # (n,) positions, stamp, arrival: the newest that differed, and two from before, by which speed is measured
         self._last: tuple[Array, float, float] | None = None
@@ -141,7 +144,8 @@ class Leap:
             self._last = last
             return ""
         dt, speed = max(stamp - last[1], now - last[2]), self._speed(last)
-        most = 1.5 * speed * (dt + LATE_S) + 0.5 * self._acceleration * (dt + LATE_S) ** 2 + ROOM_RAD
+        ago = dt + self._late
+        most = 1.5 * speed * ago + 0.5 * self._acceleration * ago**2 + ROOM_RAD
         went = np.abs(q - last[0])
         excess = went - most - (0.0 if noise is None else NOISES * noise)
         j = int(np.argmax(excess))

@@ -353,6 +353,7 @@ MUTANTS: dict[str, Mutant] = {
     "what-was-held-up-is-a-leap": Mutant(READINGS, "            self._last = last\n            return \"\"\n", "            return \"\"\n", READ),
     "what-moves-leaps": Mutant(READINGS, "1.5 * speed * (dt + LATE_S)", "0.0", READ),
     "what-speeds-up-leaps": Mutant(READINGS, "PUSHED = 50.0", "PUSHED = 0.0", READ),
+    "a-slow-bus-leaps": Mutant(READINGS, "LATE * timeout", "0.2 * 0.1", READ),
     "noise-leaps": Mutant(READINGS, "NOISES = 5.0", "NOISES = 0.0", READ),
     "cameras-with-noise-that-stand-are-believed": Mutant(PICTURES, "self.freshness.problem() or self.silence()", "self.freshness.problem()", NOISES),
     "pictures-that-stand-wait-for-far": Mutant(PICTURES, "(NEAR_RAD if self._noise.stands else MOVED_RAD)", "MOVED_RAD", NOISES),
