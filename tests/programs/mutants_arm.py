@@ -351,7 +351,7 @@ MUTANTS: dict[str, Mutant] = {
     "old-readings-are-no-leap": Mutant(READINGS, "if not excess[j] > 0.0:", "if True:", READ),
     "what-was-lost-is-a-leap": Mutant(READINGS, "max(stamp - last[1], now - last[2])", "0.005", READ),
     "what-was-held-up-is-a-leap": Mutant(READINGS, "            self._last = last\n            return \"\"\n", "            return \"\"\n", READ),
-    "what-moves-leaps": Mutant(READINGS, "1.5 * speed * (dt + LATE_S)", "0.0", READ),
+    "what-moves-leaps": Mutant(READINGS, "1.5 * speed * ago", "0.0 * ago", READ),
     "what-speeds-up-leaps": Mutant(READINGS, "PUSHED = 50.0", "PUSHED = 0.0", READ),
     "a-slow-bus-leaps": Mutant(READINGS, "LATE * timeout", "0.2 * 0.1", READ),
     "noise-leaps": Mutant(READINGS, "NOISES = 5.0", "NOISES = 0.0", READ),
