@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robolearn.cli.cells import CellFolder, kept
 from robolearn.core import BadInput
-from robolearn.data.convert.corrupt import Corruption
 from robolearn.io.json_files import read_json, write_json
 from robolearn.runs.run import check_same
+
+if TYPE_CHECKING:
+    from robolearn.data.convert.corrupt import Corruption
 
 SETTINGS = "settings.json"
 ALL, SUCCESSES = "imitation of all", "imitation of successes"

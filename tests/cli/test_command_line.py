@@ -38,7 +38,8 @@ FIXED = {
     "against",
 }  # they choose which other flags there are
 NEEDED: dict[Any, Any] = {
-    Path: Path("x"), str: "x", int: 2, tuple[Path, ...]: (Path("x"), Path("y")), tuple[str, ...]: ("x", "y"),
+    Path: Path("x"), str: "x", int: 2, float: 0.5,
+    tuple[Path, ...]: (Path("x"), Path("y")), tuple[str, ...]: ("x", "y"),
 }  # fmt: skip
 
 

@@ -114,7 +114,7 @@ def test_the_numbers_of_a_set_are_never_in_memory_together(tmp_path: Path) -> No
         for e in range(episodes):
             vectors = rng.normal(size=(1000, 100)).astype(np.float32)
             np.savez(tmp_path / name / f"{e:03d}.npz", action=np.tanh(vectors[:, :2]), proprio=vectors)
-    assert grown("npz", tmp_path / "small", tmp_path / "large") < 2.5 * 40_000
+    assert grown("npz", tmp_path / "small", tmp_path / "large") < 3.5 * 40_000  # twice as much, alone
 
 
 def rlds_set(folder: Path, length: int, picture: bytes, spoiled: Callable[[bytes], bytes] = bytes) -> Path:
