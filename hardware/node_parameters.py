@@ -36,7 +36,7 @@ class PolicyParameters(NodeParameters):
 
     policy: str = param("", "the policy: a run or its checkpoint folder, FILE.onnx, lerobot:FOLDER, or episode:DATA#N")
     device: str = param("auto", "where the policy computes: auto (a GPU where there is one), cpu, cuda or cuda:<index>")
-    backend: str = param("torch", "what computes its decisions: torch, compile or onnx")
+    backend: str = param("torch", "what computes its decisions: torch, trace, compile or onnx")
     precision: str = param("float32", "in which: float32, bfloat16 (torch, compile) or int8 (onnx)")
     words: str = param("", "what to do, in a sentence, for a policy trained with words")
     goals: str = param("", "a data set whose goal states are goals, for a policy trained with a goal")

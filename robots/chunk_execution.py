@@ -288,15 +288,9 @@ class ChunkExecutor:
     """
 
     def __init__(
-        self,
-        parts: ActionParts,
-        period: float = 1.0,
-        *,
-        grace: float = 0.0,
-        freeze: int = 0,
-        blend: bool = False,
+        self, parts: ActionParts, period: float = 1.0, *, grace: float = 0.0, freeze: int = 0, blend: bool = False,
         kept: int = KEPT,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.executed = ExecutedActions(period, kept)
         self.parts = parts
         self._period, self._grace, self._freeze, self._blend = period, grace, freeze, blend

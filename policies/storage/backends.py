@@ -1,4 +1,5 @@
-"""Backends, which compute a policy's decisions: torch as it is, a compiled graph, onnxruntime; listed in `BACKENDS`.
+"""Backends, which compute a policy's decisions: torch as it is, a recorded or compiled graph, onnxruntime; listed in
+`BACKENDS`.
 
 The policy stays the same object with the same history, noise and checks; only the function from features and noise to
 actions is another one, so that what is measured is what acts. No import of torch until a backend is built.
@@ -6,6 +7,8 @@ actions is another one, so that what is measured is what acts. No import of torc
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -20,6 +23,10 @@ from robolearn.core.switches import available
 
 if TYPE_CHECKING:
     from policies.policy import Backend, TorchPolicy
+
+log = logging.getLogger(__name__)
+
+COMPARED = 8  # observations for which a recording has to give torch's own actions
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,16 @@ class TorchBackend(BackendConfig):
         return None if self.precision == "float32" else _Torch(policy, policy.decide, self.precision)
 
 
+class TracedBackend(BackendConfig):
+    """torch's own operations in their order, recorded for each number of worlds and replayed without Python between
+    them: of a small network's time most is Python's, and an arm's node needs the interpreter for more than that."""
+
+    name = "trace"
+
+    def build(self, policy: TorchPolicy) -> Backend:
+        return _Traced(policy)
+
+
 class CompiledBackend(BackendConfig):
     """torch's compiler, for each number of worlds by itself; on a GPU as CUDA graphs."""
 
@@ -79,7 +96,7 @@ class OnnxBackend(BackendConfig):
 
 
 BACKENDS: dict[str, type[BackendConfig]] = {
-    config.name: config for config in (TorchBackend, CompiledBackend, OnnxBackend)
+    config.name: config for config in (TorchBackend, TracedBackend, CompiledBackend, OnnxBackend)
 }
 BackendName = Annotated[str, available(lambda: BACKENDS)]
 InferencePrecision = Annotated[
@@ -113,6 +130,15 @@ def use_backend(policy: TorchPolicy, backend: str, precision: str = "float32") -
     return policy
 
 
+def trace_if_same(policy: TorchPolicy) -> TorchPolicy:
+    """Let the backend trace compute the decisions of `policy`, which is returned, unless its actions differ."""
+    try:
+        return use_backend(policy, TracedBackend.name)
+    except BadInput as error:
+        log.info("torch computes operation by operation: %s", error)
+        return policy
+
+
 class _Torch:
     """A backend of torch: `decide` on the policy's device, in bfloat16 where torch holds that to be safe."""
 
@@ -127,3 +153,45 @@ class _Torch:
         with torch.inference_mode(), mixed:
             actions = self._decide(tensors, torch.from_numpy(noise).to(self._device))
         return actions.float().cpu().numpy()
+
+
+class _Traced:
+    """A backend of torch's recorded operations. Raises `BadInput`: they depend on what was observed in the recording,
+    and their actions are not torch's to the bit."""
+
+    def __init__(self, policy: TorchPolicy) -> None:
+        self._policy, self._graphs = policy, {}
+        self._record(1)
+
+    def __call__(self, observation: Mapping[str, NDArray], noise: NDArray) -> NDArray[np.float32]:
+        return (self._graphs.get(len(noise)) or self._record(len(noise)))(observation, noise)
+
+    def _record(self, worlds: int) -> Backend:
+        import torch
+
+        from policies.storage.onnx_export import example_inputs
+
+        policy = self._policy
+        learned = [weight for weight in policy.parameters() if weight.requires_grad]
+        try:
+            for weight in learned:  # a recording takes weights for constants
+                weight.requires_grad_(False)
+            with warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")  # of each value that Python reads on the way
+                example = example_inputs(policy, worlds)
+                traced = torch.jit.trace(lambda *seen: policy.decide(*seen), example, strict=False, check_trace=False)
+        except RuntimeError as error:
+            what, got = f"--backend trace: a policy of kind {policy.config.name}", str(error).splitlines()[0]
+            raise BadInput(what, got=got, expected="operations that torch can record") from None
+        finally:
+            for weight in learned:  # without, torch chooses other kernels, which round otherwise
+                weight.requires_grad_(True)
+        graph, eager = _Torch(policy, traced, "float32"), _Torch(policy, policy.decide, "float32")
+        for seed in range(1, 1 + COMPARED):
+            tensors, noise = example_inputs(policy, worlds, seed)
+            inputs = {key: value.cpu().numpy() for key, value in tensors.items()}, noise.cpu().numpy()
+            if (difference := np.abs(graph(*inputs) - eager(*inputs)).max()) > 0.0:
+                what = "--backend trace: largest difference from torch's actions"
+                raise BadInput(what, got=f"{difference:.3g}", expected="none")
+        self._graphs[worlds] = graph
+        return graph

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from policies.settings import LeRobotConfig, denoising_kinds
-from policies.storage.backends import check_backend, use_backend
+from policies.storage.backends import check_backend, trace_if_same, use_backend
 from policies.storage.config_file import CONFIG, EPISODE, FOREIGN, LEROBOT, interface_of, policy_folder, read_config
 from policies.storage.onnx_policy import is_onnx, load_onnx_policy, onnx_interface
 from policies.wrappers.prompted import (
@@ -38,6 +38,8 @@ def open_policy(
     backend: str = "torch",
     precision: str = "float32",
     sampling: Mapping[str, Any] | None = None,
+    *,
+    on_arm: bool = False,
 ) -> Policy:
     """The policy that `name` says, ready to act; with words or goals trained in, it needs them first.
 
@@ -49,6 +51,8 @@ def open_policy(
         onnxruntime whatever it says.
       sampling: settings of the sampler in the place of those that the policy was stored with, where they are not None;
         see `policies.policy.ChunkPolicy.sampling`.
+      on_arm: it decides for one arm, soon after each observation: torch's operations are recorded where that changes
+        nothing.
 
     Raises:
       BadInput: there is none, it is damaged, LeRobot or onnxruntime is not installed, or no such backend.
@@ -79,6 +83,8 @@ def open_policy(
         policy = resampled(policy, changed, what=f"policy {text}")
     if (backend, precision) != ("torch", "float32"):
         use_backend(policy, backend, precision)
+    elif on_arm:
+        trace_if_same(policy)
     return PromptedPolicy(policy) if takes_instructions(policy.interface) else policy
 
 

@@ -58,7 +58,7 @@ class BenchmarkPolicy(Command):
     networks: tuple[str, ...] = tuple(NETWORKS)
     """Of the untrained ones."""
     backends: tuple[str, ...] = tuple(BACKENDS)
-    """torch (eager), compile (torch's compiler), onnx (onnxruntime)."""
+    """torch (eager), trace (its operations, recorded), compile (torch's compiler), onnx (onnxruntime)."""
     reduced: bool = False
     """Measure bfloat16 and int8, too, where a backend has them."""
     repeats: Count = 10

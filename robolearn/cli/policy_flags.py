@@ -63,7 +63,8 @@ class PolicyCommand(Command):
     """Of starts and of the policy's noise."""
     device: Device = "auto"
     backend: BackendName = "torch"
-    """Backend of the policy: torch, compile (torch's compiler) or onnx (onnxruntime, on the CPU)."""
+    """Backend of the policy: torch, trace (its operations, recorded), compile (torch's compiler) or onnx (onnxruntime,
+    on the CPU)."""
     precision: InferencePrecision = "float32"
     """Of the decisions: float32, bfloat16 (torch, compile) or int8 (onnx)."""
 

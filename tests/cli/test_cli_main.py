@@ -208,7 +208,6 @@ def test_the_version(capsys: pytest.CaptureFixture) -> None:
     assert capsys.readouterr().out == f"robolearn {robolearn.__version__}\n"
 
 
-@pytest.mark.long
 def test_every_registered_command_loads_light_and_has_a_docstring() -> None:
     """A module that drags torch or MuJoCo in at import makes every --help slow."""
     script = (

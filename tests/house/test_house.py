@@ -235,3 +235,9 @@ def test_a_class_name_stands_for_one_class() -> None:
             for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
                 places.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+def test_no_file_of_a_room_is_longer_than_a_reader_s_patience() -> None:
+    found = {str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+             for room in PACKAGES for path in sorted((ROOT / room).rglob("*.py"))}  # fmt: skip
+    assert len(found) > 500 and {path: lines for path, lines in found.items() if lines > 400} == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from policies.settings import (
     RegressionConfig,
 )
 from policies.storage import onnx_export
-from policies.storage.backends import use_backend
+from policies.storage.backends import trace_if_same, use_backend
 from policies.storage.checkpoint import save_policy
 from policies.storage.loading import check_policy, needed_by, open_policy
 from policies.storage.onnx_export import OnnxExport, export_onnx
@@ -160,6 +161,57 @@ def test_a_compiled_policy_acts_as_the_policy() -> None:
     assert not np.array_equal(wanted, np.zeros_like(wanted))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_recording_acts_as_the_policy_to_the_bit(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = KINDS[kind]()
+    wanted = {worlds: episode(policy, worlds) for worlds in (1, 5)}
+    use_backend(policy, "trace")
+    for worlds, chunks in wanted.items():
+        np.testing.assert_array_equal(episode(policy, worlds), chunks)
+    monkeypatch.setattr(type(policy), "decide", None)  # nothing of it is needed any more
+    np.testing.assert_array_equal(episode(policy, 1), wanted[1])
+
+
+class Branching(GaussianPolicy):
+    """Python reads an observed value, and acts by it."""
+
+    def decide(self, observation: Mapping[str, torch.Tensor], noise: torch.Tensor) -> torch.Tensor:
+        return super().decide(observation, noise) * (1.0 if observation["proprio"][0, 0] > 2.0 else -1.0)
+
+
+def test_what_a_recording_would_change_is_not_recorded(caplog: pytest.LogCaptureFixture) -> None:
+    policy = Branching(normalizer(STATE), STATE, GaussianConfig(width=16)).eval()
+    with pytest.raises(BadInput, match=r"--backend trace: largest difference from torch's actions: got 0\..*none"):
+        use_backend(policy, "trace")
+    with caplog.at_level("INFO"):
+        assert trace_if_same(policy) is policy and policy.backend is None
+    assert "operation by operation" in caplog.text
+    assert all(weight.requires_grad for weight in policy.parameters())
+
+
+class Unrecorded(GaussianPolicy):
+    """It computes nothing while it is recorded."""
+
+    def decide(self, observation: Mapping[str, torch.Tensor], noise: torch.Tensor) -> torch.Tensor:
+        if torch.jit.is_tracing():
+            raise RuntimeError("not while recording")
+        return super().decide(observation, noise)
+
+
+def test_what_cannot_be_recorded_acts_without() -> None:
+    policy = Unrecorded(normalizer(STATE), STATE, GaussianConfig(width=16)).eval()
+    with pytest.raises(BadInput, match="kind gaussian: got not while recording, expected operations that torch can"):
+        use_backend(policy, "trace")
+    assert trace_if_same(policy).backend is None and all(weight.requires_grad for weight in policy.parameters())
+
+
+def test_on_an_arm_decisions_are_recorded(tmp_path: Path) -> None:
+    folder = save_policy(flow(), tmp_path / "policy")
+    there, beside = open_policy(folder, on_arm=True), open_policy(folder)
+    assert there.backend is not None and beside.backend is None
+    np.testing.assert_array_equal(episode(there, 1), episode(beside, 1))
+
+
 @pytest.mark.parametrize(("backend", "precision", "least", "most"), [
     ("torch", "bfloat16", 1e-5, 0.05), ("onnx", "int8", 1e-5, 0.05), ("onnx", "float32", 0.0, 1e-4),
 ])  # fmt: skip
@@ -209,7 +261,7 @@ def test_a_graph_that_differs_from_torch_is_refused(exported: OnnxExport, monkey
 
 
 @pytest.mark.parametrize(("backend", "precision", "message"), [
-    ("tensorrt", "float32", "--backend: got tensorrt; available: torch, compile, onnx"),
+    ("tensorrt", "float32", "--backend: got tensorrt; available: torch, trace, compile, onnx"),
     ("onnx", "bfloat16", "--precision with --backend onnx: got bfloat16; available: float32, int8"),
     ("torch", "int8", "--precision with --backend torch: got int8; available: float32, bfloat16"),
 ])  # fmt: skip

@@ -165,6 +165,8 @@ def test_a_backend_is_one_config_and_one_line(command: str, capsys, monkeypatch,
     monkeypatch.setitem(BACKENDS, NoughtBackend.name, NoughtBackend)
     with pytest.raises(SystemExit):
         main([command, "--help"])
-    assert "available: torch, compile, onnx, nought)" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "available: torch, trace, compile, onnx, nought)" in " ".join(
+        capsys.readouterr().out.replace("│", " ").split()
+    )
     policy = open_policy(save_policy(flow(), tmp_path), backend="nought")
     assert not policy.act(OBSERVATION).any()

@@ -105,6 +105,18 @@ MUTANTS: dict[str, Mutant] = {
     "shares-are-not-summed": Mutant(
         "robolearn/train/processes.py", "            p.grad = gradient\n", "            pass\n", PIECES
     ),
+    "recording-is-not-compared": Mutant(
+        "policies/storage/backends.py", ".max()) > 0.0:", ".max()) > np.inf:", BACKENDS
+    ),
+    "recording-leaves-weights-frozen": Mutant(
+        "policies/storage/backends.py", "weight.requires_grad_(True)", "pass", BACKENDS
+    ),
+    "recording-of-one-world-for-all": Mutant(
+        "policies/storage/backends.py", "self._graphs.get(len(noise))", "self._graphs.get(1)", BACKENDS
+    ),
+    "no-recording-on-an-arm": Mutant(
+        "policies/storage/loading.py", "    elif on_arm:\n", "    elif False:\n", BACKENDS
+    ),
     "backend-is-not-asked": Mutant("policies/policy.py", "if self.backend is not None:\n", "if False:\n", BACKENDS),
     "decision-starts-from-full-noise": Mutant(
         "policies/policy.py", "noise * self.net.initial_noise_std", "noise", BACKENDS
