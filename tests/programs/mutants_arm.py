@@ -11,6 +11,7 @@ STATED = "robots/stated_scale.py"
 SPECS, MIXTURE = "robolearn/core/specs.py", "robolearn/data/mixture.py"
 FORMATS = "robolearn/data/convert/formats/config.py"
 LOADING = ("tests/policies/test_loading.py",)
+DEPLOYED = "tests/cli/test_degrees_to_an_arm.py"
 
 PUBLISHERS = ("tests/hardware/safety/test_safety_publishers.py",)
 MEASURED, STUCK = "hardware/safety/measured.py", ("tests/hardware/safety/test_safety_stuck.py",)
@@ -59,6 +60,14 @@ LAUNCHING, LAUNCHED = (
 SENDING, SENT = "hardware/execution/ahead.py", ("tests/hardware/test_horizon.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "one-and-minus-one-are-half-a-turn-of-a-joint": Mutant(
+        "robots/control.py", "goal = lower + 0.5 * (a[:, :-1] + 1.0) * (upper - lower)", "goal = np.pi * a[:, :-1]",
+        (f"{DEPLOYED}::test_the_arm_ends_in_the_pose_of_the_demonstrations",),
+    ),
+    "actions-of-no-stated-unit-reach-an-arm": Mutant(
+        SPECS, "if needed.action_kind != offered.action_kind:", "if False:",
+        (f"{DEPLOYED}::test_units_that_are_not_stated_or_wrong_move_no_arm",),
+    ),
     "what-is-sent-ahead-is-not-what-the-filter-has": Mutant(SENDING, "points(checked.positions,", "points(command.positions,", SENT),
     "what-is-sent-ahead-is-not-checked": Mutant(SENDING, "checked = safety.checked(command)", "checked = command", SENT),
     "what-is-late-is-made-ahead-of-the-arm": Mutant(SENDING, "if checked is None or _late(horizon, safety, clock):", "if checked is None:", SENT),
