@@ -38,8 +38,12 @@ class Normalizer(nn.Module):
     """Statistics as buffers, so that they travel inside ``model.safetensors``.
 
     Observation vectors: z = clip((x − mean) / max(std, floor), ±10), goals by the statistics of what they are of.
-    Of the robot's own vector the floor is larger for what never moved. By quantiles, which wild frames do not move,
-    mean and std are (q01 + q99) / 2 and (q99 − q01) / 4.652, of a component that moves in more than a hundredth.
+    Of the robot's own vector the floor is larger for what never moved: over the whole set it stayed within two steps of
+    the coarsest encoders, an SO-101's 12 bits. That is the bound for finer ones as well (a step of 19 bits is 12 µrad):
+    a joint that is held sags and drifts by a milliradian, not by a step, and without the larger floor half a degree
+    beside that would be 8.7 deviations. What is lost is 3 mm of the tcp at most, at the end of an arm of a metre.
+    By quantiles, which wild frames do not move, mean and std are (q01 + q99) / 2 and (q99 − q01) / 4.652, of a
+    component that moves in more than a hundredth.
     The vector of a sentence, of length 1: z = √D v, whatever the sentences of the demonstrations were.
     Images: uint8 HWC → floats CHW in [0, 1].
     Actions: z = (a − centre) / half, with [centre − half, centre + half] within [-1, 1].

@@ -262,6 +262,10 @@ MUTANTS: dict[str, Mutant] = {
     "leader-jumps": Mutant(LEADER, "JUMP = 1.0", "JUMP = 10.0", LEADER_TESTS),
     "still-joints-are-signals": Mutant("policies/normalize.py", "] = CONSTANT", "] = STD_FLOOR", NORMALIZE),
     "all-that-is-slow-is-still": Mutant("policies/normalize.py", "most - least <= RESOLUTION", "std < STD_FLOOR", NORMALIZE),
+    "finer-encoders-make-sag-a-signal": Mutant(
+        "policies/normalize.py", "most - least <= RESOLUTION",
+        'most - least <= (2.4e-5 if interface.embodiment in ("panda", "ur5e") else RESOLUTION)', NORMALIZE,
+    ),
     "a-turn-on-is-familiar": Mutant(FAMILIAR, "turn = (turns != 0) &", "turn = False &", NORMALIZE),
     "a-turn-beyond-six-deviations": Mutant(FAMILIAR, "(np.abs(off * inverse) > WITHIN) &", "far &", NORMALIZE),
     "all-beyond-half-a-turn-is-a-turn": Mutant(
