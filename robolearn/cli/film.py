@@ -17,7 +17,8 @@ import numpy as np
 
 from hardware.node_parameters import FilmParameters, parameter_names
 from robolearn.core import BadInput
-from robolearn.deploy.nodes import leave, run_node
+from robolearn.core.machine import leave
+from robolearn.deploy.nodes import run_node
 from robolearn.deploy.processes import NodeDied, beside, enclave, node_program
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hardware.node_parameters import RolloutsParameters, parameter_names
 from hardware.recording.rollouts import DROPPED, STORED
 from robolearn.core import BadInput
-from robolearn.deploy.nodes import leave, run_node
+from robolearn.core.machine import leave
+from robolearn.deploy.nodes import run_node
 from robolearn.deploy.processes import beside, enclave, node_program
 from robots.stations import load_any_contract
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import logging
 import math
 import os
 import re
@@ -14,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from robolearn.core.errors import BadInput
 
@@ -110,6 +112,16 @@ def searched_before() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process, which has closed all that it opened, at once. The interpreter takes a second to take down what
+    it imported, and whoever ended the process waits for that."""
+    gc.collect()  # the middleware's handles: the shared memory that they hold outlives the process
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 @contextmanager

@@ -8,17 +8,15 @@ commands, as it alone needs `sim`.
 
 from __future__ import annotations
 
-import gc
-import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any
 
 from hardware.execution.episode_end import EpisodeJudge
 from hardware.node_parameters import NODES, PolicyParameters, parameter_names
 from robolearn.core import BadInput, Interface, Policy, RobolearnError
+from robolearn.core.machine import leave
 
 
 def main(name: str, argv: Sequence[str] | None = None) -> int:
@@ -36,16 +34,6 @@ def run_node(factory: Callable[[], Any], flags: Sequence[str], argv: Sequence[st
     except RobolearnError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-
-
-def leave(code: int) -> NoReturn:
-    """End this process, whose node is closed, at once. The interpreter takes a second to take down what the node
-    imported, and the process that ended it waits for that."""
-    gc.collect()  # the middleware's handles: the shared memory that they hold outlives the process
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def load(p: PolicyParameters) -> Policy:

@@ -21,7 +21,6 @@ from robolearn.deploy.processes import NodeDied, Program, StackProcesses
 from robolearn.io.append_only import records
 from robolearn.io.wire.security import TOKEN_VARIABLE
 from robolearn.runs import read_metrics
-from robolearn.runs.command import PROGRAM
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +36,11 @@ STOP_S = 30.0  # for the learner to write its checkpoint
 OVER_S = 60.0  # for the actor to end, once the learner has
 SOON_S = 20.0  # a process that is killed more than `MOST_DEATHS` times within it is not started again
 MOST_DEATHS = 3
+PROGRAM = (
+    sys.executable, "-P", "-c",
+    "from robolearn.cli.main import main; from robolearn.core.machine import leave; leave(main())",
+)  # fmt: skip
+"""The program `robolearn` of processes whose end is waited for."""
 ERROR = "robolearn: error: "  # begins the one sentence of a command's error
 
 

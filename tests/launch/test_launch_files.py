@@ -31,6 +31,7 @@ from hardware.node_parameters import (
     parameter_names,
 )
 from hardware.teleop import teleop_flags
+from robolearn.hil.processes import PROGRAM
 from robots.stations import contract_names, load_any_contract, load_contract, pair_names
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +63,31 @@ def test_every_program_that_a_file_starts_is_installed_and_has_its_entry(
         assert installed.resolve() == ROOT / "launch" / "executables" / program and os.access(installed, os.X_OK)
         found = re.search(r"from ([\w.]+) import (\w+)", installed.read_text(encoding="utf-8"))
         assert found is not None and callable(getattr(importlib.import_module(found[1]), found[2]))
+
+
+@pytest.mark.long
+def test_a_program_of_a_launch_file_ends_without_taking_its_modules_down(prefix: Path, tmp_path: Path) -> None:
+    """That takes a second and more, longer on a busy machine, and Ctrl-C waits for it. An object of a module that the
+    interpreter takes down says so; what the program said is there."""
+    mark = tmp_path / "taken down"
+    (tmp_path / "sitecustomize.py").write_text(f"""
+import os
+class Witness:
+    def __del__(self, os=os):
+        os.close(os.open({str(mark)!r}, os.O_CREAT))
+witness = Witness()
+""")
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    subprocess.run([sys.executable, "-c", ""], env=env, check=True)
+    assert mark.exists(), "an interpreter that ends as usual does"
+    mark.unlink()
+    files = {file.name: file for file in (prefix / "lib" / "robolearn").iterdir()}
+    assert len(files) == 10 and all("; leave(main" in file.read_text() for file in files.values())
+    programs = [[str(files[name])] for name in ("hil_node", "teleop_node", "safety_node")]
+    for program in [*programs, [*PROGRAM, "hil", "learner"]]:
+        done = subprocess.run([*program, "--bogus"], env=env, capture_output=True, text=True)
+        assert done.returncode == 2 and "bogus" in done.stderr, (program, done)
+        assert not mark.exists(), program
 
 
 # The arguments that each file has had from the beginning: scripts of users give them.

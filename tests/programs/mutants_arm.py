@@ -59,7 +59,19 @@ LAUNCHING, LAUNCHED = (
 
 SENDING, SENT = "hardware/execution/ahead.py", ("tests/hardware/test_horizon.py",)
 
+ENDED = ("tests/launch/test_launch_files.py::test_a_program_of_a_launch_file_ends_without_taking_its_modules_down",)
+
 MUTANTS: dict[str, Mutant] = {
+    "a-launched-program-takes-its-modules-down": Mutant(
+        "robolearn/core/machine.py", "    os._exit(code)\n", "    sys.exit(code)\n", ENDED
+    ),
+    "a-learner-takes-its-modules-down": Mutant(
+        "robolearn/hil/processes.py", "import leave; leave(main())", "import leave; import sys; sys.exit(main())", ENDED
+    ),
+    "what-a-program-said-last-is-lost": Mutant("robolearn/core/machine.py", "    sys.stderr.flush()\n", "", ENDED),
+    "a-learner-that-writes-is-asked-twice": Mutant(
+        "robolearn/deploy/processes.py", " and process.pid not in self._asked", "", ("tests/deploy/test_processes.py",)
+    ),
     "one-and-minus-one-are-half-a-turn-of-a-joint": Mutant(
         "robots/control.py", "goal = lower + 0.5 * (a[:, :-1] + 1.0) * (upper - lower)", "goal = np.pi * a[:, :-1]",
         (f"{DEPLOYED}::test_the_arm_ends_in_the_pose_of_the_demonstrations",),

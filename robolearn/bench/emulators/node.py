@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from hardware.node_parameters import SimArmParameters, parameter_names
 from robolearn.core import BadInput
-from robolearn.deploy.nodes import leave, run_node
+from robolearn.core.machine import leave
+from robolearn.deploy.nodes import run_node
 
 if TYPE_CHECKING:
     from robots.stations import AnyContract

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from robolearn.bench.emulators.node import main as run
 from robolearn.bench.emulators.node import make_world
-from robolearn.deploy.nodes import leave
+from robolearn.core.machine import leave
 from sim.realtime import RealtimeWorld
 
 NOISE_RAD = 5e-5  # standard deviation of encoders

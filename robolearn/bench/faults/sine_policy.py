@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from robolearn.core import ActionChunk, Interface, Observation, Policy, RobolearnError
-from robolearn.deploy.nodes import leave, run_node
+from robolearn.core.machine import leave
+from robolearn.deploy.nodes import run_node
 from robots.stations import Contract
 
 POLICY_FAULT = "/robolearn/benchmark/policy"  # the topic that names the fault
