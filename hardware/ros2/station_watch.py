@@ -167,4 +167,5 @@ def _picture(camera: Camera, message: Any, sample: StationSample) -> StationSamp
     except BadInput as error:
         return PictureSample(*common, (0, 0), encoding, checksum, str(error))
     height, width = found.shape[:2]
-    return PictureSample(*common, (height, width), encoding, checksum, "", float(found[::8, ::8].mean()))
+    brightness, frame = float(found[::8, ::8].mean()), message.header.frame_id
+    return PictureSample(*common, (height, width), encoding, checksum, "", brightness, frame)

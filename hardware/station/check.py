@@ -14,17 +14,17 @@ from robots.stations import AnyContract, Topic
 def check_station(contract: AnyContract, seen: SeenStation) -> dict[str, list[Finding]]:
     """Heading → what was found under it, in the order of fixing: without joint states nothing else matters."""
     found: dict[str, list[Finding]] = {}
-    cameras = dict(contract.cameras)
+    cameras, alone = dict(contract.cameras), len(contract.cameras) == 1
     for name, arm in contract.arms.items():
         if not name:
             found |= check_arm(arm, seen)
             continue
         there = seen.of_arm(name)
-        lines = check_arm(arm, there) | {"Cameras": [*check_cameras(arm.cameras, arm, there)]}
+        lines = check_arm(arm, there) | {"Cameras": [*check_cameras(arm.cameras, arm, there, alone=alone)]}
         found |= {f"{heading} {name}": _named(name, of) for heading, of in lines.items() if of}
         cameras = {key: one for key, one in cameras.items() if key.removeprefix(f"{name}_") not in arm.cameras}
     if cameras:
-        found["Cameras"] = [*check_cameras(cameras, contract, seen)]
+        found["Cameras"] = [*check_cameras(cameras, contract, seen, alone=alone)]
     if contract.objects is not None:
         found["Objects"] = _objects(contract.objects, seen)
     found["Safety"] = [_safety_node(seen)]

@@ -101,8 +101,10 @@ def check_arm(contract: Contract, seen: SeenStation) -> dict[str, list[Finding]]
     return found
 
 
-def check_cameras(cameras: Mapping[str, Camera], contract: AnyContract, seen: SeenStation) -> Iterator[Finding]:
-    """Findings of some cameras of the station of `contract`."""
+def check_cameras(
+    cameras: Mapping[str, Camera], contract: AnyContract, seen: SeenStation, *, alone: bool
+) -> Iterator[Finding]:
+    """Findings of some cameras of an arm or a station, of `contract`; `alone`: the station has one camera."""
     for name, camera in cameras.items():
         pictures, what = seen.topics[f"images.{name}"], f"camera {name}"
         yield publishers(what, f"cameras.{name}", camera, pictures)
@@ -113,6 +115,7 @@ def check_cameras(cameras: Mapping[str, Camera], contract: AnyContract, seen: Se
         yield rhythm(what, Rhythm.of(pictures.samples, seen.ended), camera.max_age_s, why, contract.control_hz)
         yield stamps(what, pictures.samples, camera.max_age_s)
         yield from picture_values(what, name, camera, pictures, simulated=contract.simulated)
+        yield from picture_frame(what, name, camera, pictures, alone=alone)
         if camera.info:
             yield lens(what, name, camera, seen.topics[f"info.{name}"])
 
@@ -192,6 +195,22 @@ def _picture_size(what: str, name: str, camera: Camera, samples: list[PictureSam
         fix = f"right if the policy was trained so; otherwise cameras.{name}.crop: center"
         return Finding(line, False, f"{found}: squashed", fix, needed=False)
     return Finding(line, True, found)
+
+
+def picture_frame(what: str, name: str, camera: Camera, seen: SeenTopic, *, alone: bool) -> Iterator[Finding]:
+    """The frame that the pictures state, by which nodes notice swapped cameras; one that is `alone` cannot be one."""
+    stated = [s.frame.lstrip("/") for s in seen.samples if isinstance(s, PictureSample) and not s.problem]
+    if not stated:
+        return
+    sent, line = stated[-1], f"{what} frame"
+    said = sent or "nothing"
+    if camera.frame and sent != camera.frame:
+        found = f"its pictures are of {said}, not of {camera.frame}: they would stop the arm"
+        yield Finding(line, False, found, f"the right camera on {camera.topic}, or cameras.{name}.frame: {sent}")
+    elif not camera.frame and not alone:
+        fix = f"cameras.{name}.frame: {sent}" if sent else "a frame_id in the driver, then the same as its frame"
+        found = f"not in the contract; its pictures are of {said}: cameras that are swapped would not be noticed"
+        yield Finding(line, False, found, fix, needed=False)
 
 
 def lens(what: str, name: str, camera: Camera, seen: SeenTopic) -> Finding:

@@ -79,6 +79,7 @@ class PictureSample(StationSample):
       checksum: of its bytes.
       problem: why it cannot be read; empty when it can.
       brightness: mean of all channels, 0 to 255.
+      frame: that of its header.
     """
 
     size: tuple[int, int]
@@ -86,6 +87,7 @@ class PictureSample(StationSample):
     checksum: int
     problem: str = ""
     brightness: float = 255.0
+    frame: str = ""
 
 
 @dataclass(frozen=True)

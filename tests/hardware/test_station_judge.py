@@ -61,7 +61,7 @@ def pictures(hz: float = 30, size: tuple[int, int] = (480, 480), **changes: Any)
     times = [NOW - 2.0 + i / hz for i in range(round(2 * hz))]
     return [
         PictureSample(t, t - 0.03, b"/realsense", size, "rgb8", changes.get("checksum", i),
-                      changes.get("problem", ""), changes.get("brightness", 100.0))
+                      changes.get("problem", ""), changes.get("brightness", 100.0), changes.get("frame", "optical"))
         for i, t in enumerate(times)
     ]  # fmt: skip
 
@@ -107,10 +107,10 @@ def two(**changed: dict[str, SeenTopic]) -> dict[str, SeenTopic]:
     return {**topics, "safety_state": SeenTopic(), "images.front": station()["images.wrist"]}
 
 
-def judge_two(**changed: dict[str, SeenTopic]) -> dict[str, list[Finding]]:
-    wrist = {"wrist": Camera("/right/wrist", IMAGE, 0.2, (96, 96))}
+def judge_two(frame: str = "optical", **changed: dict[str, SeenTopic]) -> dict[str, list[Finding]]:
+    wrist = {"wrist": Camera("/right/wrist", IMAGE, 0.2, (96, 96), frame=frame)}
     arms = {name: replace(arm, cameras=wrist if name == "right" else {}) for name, arm in PAIR.arms.items()}
-    cameras = {"front": Camera("/front", IMAGE, 0.2, (96, 96)), "right_wrist": wrist["wrist"]}
+    cameras = {"front": Camera("/front", IMAGE, 0.2, (96, 96), frame="optical"), "right_wrist": wrist["wrist"]}
     return check_station(replace(PAIR, arms=arms, cameras=cameras), SeenStation(two(**changed), NOW))
 
 
@@ -124,6 +124,8 @@ def test_two_arms_are_judged_as_each_alone_and_every_line_names_its_arm() -> Non
     assert all(one.name.startswith("left ") for heading in headings[:3] for one in found[heading])
     assert {one.name.split()[2] for one in found["Cameras right"]} == {"wrist"}
     assert {one.name.split()[1] for one in found["Cameras"]} == {"front"}
+    (line,) = [one for lines in judge_two(frame="").values() for one in lines if not one.ok]
+    assert line.name == "right camera wrist frame" and not line.needed, "the front camera may be in its place"
 
 
 def test_what_is_wrong_with_one_of_two_arms_is_found_there_and_nowhere_else() -> None:
@@ -270,6 +272,30 @@ def test_where_the_tcp_is() -> None:
     contract = replace(CONTRACT, limits=replace(CONTRACT.limits, workspace=[lower, upper]))  # type: ignore[arg-type]
     (wrong,) = [finding for finding in judge(station(), contract=contract) if not finding.ok]
     assert wrong.name == "tcp" and f"{tcp[0]:.3f}" in wrong.found
+
+
+@pytest.mark.parametrize(
+    ("stated", "sent", "others", "found", "fix"),
+    [
+        ("wrist", "/wrist", 1, None, None),
+        ("wrist", "front", 0, "its pictures are of front, not of wrist: they would stop the arm", "frame: front"),
+        ("", "wrist", 1, "of wrist: cameras that are swapped would not be noticed", "cameras.wrist.frame: wrist"),
+        ("", "", 1, "of nothing: cameras that are swapped would not be noticed", "a frame_id in the driver"),
+        ("", "wrist", 0, None, None),  # nothing to be swapped with
+    ],
+)
+def test_a_camera_states_the_frame_by_which_it_is_known(
+    stated: str, sent: str, others: int, found: str | None, fix: str | None
+) -> None:
+    wrist = replace(CONTRACT.cameras["wrist"], frame=stated)
+    cameras = {"wrist": wrist, **{f"other{i}": replace(wrist, topic=f"/{i}", frame=f"{i}") for i in range(others)}}
+    topics = one("images.wrist", samples=pictures(frame=sent))
+    other = topics["images.wrist"]
+    topics |= {f"images.other{i}": replace(other, samples=pictures(frame=f"{i}")) for i in range(others)}
+    lines = [f for f in judge(topics, contract=replace(CONTRACT, cameras=cameras)) if f.name.endswith("frame")]
+    assert [f.ok for f in lines] == ([] if found is None else [False])
+    if found is not None:
+        assert found in lines[0].found and fix in lines[0].fix and lines[0].needed == bool(stated)
 
 
 def test_a_camera_on_its_side_is_judged_by_its_upright_pictures() -> None:

@@ -136,6 +136,12 @@ MUTANTS: dict[str, Mutant] = {
     "doctor-wrong-type": Mutant(f"{STATION}/findings.py", "    if wrong:", "    if False:", JUDGE),
     "doctor-no-listener": Mutant(f"{STATION}/findings.py", "        elif wrong:", "        elif True:", JUDGE),
     "doctor-other-commander": Mutant(f"{STATION}/findings.py", "        if others:", "        if False:", JUDGE),
+    "doctor-frame-of-another": Mutant(
+        f"{STATION}/findings.py", "if camera.frame and sent != camera.frame:", "if False:", JUDGE
+    ),
+    "doctor-no-frame": Mutant(
+        f"{STATION}/findings.py", "elif not camera.frame and not alone:", "elif False:", JUDGE
+    ),
     "doctor-limits": Mutant(f"{STATION}/findings.py", "    if outside.any():", "    if False:", JUDGE),
     "doctor-slow-camera": Mutant(f"{STATION}/findings.py", "if beat.hz < SLOW * least_hz:", "if False:", JUDGE),
     "doctor-small-picture": Mutant(
