@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from test_operate import Terminal
@@ -36,6 +38,9 @@ from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from robolearn.data.reading.reader import Dataset
 from robolearn.deploy.processes import may_be_realtime
+from robolearn.rewards.classifier import SuccessClassifier
+from robolearn.rewards.critic import save_critic
+from robolearn.rewards.settings import ClassifierConfig
 from robots.stations import load_contract, load_pair
 from sim.registry import make_env
 
@@ -170,6 +175,35 @@ def test_an_episode_of_a_launch_file_ends_by_its_time(
         except Exception as error:
             pytest.fail(f"{error}\n{logs(tmp_path)}")
     assert "the episode has ended: timeout" in (tmp_path / "policy_node.log").read_text()
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize(("odds", "seconds", "outcome"), [(4.0, 60.0, "success"), (-4.0, 4.0, "timeout")])
+def test_a_success_classifier_ends_an_episode_of_a_launch_file(
+    compiled: None, launch: Launch, tmp_path: Path, odds: float, seconds: float, outcome: str
+) -> None:
+    """It looks through the simulated camera, as its policy does, and finds every frame done, or none."""
+    policy = make_constant(tmp_path / "policy", load_contract("sim").interface, ("front",))
+    classifier = SuccessClassifier(ClassifierConfig(width=16, channels=4, picture=48), {"images.front": (84, 84)})
+    last: Any = classifier.head["see"][-1]  # type: ignore[index]
+    torch.nn.init.zeros_(last.weight)
+    torch.nn.init.constant_(last.bias, odds)
+    reward = save_critic(classifier, tmp_path / "classifier")
+    given = {"policy": str(policy), "task": "lift", "seconds": str(seconds), "reward": str(reward)}
+    with spawned(launch("deploy", robot="sim", **given).started, tmp_path) as children, Background(DOMAIN) as ros:
+        operator = SafetyClient(ros)
+        try:
+            operator.wait_ready(120.0)
+            begun = time.monotonic()
+            operator.arm(30.0)
+            assert children["/robolearn/policy"].wait(90) == 0
+            taken = time.monotonic() - begun
+            wait_until(lambda: operator.state == "disarmed", 10.0, "an arm at rest")
+        except Exception as error:
+            pytest.fail(f"{error}\n{logs(tmp_path)}")
+    assert f"the episode has ended: {outcome}" in (tmp_path / "policy_node.log").read_text()
+    assert "latched" not in [report.state for report in operator.reports], operator.reports
+    assert taken < seconds if outcome == "success" else taken > seconds
 
 
 @pytest.mark.realtime
