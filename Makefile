@@ -11,7 +11,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart docs test test-long test-all test-lerobot test-lerobot-pi check lint format wheel-test test-mutants test-record test-crash test-hil-crash test-quality test-worlds test-isaaclab test-rehearsal test-trials \
-  test-maker test-controller test-first-hour figures ros-index clean
+  test-maker test-controller test-launch test-first-hour figures ros-index clean
 
 help:
 	@echo "make quickstart   demonstrations, policy, RL fine-tuning, evaluation and report in about five minutes, after the installation"
@@ -27,6 +27,7 @@ help:
 	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, on an SO-101 and on two arms, simulated and behind two drivers"
 	@echo "make test-maker   libfranka and a server with the limits of an FR3 follow what the safety filter sends, in three minutes; ARGS=\"--episodes 1000\": episodes of the whole chain, \"--live 6\": the nodes of a deployment, too"
 	@echo "make test-controller the emulator of joint_trajectory_controller beside the sources of two versions of it, sample by sample; CHECKOUT=FOLDER for another"
+	@echo "make test-launch  trials through launch files by ROS's own ros2 launch, made of its sources; CHECKOUT=FOLDER for others"
 	@echo "make test-trials  simulated trials by the thousand: false claims under optional stopping, blocks beside a fixed number"
 	@echo "make test-first-hour every command of the first page and the tutorial, a keyboard, a browser, some mistakes, in half an hour"
 	@echo "make test-quality trains on the better and on the worse half of mixed demonstrations, and by the advice"
@@ -141,6 +142,13 @@ test-controller: .venv/.dev
 	  git clone -q --depth 1 --branch $$version https://github.com/ros-controls/ros2_controllers "$$out/$$version" && \
 	    echo "ros2_controllers $$version" && $(BIN)/python tests/programs/controller_sources.py "$$out/$$version" $(ARGS) || code=1; \
 	done; rm -rf "$$out"; exit $$code
+
+# Without wheels: Python alone, three checkouts.
+test-launch: .venv/.dev
+	@if [ -n "$(CHECKOUT)" ]; then $(BIN)/python tests/programs/launch_sources.py "$(CHECKOUT)"; exit $$?; fi; \
+	out=$$(mktemp -d) && for at in launch:3.7.1 launch_ros:0.28.0 ros2cli:0.36.1; do \
+	  git clone -q --depth 1 --branch $${at#*:} https://github.com/ros2/$${at%:*} "$$out/$${at%:*}" || exit 1; \
+	done; $(BIN)/python tests/programs/launch_sources.py "$$out"; code=$$?; rm -rf "$$out"; exit $$code
 
 # Simulated trials by the thousand: false positives under optional stopping, blocks beside a fixed number. Three minutes.
 test-trials: .venv/.dev

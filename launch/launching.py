@@ -30,10 +30,13 @@ FORMER = {"device": ("teleop", "the former name of teleop")}  # aliases of their
 
 
 def node_parameters() -> ModuleType:
-    """The module `hardware.node_parameters`, installed beside the launch files or in a checkout."""
+    """The module `hardware.node_parameters`, installed beside the launch files or in a checkout; of copies of launch
+    files elsewhere that of the installation."""
     here, name = Path(__file__), "node_parameters"
-    found = here.parents[1] / f"{name}.py"
-    file = found if found.exists() else here.resolve().parents[1] / "hardware" / f"{name}.py"
+    prefixes = os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep)
+    places = (here.parents[1], here.resolve().parents[1] / "hardware",
+              *(Path(prefix) / "share" / "robolearn" for prefix in prefixes))  # fmt: skip
+    file = next((file for place in places if (file := place / f"{name}.py").exists()), places[0] / f"{name}.py")
     spec = importlib.util.spec_from_file_location(f"robolearn_{name}", file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -60,6 +60,9 @@ class Deploy(PolicyCommand, MovingCommand):
     reward: str = ""
     """A reward model that judges each episode, too, by what the policy observes, once each decision and at the end:
     MODULE:CLASS, serve:HOST:PORT or the folder of a critic. It ends none; --json has its verdicts (called_done)."""
+    launch: Path | None = None
+    """Start the nodes by `ros2 launch` with this file, such as one of yours that adds to deploy.launch.py, in place of
+    this command's processes. It is given robot:=, policy:= and what else is not a default, and has to know them."""
     dry_run: bool = False
     """Everything but the last step: nothing is published to the controller."""
     video: Path | None = None
@@ -102,6 +105,8 @@ class Deploy(PolicyCommand, MovingCommand):
             raise BadInput("--dry-run", got="it with --record", expected="no --record: nothing is executed")
         if self.seconds <= 0:
             raise BadInput("--seconds", got=self.seconds, expected="more than 0")
+        if self.launch is not None and self.enclaves:
+            raise BadInput("--enclaves", got="it with --launch", expected="none: launch files pass no enclaves on")
         if self.rehearse:
             with self.rehearsed() as there:
                 return there.run_beside(operator)
@@ -195,6 +200,7 @@ class Deploy(PolicyCommand, MovingCommand):
             dry_run=self.dry_run,
             simulation=simulation,
             enclaves=self.enclaves,
+            launch=self.launch,
         )
         if not may_ask(contract, self.yes):
             checked(deployment)  # that it is for another arm is what to learn first: a terminal would not help

@@ -47,6 +47,10 @@ class PlanTrial(Command):
     """With --arm: on a simulated arm behind an emulator of the station's driver."""
     seconds: float = 30.0
     """With --arm: longest episode of a real arm and of a rehearsal [s]."""
+    launch: str = "auto"
+    """With --arm: the launch file by which `ros2 launch` starts each policy's nodes, such as one of yours that adds to
+    deploy.launch.py; none: the processes of `robolearn deploy`. By default our deploy.launch.py where `ros2 launch`
+    finds it, else none."""
     outcome: Literal["auto", "task", "person", "classifier"] = "auto"
     """Judge whose verdict counts: the task's own success, the person beside a real arm, or the reward model of --reward
     (classifier). Beside a real arm the person is asked whichever counts, and not told the model's verdict; both are
@@ -81,7 +85,8 @@ class PlanTrial(Command):
             plan_of = planned(self.detect, self.power, self.alpha / pairs)
         else:
             plan_of = design(self.detect, self.blocks, 1, self.alpha / pairs)
-        setting = {"task": self.world.task, "rehearse": self.rehearse, "seconds": self.seconds}
+        setting = {"task": self.world.task, "rehearse": self.rehearse, "seconds": self.seconds,
+                   "launch": self._launched_by()}  # fmt: skip
         plan = TrialPlan(
             policies={
                 name: tuple(TrialCheckpoint(path, hash_policy(path)) for path in paths) for name, paths in named.items()
@@ -91,13 +96,24 @@ class PlanTrial(Command):
             seed=self.seed, hashes={},
             futility=None if plan_of.futility is None else Futility(self.detect, plan_of.futility),
         )  # fmt: skip
-        plan = replace(plan, hashes=hashes_of(plan))
         episodes_of(plan, {}).close()  # whatever does not fit is refused before the plan is written
+        plan = replace(plan, hashes=hashes_of(plan))
         plan.write(self.out)
         return {"trial": str(self.out), "plan": plan.sha256, "policies": {n: list(p) for n, p in named.items()},
                 "episodes": plan.episodes, "outcome": outcome, "classifier": model or None,
+                "launch": plan.setting.get("launch") or None,
                 "detect": list(self.detect), "alpha": self.alpha, "comparisons": pairs,
                 "design": plan_of.to_json(), "hashes": plan.all_hashes}  # fmt: skip
+
+    def _launched_by(self) -> str:
+        """The launch file of the plan; empty: none."""
+        from robolearn.deploy.launched import own_launch_file
+
+        if self.launch == "auto":
+            return str(own_launch_file() or "") if self.arm else ""
+        if not self.arm:
+            raise BadInput("--launch", got="no --arm", expected="--arm: worlds have no nodes")
+        return "" if self.launch == "none" else self.launch
 
     def _judged_by(self, world: WorldConfig, model: str) -> str:
         """The judge of outcomes, where a reward `model` may be one. Raises `BadInput`: one that there is not."""
@@ -124,6 +140,9 @@ class PlanTrial(Command):
         console.print(f"plan        {result['trial']}, sha256 {result['plan']}")
         judge = result["outcome"] + (f" (--reward {self.world.reward} is recorded)" * bool(result["classifier"]))
         console.print(f"blocks      {made['blocks']} at most, {result['episodes']} episodes, judged by the {judge}")
+        if self.arm:
+            started = f"ros2 launch {file}" if (file := result["launch"]) else "the processes of robolearn deploy"
+            console.print(f"nodes       by {started}")
         mean, fixed = f"{made['expected_blocks']:.0f} blocks on average", made["fixed_blocks"]
         beside = f" (one look at a fixed number would need {fixed})" if fixed and made["power"] >= 0.5 else ""
         console.print(f"power       {made['power']:.0%} to tell {low:.0%} from {high:.0%}, after {mean}{beside}")

@@ -172,10 +172,12 @@ def start_of(plan: TrialPlan, slot: TrialSlot) -> str:
 
 
 class ArmEpisodes:
-    """Episodes on an arm: nodes, safety filter and person as in `robolearn deploy`, anew for each episode."""
+    """Episodes on an arm: nodes, safety filter and person as in `robolearn deploy`, anew for each episode; the plan's
+    launch file starts the nodes, where it has one."""
 
     def __init__(self, plan: TrialPlan, station: Mapping[str, Any], folder: Path | None = None) -> None:
         from policies.storage.loading import check_policy, needed_by, open_foreign
+        from robolearn.deploy.launched import arguments_of
         from robolearn.rewards.choice import make_reward_model
 
         contract = load_any_contract(plan.arm)
@@ -189,6 +191,8 @@ class ArmEpisodes:
             check_policy(one.path, seen.interface, what=what, simulated=not self._real, opened=opened)
             if plan.classifier:  # it sees what the policy sees
                 make_reward_model(plan.classifier, needed, "cpu", "--reward")
+        if file := plan.setting.get("launch"):
+            arguments_of(Path(file))
         self._operator = TrialOperator(bool(station.get("yes")))
         if self._real and contract.cameras and folder is not None:
             feed = partial(camera_feed, contract, bool(station.get("enclaves")))
@@ -205,7 +209,8 @@ class ArmEpisodes:
         self._operator.block, self._operator.first = slot.block, is_first(self._plan, slot)
         logs = self._station.get("logs")
         own = {**self._plan.setting, **self._station, "logs": logs and logs / f"episode-{slot.number + 1}"}
-        own |= {"reward": self._plan.classifier, "seed": slot.start}
+        file = self._plan.setting.get("launch")
+        own |= {"reward": self._plan.classifier, "seed": slot.start, "launch": Path(file) if file else None}
         command = Deploy(policy=Path(path), robot=self._plan.arm, episodes=1, json=True, **own)
         try:
             result = command.run_beside(self._operator)

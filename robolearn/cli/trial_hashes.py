@@ -24,6 +24,7 @@ from sim.registry import WorldConfig
 LIBRARIES = ("mujoco", "torch", "numpy", "robosuite", "gymnasium")  # versions that decide what an episode is
 FILTER = ("hardware", "robots")  # code between a policy node and an arm
 DEPLOYMENT = ("robolearn/deploy", "robolearn/bench/emulators", "launch")  # code that starts the nodes
+LAUNCH_FILES = (".py", ".xml", ".yaml", ".yml")
 TOP = Path(robots.__file__).parents[1]
 # Where another interpreter finds a module.
 PLACES = (
@@ -79,6 +80,8 @@ def _parts(plan: TrialPlan) -> dict[str, Callable[[], str]]:
         parts |= {"filter": lambda: _code(*FILTER), "deployment": lambda: _code(*DEPLOYMENT)}
         parts["arm"] = lambda: _arms(*(part.robot.name for part in _contract(plan.arm).robot.parts))
         parts["station"] = lambda: _beside(*_files(plan.arm))
+        if file := plan.setting.get("launch"):
+            parts["launch file"] = lambda: _launch_files(Path(file))
     else:
         world = world_of(plan.setting)
         station = world.station
@@ -144,6 +147,12 @@ def _beside(*contracts: Path) -> str:
     """Hash of the files of the stations' folders that `contracts` lie in."""
     there = [path.parent / name for path in contracts for name in FILES if path.name == STATION]
     return sha256(*(f"{path.name} {sha256_file(path)}" for path in there if path.is_file()))
+
+
+def _launch_files(file: Path) -> str:
+    """Hash of a launch file and of those beside it, which it may include."""
+    there = {file, *(path for path in file.parent.iterdir() if path.suffix in LAUNCH_FILES and path.is_file())}
+    return sha256(*(f"{path.name} {sha256_file(path)}" for path in sorted(there)))
 
 
 def _classifier(name: str) -> str:

@@ -13,9 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hardware.node_parameters import PolicyParameters
+from hardware.node_parameters import SIMULATED, PolicyParameters
 from robolearn.core import RobolearnError
 from robolearn.core.machine import resolve_device
+from robolearn.deploy.launched import LaunchedNodes, launch_program
 from robolearn.deploy.processes import (
     Program,
     StackProcesses,
@@ -86,6 +87,7 @@ class Deployment:
       dry_run: nothing is published to the controller.
       simulation: the simulated arm, or None for a real one.
       enclaves: every node runs in its enclave of `robolearn permissions`.
+      launch: the launch file by which `ros2 launch` starts the nodes; None: they are processes of this program.
     """
 
     policy: PolicyParameters
@@ -96,6 +98,7 @@ class Deployment:
     dry_run: bool = False
     simulation: Simulation | None = None
     enclaves: bool = False
+    launch: Path | None = None
 
 
 def deploy(
@@ -135,8 +138,9 @@ def deploy(
     choose_domain(domain, deployment.simulation is not None)
     begun = time.perf_counter()
     stack = programs(deployment)
+    kind = StackProcesses if deployment.launch is None else LaunchedNodes
     with log_folder("deploy", logs) as folder:
-        nodes = StackProcesses(stack, folder.path, {"OMP_NUM_THREADS": "1"})
+        nodes = kind(stack, folder.path, {"OMP_NUM_THREADS": "1"})
         with nullcontext({}) if recorder is None else recorder(deployment) as recorded:
             result = _run(deployment, operator, nodes, quiet, watched)
         folder.kept = folder.kept or result["ended"] is not None
@@ -186,20 +190,28 @@ def programs(deployment: Deployment) -> list[Program]:
     flags = {one.name: v for one in own if (v := getattr(asked, one.name)) != one.default or one.name == "device"}
     secured = partial(enclave, contract, wanted=deployment.enclaves)
     arm = Simulation("", (), 0.0) if simulation is None else simulation
+    station = arm_programs(
+        contract,
+        robot,
+        priority,
+        deployment.enclaves,
+        arm.task,
+        policy.seed,
+        arm.module,
+        deployment.dry_run,
+        arm.dynamics,
+    )
+    if (file := deployment.launch) is not None:
+        if robot in SIMULATED:
+            flags |= {"task": arm.task, "seed": policy.seed, "dynamics": arm.dynamics}
+        flags |= {"dry_run": True} if deployment.dry_run else {}
+        # A launch file starts no emulator of a driver, nor the simulated arm of a station of one's own.
+        beside = [one for one in station if one.name == "sim_arm" and robot not in SIMULATED]
+        return [launch_program(file, contract, robot, priority, **flags), *beside]
     return [
         node_program("policy", robot, priority, secured=secured("policy"), **flags),
         node_program("streamer", robot, priority, secured=secured("streamer")),
-        *arm_programs(
-            contract,
-            robot,
-            priority,
-            deployment.enclaves,
-            arm.task,
-            policy.seed,
-            arm.module,
-            deployment.dry_run,
-            arm.dynamics,
-        ),
+        *station,
     ]
 
 

@@ -142,7 +142,7 @@ class StackProcesses:
 
     def stop(self, limit_s: float = 5.0) -> None:
         """End all of them, one after the other: SIGINT and `limit_s`, then SIGKILL; a second Ctrl-C changes nothing."""
-        with _undisturbed():
+        with undisturbed():
             for process in self._running.values():
                 if process.poll() is None:
                     self._ask(process)
@@ -198,9 +198,14 @@ class StackProcesses:
             text = (self._logs / f"{name}.log").read_text(errors="replace")
         except OSError:
             return ""
-        lines = [line for line in text.splitlines() if line.strip()]
-        errors = [found[1] for line in lines if (found := SAID.fullmatch(line))]
-        return errors[-1] if errors else " | ".join(lines[-TAIL_LINES:])
+        return last_words(text.splitlines())
+
+
+def last_words(output: Sequence[str]) -> str:
+    """Why a program ended, by the lines of its `output`: its error, else the last ones."""
+    lines = [line for line in output if line.strip()]
+    errors = [found[1] for line in lines if (found := SAID.fullmatch(line))]
+    return errors[-1] if errors else " | ".join(lines[-TAIL_LINES:])
 
 
 class Companion:
@@ -250,7 +255,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 @contextlib.contextmanager
-def _undisturbed() -> Iterator[None]:
+def undisturbed() -> Iterator[None]:
     """Ignore SIGINT: children that are not waited for would be left running."""
     if threading.current_thread() is not threading.main_thread():
         yield

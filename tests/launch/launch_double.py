@@ -64,6 +64,8 @@ def run(file: Path, arguments: Mapping[str, str], prefix: Path, folder: Path) ->
 
 
 class LaunchDescription:
+    """It is an entity, too: one may stand in another."""
+
     def __init__(self, initial_entities: Iterable[Any]) -> None:
         self.entities = list(initial_entities)
 
@@ -80,6 +82,8 @@ class LaunchDescription:
                 found.append(entity)
             elif isinstance(entity, IncludeLaunchDescription):  # whatever its condition
                 found += entity.source.description().get_launch_arguments()
+            elif isinstance(entity, LaunchDescription):
+                found += entity.get_launch_arguments()
         return found
 
 
@@ -222,8 +226,7 @@ class Node:
         file.write_text(yaml.safe_dump({node: {"ros__parameters": parameters}}), encoding="utf-8")
         command = [str(program), "--ros-args"]
         command += ["-r", f"__node:={self.name}", "-r", f"__ns:={namespace}", "--params-file", str(file)]
-        for old, new in remappings.items():
-            command += ["-r", f"{old}:={new}"]
+        command += [word for old, new in remappings.items() for word in ("-r", f"{old}:={new}")]
         reason = (self.on_exit.reason if self.on_exit else None) or None
         made = Started(self.executable, node, command, parameters, remappings, reason, self.sigterm_timeout)
         context.started.append(made)

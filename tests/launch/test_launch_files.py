@@ -348,7 +348,7 @@ WITHOUT = {
     },
     "deploy": {
         **OF_A_PROGRAM, **OF_A_STATION, "logs": LOGS, "episodes": "a launch file plays one",
-        "rehearse": "a station of the command's",
+        "rehearse": "a station of the command's", "launch": "the command starts one",
         "yes": "nobody is asked", "reset": "nothing comes after the episode", "video": "a program of the command's own",
     },
     "hil": {

@@ -42,7 +42,66 @@ STARTS, STARTED = (
     ("tests/cli/test_trial.py::test_a_start_is_kept_with_the_first_policy_of_a_block_and_shown_before_the_others",),
 )
 
+LAUNCHED, LAUNCHES = "robolearn/deploy/launched.py", "tests/launch/test_launched.py"
+EXACTLY = (f"{LAUNCHES}::test_a_trial_of_a_sites_launch_file_runs_exactly_that",)
+NOT_STARTED = (f"{LAUNCHES}::test_a_file_that_does_not_start_is_nobodys_failure",)
+SAID = (f"{LAUNCHES}::test_what_launch_says_of_a_node_is_what_its_end_is_called",)
+UNKNOWN = (f"{LAUNCHES}::test_an_argument_that_the_file_does_not_know_is_named",)
+ENDED_BY_MODEL = ("tests/launch/test_launch_spawn.py::test_a_success_classifier_ends_an_episode_of_a_launch_file",)
+
 MUTANTS: dict[str, Mutant] = {
+    "launched-death-unseen": Mutant(
+        LAUNCHED,
+        "            raise NodeDied(name, code, last_words(self._lines(process)))\n",
+        "            pass\n",
+        SAID,
+    ),
+    "launched-node-that-says-nothing": Mutant(LAUNCHED, "last_words(self._lines(process))", '""', SAID),
+    "launched-file-that-fails-is-a-death": Mutant(
+        LAUNCHED, "        if self._failed:  # ", "        if False:  # ", NOT_STARTED
+    ),
+    "launched-file-that-ends-is-a-death": Mutant(LAUNCHED, "ended >= 0 and not self._started", "False", NOT_STARTED),
+    "launched-argument-unknown": Mutant(
+        LAUNCHED, "if unknown := [name for name in given if name not in known]:", "if unknown := []:", UNKNOWN
+    ),
+    "launched-copy-without-parameters": Mutant(
+        "launch/launching.py", '*(Path(prefix) / "share" / "robolearn" for prefix in prefixes)', "", UNKNOWN
+    ),
+    "launched-remains-are-left": Mutant(
+        LAUNCHED,
+        "                _end_group(launch)\n",
+        "                pass\n",
+        (f"{LAUNCHES}::test_what_a_launch_leaves_behind_is_ended_too",),
+    ),
+    "launched-outlives-its-program": Mutant(
+        LAUNCHED,
+        '"--pdeathsig", "TERM"',
+        '"--pdeathsig", "clear"',
+        (f"{LAUNCHES}::test_a_deployment_that_is_killed_takes_its_launch_along",),
+    ),
+    "launched-nodes-of-another-parent": Mutant(LAUNCHED, '"env", "-u", "ROBOLEARN_PARENT"', '"env"', EXACTLY),
+    "launched-by-deploy-all-the-same": Mutant(EPISODES, "Path(file) if file else None", "None", EXACTLY),
+    "launched-file-of-no-hash": Mutant(
+        HASHES,
+        '        if file := plan.setting.get("launch"):\n',
+        "        if file := None:\n",
+        (f"{LAUNCHES}::test_a_launch_file_that_has_changed_is_named_and_so_is_one_that_it_includes",),
+    ),
+    "launched-file-hashed-alone": Mutant(
+        HASHES,
+        "if path.suffix in LAUNCH_FILES and",
+        "if False and",
+        (f"{LAUNCHES}::test_a_launch_file_that_has_changed_is_named_and_so_is_one_that_it_includes",),
+    ),
+    "launched-never-by-itself": Mutant(
+        TRIAL_COMMAND,
+        'str(own_launch_file() or "")',
+        '""',
+        (f"{LAUNCHES}::test_a_plan_takes_our_launch_file_where_ros2_finds_it",),
+    ),
+    "launched-classifier-ends-nothing": Mutant(
+        END, "self._judge_ends = judge is not None and judge_ends", "self._judge_ends = False", ENDED_BY_MODEL
+    ),
     "a-new-start-beside-the-last": Mutant(STARTS, "then = {} if first else read_start(", "then = read_start(", STARTED),
     "a-start-is-kept-again": Mutant(STARTS, "                if not then:\n", "                if True:\n", STARTED),
     "a-start-of-any-block": Mutant(
