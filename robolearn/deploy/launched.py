@@ -1,7 +1,8 @@
 """The nodes of a deployment started by `ros2 launch`: those of a site's launch file, with what it adds and remaps.
 
-`ros2 launch` is one process, its nodes are its children. It gets SIGTERM when this program has been killed, and ends
-them then. That a node has ended is read in its output: launch files let most others go on.
+`ros2 launch` is one process, its nodes are its children. It gets SIGINT when this program has been killed, and ends
+them then; of SIGTERM it would die alone. That a node has ended is read in its output: launch files let most others go
+on.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def launch_program(file: Path, contract: AnyContract, robot: str, priority: int,
         raise BadInput(f"--launch {file}", got=got, expected="it", available=known, hint=hint)
     words = [f"{name}:={str(v).lower() if isinstance(v, bool) else v}" for name, v in given.items()]
     # Our nodes would take the process of ROBOLEARN_PARENT for their parent, which launch is.
-    command = ("setpriv", "--pdeathsig", "TERM", "env", "-u", "ROBOLEARN_PARENT", "ros2", "launch", "--noninteractive")
+    command = ("setpriv", "--pdeathsig", "INT", "env", "-u", "ROBOLEARN_PARENT", "ros2", "launch", "--noninteractive")
     return Program(LAUNCH, (*command, str(file), *words))
 
 

@@ -77,8 +77,7 @@ def main(words: list[str]) -> int:
     if shown:
         return show(file)
     launch = Launch()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: launch.over.set())
+    signal.signal(signal.SIGINT, lambda *_: launch.over.set())  # of SIGTERM launch dies without its processes
     with tempfile.TemporaryDirectory() as folder:
         try:
             prefix = Path(os.environ["AMENT_PREFIX_PATH"].split(os.pathsep)[0])

@@ -77,6 +77,8 @@ def ros2(prefix: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     arguments_of.cache_clear()
     yield place
     arguments_of.cache_clear()
+    for left in running_of(place):
+        os.kill(left, signal.SIGKILL)
 
 
 def program(path: Path, text: str) -> None:
@@ -117,13 +119,13 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [row for row in found if row["outcome"] != "begun"]
 
 
-def of_domain(domain: int) -> list[str]:
-    """Command lines of the processes that are in a ROS domain."""
-    found = []
+def running_of(prefix: Path) -> dict[int, str]:
+    """Process id → command line, of all that was started with this prefix in its environment."""
+    found = {}
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            if f"ROS_DOMAIN_ID={domain}" in (place / "environ").read_text().split("\0"):
-                found.append((place / "cmdline").read_text().replace("\0", " "))
+            if f"AMENT_PREFIX_PATH={prefix}:" in (place / "environ").read_text():
+                found[int(place.name)] = (place / "cmdline").read_text().replace("\0", " ")
         except OSError:
             continue
     return found
@@ -151,7 +153,7 @@ def test_a_trial_of_a_sites_launch_file_runs_exactly_that(
         started = re.findall(r"\[INFO\] \[(\w+)-\d+\]: process started with pid", said)
         assert sorted(started) == ["policy_node", "safety_node", "sim_arm_node", "streamer_node", "watcher"], said
         assert said.count("process has finished cleanly") == 5 and "emergency stop" not in said, said
-    assert not of_domain(DOMAIN)
+    assert not running_of(ros2)
 
     (tmp_path / "heard").unlink()
     running = command("trial", "run", trial, "--episodes", 1, "--domain", DOMAIN, "--logs", logs, "--json")
@@ -166,7 +168,7 @@ def test_a_trial_of_a_sites_launch_file_runs_exactly_that(
         running.kill()
     died = rows(trial)[2]
     assert (died["outcome"], died["reason"]) == ("died", "the streamer node was killed by SIGKILL"), err
-    assert not of_domain(DOMAIN)
+    assert not running_of(ros2)
 
     cell.write_text(cell.read_text() + "\n")
     running = command("trial", "run", trial)
@@ -186,13 +188,13 @@ def test_a_deployment_that_is_killed_takes_its_launch_along(
     try:
         while not (tmp_path / "heard").exists() and time.monotonic() < end:
             time.sleep(0.05)
-        assert len(of_domain(DOMAIN)) >= 6
+        assert len(running_of(ros2)) >= 7, "the command, launch and five nodes"
     finally:
         running.kill()
         running.communicate(timeout=WAIT_S)
-    while of_domain(DOMAIN) and time.monotonic() < end:
+    while running_of(ros2) and time.monotonic() < end:
         time.sleep(0.05)
-    assert not of_domain(DOMAIN)
+    assert not running_of(ros2)
 
 
 @pytest.mark.long

@@ -75,8 +75,8 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "launched-outlives-its-program": Mutant(
         LAUNCHED,
+        '"--pdeathsig", "INT"',
         '"--pdeathsig", "TERM"',
-        '"--pdeathsig", "clear"',
         (f"{LAUNCHES}::test_a_deployment_that_is_killed_takes_its_launch_along",),
     ),
     "launched-nodes-of-another-parent": Mutant(LAUNCHED, '"env", "-u", "ROBOLEARN_PARENT"', '"env"', EXACTLY),

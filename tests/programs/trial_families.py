@@ -21,7 +21,7 @@ from robolearn.eval.trials.records import TrialEpisode
 from robolearn.eval.trials.sequential import crossing, log_evidence
 
 Chance = Callable[..., float]  # `trial_statistics.chance`
-JUDGED = 3  # trials that `analyse` judges at every look
+JUDGED = 2  # trials that `analyse` judges at every look
 
 
 @dataclass(frozen=True)
