@@ -125,8 +125,9 @@ def test_a_gpu_that_is_not_there_is_refused_with_the_reason(tmp_path) -> None:
 def test_the_policy_node_opens_its_policy_where_it_was_asked_to(monkeypatch) -> None:
     from policies.storage import loading
 
-    monkeypatch.setattr(loading, "open_policy", lambda *where: where)
-    assert load(PolicyParameters(policy="runs/bc", device="cpu"))[:2] == ("runs/bc", "cpu")
+    monkeypatch.setattr(loading, "open_policy", lambda *where, on_arm: (*where, on_arm))
+    opened = load(PolicyParameters(policy="runs/bc", device="cpu"))
+    assert opened[:2] == ("runs/bc", "cpu") and opened[-1] is True
     with pytest.raises(BadInput, match="parameter policy: missing"):
         load(PolicyParameters(device="cpu"))
 

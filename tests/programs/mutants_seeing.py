@@ -114,6 +114,9 @@ MUTANTS: dict[str, Mutant] = {
     "recording-of-one-world-for-all": Mutant(
         "policies/storage/backends.py", "self._graphs.get(len(noise))", "self._graphs.get(1)", BACKENDS
     ),
+    "no-recording-in-the-policy-node": Mutant(
+        "robolearn/deploy/nodes.py", ", on_arm=True)", ", on_arm=False)", ("tests/deploy/test_deployment.py",)
+    ),
     "no-recording-on-an-arm": Mutant(
         "policies/storage/loading.py", "    elif on_arm:\n", "    elif False:\n", BACKENDS
     ),
