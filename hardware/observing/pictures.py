@@ -33,8 +33,8 @@ Picture = NDArray[np.uint8]
 
 MOVED_RAD = 0.05  # a joint that went this far has changed every camera's picture
 NEAR_RAD = 0.015  # has, too: in 84 px of MuJoCo as many pictures stay the same, those without the arm in view
-# The same of the tcp, for a picture without noise (2.5 mm change 2% of the values of both cameras of a simulated Panda
-# at 84 px, and the steps of 12 bits are 2 mm), and for one with noise.
+# The same of the tcp, for a picture without noise (2.5 mm of a simulated Panda change 2% of the values of either of its
+# cameras at 84 px), and for one with noise.
 MOVED_M, FAR_M = 0.005, 0.2
 BLOCKS_M = 0.02  # before blocks are looked at: a millisecond's work and more
 FEW = 1e-3  # of the values: an edge of the gripper is more in a small picture, and noise is in most of them

@@ -101,7 +101,6 @@ class StackProcesses:
         self._environment = {**os.environ, "PYTHONUNBUFFERED": "1", "ROBOLEARN_PARENT": str(os.getpid())}
         self._environment.update(environment or {})
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._asked: set[int] = set()  # process ids that got SIGINT: a second one is more than a request
 
     def __enter__(self) -> StackProcesses:
         try:
@@ -130,22 +129,12 @@ class StackProcesses:
         """Name → exit code, of those that have ended."""
         return {name: code for name, p in self._running.items() if (code := p.poll()) is not None}
 
-    def begin_stop(self) -> None:
-        """Send all of them SIGINT at once, which `stop` then waits for: they end while others do."""
-        for process in self._running.values():
-            self._ask(process)
-
-    def _ask(self, process: subprocess.Popen[bytes]) -> None:
-        if process.poll() is None and process.pid not in self._asked:
-            self._asked.add(process.pid)
-            _signal(process, signal.SIGINT)
-
     def stop(self, limit_s: float = 5.0) -> None:
         """End all of them, one after the other: SIGINT and `limit_s`, then SIGKILL; a second Ctrl-C changes nothing."""
         with undisturbed():
             for process in self._running.values():
                 if process.poll() is None:
-                    self._ask(process)
+                    _signal(process, signal.SIGINT)
                     try:
                         process.wait(limit_s)
                     except subprocess.TimeoutExpired:

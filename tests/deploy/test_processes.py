@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -168,23 +167,6 @@ with StackProcesses([Program("slow", ("sh", "-c", slow)),
     parent.send_signal(signal.SIGINT)
     assert parent.wait(10) != 0
     assert len(pids) == 2 and all(gone(pid) for pid in pids)
-
-
-def test_those_that_are_to_end_at_once_are_asked_once(tmp_path: Path) -> None:
-    """A second SIGINT is more than a request: a learner that writes its checkpoint would break off."""
-    order = tmp_path / "order"
-    counts = "trap 'echo {name} >> {order}' INT; echo up; until [ -e {go} ]; do sleep 0.02; done"
-    names, go = ("learner", "other"), tmp_path / "go"
-    programs = [sh(name, counts.format(name=name, order=order, go=go)) for name in names]
-    with StackProcesses(programs, tmp_path / "logs") as nodes:
-        up(tmp_path / "logs", *names)
-        nodes.begin_stop()
-        until(lambda: order.exists() and len(order.read_text().split()) == 2)
-        assert len(nodes.pids) == 2, "nobody waits for them"
-        nodes.begin_stop()
-        threading.Timer(0.3, go.touch).start()
-        nodes.stop(10.0)
-    assert sorted(order.read_text().split()) == ["learner", "other"] and nodes.codes == dict.fromkeys(names, 0)
 
 
 def test_died_is_an_error_of_ours() -> None:

@@ -68,9 +68,9 @@ def test_a_joint_that_never_moved_and_is_half_a_degree_off_is_no_signal():
     [("so101", 2 * np.pi / 2**12, 2), ("panda", 2 * np.pi / 2**19, 83), ("ur5e", 2 * np.pi / 2**19, 83)],
 )
 def test_what_a_controller_holds_is_no_signal_whatever_its_encoder_resolves(arm: str, step: float, held: int):
-    """A joint stays within two steps of 1.53 mrad, or within 83 of 12 µrad: a milliradian, as far as a joint that is
-    held sags. Half a degree beside it, the arm after another calibration, is a tenth of a deviation. A joint that went
-    4 mrad, 4 mm at the end of an arm of a metre, is seen from end to end whatever the arm."""
+    """A joint stays within two steps of 1.53 mrad, or within 83 of 12 µrad: a milliradian, as far as one that is held
+    sags. Half a degree beside it, which is the arm after another calibration, is a tenth of a deviation. A joint that
+    went 4 mrad, 4 mm at the end of an arm of a metre, is seen from end to end whatever the arm."""
     interface = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,)), 20.0, arm)
     frames = np.stack([np.linspace(0, held * step, 101), np.linspace(0, 0.004, 101)], 1)
     norm = Normalizer.from_statistics(interface, {"proprio": describe(frames), "action": {"min": [-1], "max": [1]}})

@@ -68,10 +68,6 @@ MUTANTS: dict[str, Mutant] = {
     "a-learner-takes-its-modules-down": Mutant(
         "robolearn/hil/processes.py", "import leave; leave(main())", "import leave; import sys; sys.exit(main())", ENDED
     ),
-    "what-a-program-said-last-is-lost": Mutant("robolearn/core/machine.py", "    sys.stderr.flush()\n", "", ENDED),
-    "a-learner-that-writes-is-asked-twice": Mutant(
-        "robolearn/deploy/processes.py", " and process.pid not in self._asked", "", ("tests/deploy/test_processes.py",)
-    ),
     "one-and-minus-one-are-half-a-turn-of-a-joint": Mutant(
         "robots/control.py", "goal = lower + 0.5 * (a[:, :-1] + 1.0) * (upper - lower)", "goal = np.pi * a[:, :-1]",
         (f"{DEPLOYED}::test_the_arm_ends_in_the_pose_of_the_demonstrations",),
@@ -238,6 +234,9 @@ MUTANTS: dict[str, Mutant] = {
     "pictures-of-any-time": Mutant(PICTURES, "elif behind > self._oldest:", "elif False:", OBSERVED),
     "pictures-of-the-future": Mutant(PICTURES, "elif behind < -self._newest:", "elif False:", OBSERVED),
     "pictures-from-anybody": Mutant(PICTURES, "self._publishers.problem() or", '"" or', OBSERVED),
+    "pictures-frozen-but-for-a-bit-wait-for-two-centimetres": Mutant(PICTURES, "MOVED_M, FAR_M = 0.005, 0.2", "MOVED_M, FAR_M = 0.02, 0.2", NOISES),
+    "pictures-frozen-but-for-a-bit-wait-for-a-joint": Mutant(PICTURES, " or self._travel(self._seen_at, q) > MOVED_M:", ":", NOISES),
+    "blocks-are-never-looked-at-again": Mutant(PICTURES, "q) <= BLOCKS_M:", "q) <= 9.0:", OBSERVED),
     "pictures-frozen-but-for-a-bit": Mutant(PICTURES, "FEW = 1e-3", "FEW = 0.0", OBSERVED),
     "no-finger-jitters": Mutant(
         "hardware/ros2/faults.py", "q[-1] + _NOISE * (-1.0) ** self._count]", "q[-1]]", ("tests/hardware/test_sensor_faults.py",)

@@ -131,7 +131,6 @@ def _open(stack: ExitStack, p: HilParameters) -> Any:
         actor.audit_share,
     )  # fmt: skip
     stack.callback(parts.close)
-    stack.callback(processes.begin_stop)  # it writes its checkpoint while all others close
     return parts
 
 
