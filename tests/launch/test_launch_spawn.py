@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from test_operate import Terminal
@@ -38,9 +37,6 @@ from policies.settings import FlowConfig, NetworkConfig
 from policies.storage.checkpoint import save_policy
 from robolearn.data.reading.reader import Dataset
 from robolearn.deploy.processes import may_be_realtime
-from robolearn.rewards.classifier import SuccessClassifier
-from robolearn.rewards.critic import save_critic
-from robolearn.rewards.settings import ClassifierConfig
 from robots.stations import load_contract, load_pair
 from sim.registry import make_env
 
@@ -76,7 +72,8 @@ def compiled() -> None:
 @contextmanager
 def spawned(started: list[Any], folder: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Every process, in the same domain; killed at the end if it is still there."""
-    env = {**os.environ, "ROS_DOMAIN_ID": str(DOMAIN), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    path = f"{ROOT}{os.pathsep}{folder}"  # reward models of a test are in its folder
+    env = {**os.environ, "ROS_DOMAIN_ID": str(DOMAIN), "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     children: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for process in started:
@@ -177,19 +174,43 @@ def test_an_episode_of_a_launch_file_ends_by_its_time(
     assert "the episode has ended: timeout" in (tmp_path / "policy_node.log").read_text()
 
 
+CLASSIFIER = """
+import numpy as np
+from robolearn.core import Score
+
+
+class Raised:
+    def __init__(self, interface):
+        self.z = interface.observation["proprio"].names.index("tcp_z")
+        self.weight, self.bias = np.load({weights!r})
+
+    def score(self, windows, prompts):
+        z = [window.observation["proprio"][:, self.z] for window in windows]
+        p = [1 / (1 + np.exp(-(self.weight * (each[1:] - each[0]) + self.bias))).astype("f4") for each in z]
+        return [Score(each, each, each >= 0.5, np.maximum(each, 1 - each)) for each in p]
+"""
+
+
+def fitted() -> np.ndarray:
+    """Weight and bias of a logistic regression: a tool that has risen by 4 cm is done, by 2 cm not yet."""
+    gain = np.random.default_rng(0).uniform(-0.01, 0.07, 400)
+    gain, w = gain[np.abs(gain - 0.03) > 0.01], np.zeros(2)
+    x = np.stack([100 * gain, np.ones_like(gain)], axis=1)
+    for _ in range(4000):
+        w -= 0.1 * x.T @ (1 / (1 + np.exp(-x @ w)) - (gain > 0.03)) / len(x)
+    return w * [100.0, 1.0]
+
+
 @pytest.mark.realtime
-@pytest.mark.parametrize(("odds", "seconds", "outcome"), [(4.0, 60.0, "success"), (-4.0, 4.0, "timeout")])
+@pytest.mark.parametrize(("dz", "seconds", "outcome"), [(-0.3, 60.0, "success"), (0.0, 4.0, "timeout")])
 def test_a_success_classifier_ends_an_episode_of_a_launch_file(
-    compiled: None, launch: Launch, tmp_path: Path, odds: float, seconds: float, outcome: str
+    compiled: None, launch: Launch, tmp_path: Path, dz: float, seconds: float, outcome: str
 ) -> None:
-    """It looks through the simulated camera, as its policy does, and finds every frame done, or none."""
-    policy = make_constant(tmp_path / "policy", load_contract("sim").interface, ("front",))
-    classifier = SuccessClassifier(ClassifierConfig(width=16, channels=4, picture=48), {"images.front": (84, 84)})
-    last: Any = classifier.head["see"][-1]  # type: ignore[index]
-    torch.nn.init.zeros_(last.weight)
-    torch.nn.init.constant_(last.bias, odds)
-    reward = save_critic(classifier, tmp_path / "classifier")
-    given = {"policy": str(policy), "task": "lift", "seconds": str(seconds), "reward": str(reward)}
+    """One policy raises the tool until the classifier calls that done, the other rests until its time is over."""
+    np.save(tmp_path / "weights.npy", fitted())
+    (tmp_path / "raised.py").write_text(CLASSIFIER.format(weights=str(tmp_path / "weights.npy")))
+    policy = make_constant(tmp_path / "policy", load_contract("sim").interface, dz=dz)
+    given = {"policy": str(policy), "task": "lift", "seconds": str(seconds), "reward": "raised:Raised"}
     with spawned(launch("deploy", robot="sim", **given).started, tmp_path) as children, Background(DOMAIN) as ros:
         operator = SafetyClient(ros)
         try:
