@@ -282,8 +282,10 @@ def launched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: Path) -> Ite
     def start(script: str) -> LaunchedNodes:
         program(tmp_path / "bin" / "ros2", 'if [ "$4" = --show-args ]; then exit 0; fi\n' + script)
         monkeypatch.setattr("robolearn.deploy.launched.arguments_of", lambda file: ("robot",))
-        made.append(LaunchedNodes([launch_program(cell, load_contract("sim"), "sim", 0)], tmp_path / "logs"))
-        return made[-1].__enter__()
+        nodes = LaunchedNodes([launch_program(cell, load_contract("sim"), "sim", 0)], tmp_path / "logs")
+        made.append(nodes)
+        nodes.__enter__()
+        return nodes
 
     yield start
     for one in made:
