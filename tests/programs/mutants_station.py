@@ -250,6 +250,10 @@ MUTANTS: dict[str, Mutant] = {
         "hardware/ros2/sim_driver.py", "scale * (fingers - shut)", "scale * fingers",
         ("tests/cli/test_rehearsal.py::test_an_episode_of_an_so101_whose_jaw_is_the_last_number_of_the_command",),
     ),
+    "a-rehearsal-that-solves-nothing": Mutant(
+        "tests/programs/rehearse_arms.py", "sum(solved[:EPISODES]) >= rate * EPISODES", "sum(solved[:EPISODES]) >= 0",
+        ("tests/cli/test_rehearsal_judge.py::test_four_episodes_of_which_two_are_solved_will_do",),
+    ),
     "recording-stores-what-was-asked-at-the-border": Mutant(
         "hardware/recording/recording.py",
         "            and np.array_equal(row.target, self.set_points.wanted(row.q, row.action))\n", "",
