@@ -33,6 +33,8 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.process import Background, wait_until
 from hardware.safety import SafetyFilter
 from robolearn.cli.main import main
+from robots import ROBOTS
+from robots.own import read_robot
 from robots.stations import CONTRACTS, AnyContract, load_contract, load_pair
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
@@ -45,13 +47,13 @@ EARNED = re.compile(
 )
 
 
-def trained(folder: Path, robot: str) -> Path:
+def trained(folder: Path, robot: str, episodes: int = 200, steps: int = 2500) -> Path:
     """A policy that imitates the scripted expert, and the filter's machine code for its arm."""
     contract = load_contract(robot)
     SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)
     data, run = str(folder / "data"), folder / "bc"
-    assert main(["collect", "--robot", robot, "--episodes", "200", *NARROW, "--out", data]) == 0
-    assert main(["train", "--data", data, "--steps", "2500", "--out", str(run)]) == 0
+    assert main(["collect", "--robot", robot, "--episodes", str(episodes), *NARROW, "--out", data]) == 0
+    assert main(["train", "--data", data, "--steps", str(steps), "--out", str(run)]) == 0
     return run
 
 
@@ -162,6 +164,27 @@ def test_a_policy_on_the_double_of_ur_robot_driver(ur5e: Path, tmp_path: Path) -
 @pytest.mark.realtime
 def test_a_policy_on_the_simulated_so101_with_its_drivers_vector(tmp_path: Path) -> None:
     check_success(trained(tmp_path, "so101"), tmp_path, "so101")
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize("robot", ["kinova3", "xarm7"])
+def test_a_policy_that_rl_tuned_on_an_arm_that_is_made_of_its_model(
+    robot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The chain of robots/README, behind the contract that was made with the arm."""
+    import robosuite
+
+    mjcf = Path(robosuite.__file__).parent / "models" / "assets" / "robots" / robot / "robot.xml"
+    monkeypatch.setenv("ROBOLEARN_ROBOTS", str(tmp_path / "arms"))
+    assert main(["robots", "new", robot, "--mjcf", str(mjcf)]) == 0
+    monkeypatch.setitem(ROBOTS, robot, read_robot(tmp_path / "arms" / robot)[0])
+    base, tuned = str(trained(tmp_path, robot, 50, 1500)), str(tmp_path / "rl")
+    assert main(["finetune", "--policy", base, "--task", "lift", "--env-steps", "120000", "--out", tuned]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", "--policy", tuned, "--task", "lift", "--episodes", "200", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result["success"]["rate"] > 0.85, result
+    check_success(Path(tuned), tmp_path, robot)
 
 
 def trained_two(folder: Path, robot: str) -> Path:
