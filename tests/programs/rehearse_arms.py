@@ -187,13 +187,13 @@ def test_a_policy_that_rl_tuned_on_an_arm_that_is_made_of_its_model(
     check_success(Path(tuned), tmp_path, robot)
 
 
-def trained_two(folder: Path, robot: str) -> Path:
-    """A policy of two arms that imitates the scripted expert of `lift_two`, and the filter's machine code for them."""
+def trained_two(folder: Path, robot: str, task: str = "lift_two", episodes: int = 50, steps: int = 3000) -> Path:
+    """A policy of two arms that imitates the scripted expert of the task, and the filter's machine code for them."""
     pair, data, run = load_pair(robot), folder / "data", folder / "bc"
     SafetyFilter(pair.robot, pair.joints, pair.limits, 1.0 / pair.stream_hz)
-    words = (*TWO, "--robot", pair.robot.name, "--episodes", "50", *NARROW)
+    words = ("--task", task, "--robot", pair.robot.name, "--episodes", str(episodes), *NARROW)
     assert main(["collect", *words, "--out", str(data)]) == 0
-    assert main(["train", "--data", str(data), "--steps", "3000", "--out", str(run)]) == 0
+    assert main(["train", "--data", str(data), "--steps", str(steps), "--out", str(run)]) == 0
     return run
 
 
@@ -203,10 +203,11 @@ def fr3_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.realtime
-def test_a_policy_of_two_arms_on_the_simulated_pair(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("task", "episodes", "steps"), [("lift_two", 50, 3000), ("handover", 200, 6000)])
+def test_a_policy_of_two_arms_on_the_simulated_pair(task: str, episodes: int, steps: int, tmp_path: Path) -> None:
     """The arms are simulated in one world, each behind the topics of a position controller of its own."""
-    pair = load_pair("panda_pair")
-    words = ("deploy", *TWO, "--robot", pair.name, "--policy", trained_two(tmp_path, "panda_pair"))
+    pair, run = load_pair("panda_pair"), trained_two(tmp_path, "panda_pair", task, episodes, steps)
+    words = ("deploy", "--task", task, "--robot", pair.name, "--policy", run)
     start = lambda logs, episodes: Running(logs, *words, "--episodes", episodes, domain=DOMAIN)  # noqa: E731
     assert check_episodes(start, pair, tmp_path / "logs", 0.5) > 2 * EPISODES * pair.stream_hz
 
