@@ -252,7 +252,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "pictures-frozen-but-for-noise": Mutant(PICTURES, ") > FAR_M:", ") > 1e9:", OBSERVED),
     "pictures-of-an-arm-in-view-are-frozen": Mutant(PICTURES, "BLOCK, FAINT = 8, 2.0", "BLOCK, FAINT = 8, 200.0", OBSERVED),
-    "pictures-once-frozen-ever-frozen": Mutant(PICTURES, "elif moved or self._frozen:", "elif moved:", OBSERVED),
+    "pictures-once-frozen-ever-frozen": Mutant(PICTURES, "elif moved or self._frozen or", "elif moved or", OBSERVED),
     "pictures-of-one-device-twice": Mutant("hardware/observing/observer.py", "if one.same_as(two) and", "if False and", OBSERVED),
     "pictures-of-one-device-are-two-in-between": Mutant(PICTURES, "deque(maxlen=2)", "deque(maxlen=1)", OBSERVED),
     "pictures-late-from-now-on-are-passed-over": Mutant(PICTURES, "if not newer and (stamp <= 0 or behind <= self._oldest):", "if not newer:", OBSERVED),
