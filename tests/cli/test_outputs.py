@@ -41,6 +41,7 @@ INPUTS = {
     "paired_with",
     "back_policy",
     "back_data",
+    "launch",
 }
 INPUTS |= {"what", "labelled"}  # of hub push, of dataset label-actions
 
