@@ -24,7 +24,7 @@ help:
 	@echo "make test-record  five episodes by script, gamepad and browser on the simulated arm, and a policy from each"
 	@echo "make test-crash   kills a recording 200 times: the data set opens every time, with every finished episode"
 	@echo "make test-hil-crash kills learner and actor ten times each: what is learned is the same bit for bit"
-	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, on an SO-101, after RL on a Kinova3 and an xArm7 made of their models, and on two arms that lift and hand over"
+	@echo "make test-rehearsal deploys policies on emulators of the drivers of FR3 and UR5e, on an SO-101 and on two arms, simulated and behind two drivers"
 	@echo "make test-maker   libfranka and a server with the limits of an FR3 follow what the safety filter sends, in three minutes; ARGS=\"--episodes 1000\": episodes of the whole chain, \"--live 6\": the nodes of a deployment, too"
 	@echo "make test-controller the emulator of joint_trajectory_controller beside the sources of two versions of it, sample by sample; CHECKOUT=FOLDER for another"
 	@echo "make test-launch  trials through launch files by ROS's own ros2 launch, made of its sources; CHECKOUT=FOLDER for others"
@@ -126,8 +126,7 @@ test-crash: .venv/.dev
 test-hil-crash: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python tests/programs/hil_crash.py $(ARGS)
 
-# Deployments on emulators of the drivers of FR3 and UR5e, on a simulated SO-101, on two arms that are made of a package's models and tuned
-# by RL, and on two arms at once, simulated and behind two drivers. They want a machine that does nothing else.
+# Deployments on emulators of the drivers of FR3 and UR5e, and on a simulated SO-101; they want a machine that does nothing else.
 test-rehearsal: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/programs/rehearse_arms.py
 

@@ -33,8 +33,6 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.process import Background, wait_until
 from hardware.safety import SafetyFilter
 from robolearn.cli.main import main
-from robots import ROBOTS
-from robots.own import read_robot
 from robots.stations import CONTRACTS, AnyContract, load_contract, load_pair
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 3
@@ -47,13 +45,13 @@ EARNED = re.compile(
 )
 
 
-def trained(folder: Path, robot: str, episodes: int = 200, steps: int = 2500) -> Path:
+def trained(folder: Path, robot: str) -> Path:
     """A policy that imitates the scripted expert, and the filter's machine code for its arm."""
     contract = load_contract(robot)
     SafetyFilter(contract.robot, contract.joints, contract.limits, 1.0 / contract.stream_hz)
     data, run = str(folder / "data"), folder / "bc"
-    assert main(["collect", "--robot", robot, "--episodes", str(episodes), *NARROW, "--out", data]) == 0
-    assert main(["train", "--data", data, "--steps", str(steps), "--out", str(run)]) == 0
+    assert main(["collect", "--robot", robot, "--episodes", "200", *NARROW, "--out", data]) == 0
+    assert main(["train", "--data", data, "--steps", "2500", "--out", str(run)]) == 0
     return run
 
 
@@ -166,34 +164,13 @@ def test_a_policy_on_the_simulated_so101_with_its_drivers_vector(tmp_path: Path)
     check_success(trained(tmp_path, "so101"), tmp_path, "so101")
 
 
-@pytest.mark.realtime
-@pytest.mark.parametrize("robot", ["kinova3", "xarm7"])
-def test_a_policy_that_rl_tuned_on_an_arm_that_is_made_of_its_model(
-    robot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The chain of robots/README, behind the contract that was made with the arm."""
-    import robosuite
-
-    mjcf = Path(robosuite.__file__).parent / "models" / "assets" / "robots" / robot / "robot.xml"
-    monkeypatch.setenv("ROBOLEARN_ROBOTS", str(tmp_path / "arms"))
-    assert main(["robots", "new", robot, "--mjcf", str(mjcf)]) == 0
-    monkeypatch.setitem(ROBOTS, robot, read_robot(tmp_path / "arms" / robot)[0])
-    base, tuned = str(trained(tmp_path, robot, 50, 1500)), str(tmp_path / "rl")
-    assert main(["finetune", "--policy", base, "--task", "lift", "--env-steps", "120000", "--out", tuned]) == 0
-    capsys.readouterr()
-    assert main(["evaluate", "--policy", tuned, "--task", "lift", "--episodes", "200", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result["success"]["rate"] > 0.85, result
-    check_success(Path(tuned), tmp_path, robot)
-
-
-def trained_two(folder: Path, robot: str, task: str = "lift_two", episodes: int = 50, steps: int = 3000) -> Path:
-    """A policy of two arms that imitates the scripted expert of the task, and the filter's machine code for them."""
+def trained_two(folder: Path, robot: str) -> Path:
+    """A policy of two arms that imitates the scripted expert of `lift_two`, and the filter's machine code for them."""
     pair, data, run = load_pair(robot), folder / "data", folder / "bc"
     SafetyFilter(pair.robot, pair.joints, pair.limits, 1.0 / pair.stream_hz)
-    words = ("--task", task, "--robot", pair.robot.name, "--episodes", str(episodes), *NARROW)
+    words = (*TWO, "--robot", pair.robot.name, "--episodes", "50", *NARROW)
     assert main(["collect", *words, "--out", str(data)]) == 0
-    assert main(["train", "--data", str(data), "--steps", str(steps), "--out", str(run)]) == 0
+    assert main(["train", "--data", str(data), "--steps", "3000", "--out", str(run)]) == 0
     return run
 
 
@@ -203,11 +180,10 @@ def fr3_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.realtime
-@pytest.mark.parametrize(("task", "episodes", "steps"), [("lift_two", 50, 3000), ("handover", 200, 6000)])
-def test_a_policy_of_two_arms_on_the_simulated_pair(task: str, episodes: int, steps: int, tmp_path: Path) -> None:
+def test_a_policy_of_two_arms_on_the_simulated_pair(tmp_path: Path) -> None:
     """The arms are simulated in one world, each behind the topics of a position controller of its own."""
-    pair, run = load_pair("panda_pair"), trained_two(tmp_path, "panda_pair", task, episodes, steps)
-    words = ("deploy", "--task", task, "--robot", pair.name, "--policy", run)
+    pair = load_pair("panda_pair")
+    words = ("deploy", *TWO, "--robot", pair.name, "--policy", trained_two(tmp_path, "panda_pair"))
     start = lambda logs, episodes: Running(logs, *words, "--episodes", episodes, domain=DOMAIN)  # noqa: E731
     assert check_episodes(start, pair, tmp_path / "logs", 0.5) > 2 * EPISODES * pair.stream_hz
 
