@@ -51,8 +51,8 @@ def open_policy(
         onnxruntime whatever it says.
       sampling: settings of the sampler in the place of those that the policy was stored with, where they are not None;
         see `policies.policy.ChunkPolicy.sampling`.
-      on_arm: it decides for one arm, soon after each observation: torch's operations are recorded where that changes
-        nothing.
+      on_arm: it makes one chunk for one arm, soon after each observation: torch's operations are recorded where that
+        changes nothing.
 
     Raises:
       BadInput: there is none, it is damaged, LeRobot or onnxruntime is not installed, or no such backend.

@@ -55,7 +55,8 @@ def load(p: PolicyParameters) -> Policy:
     check_backend(p.backend, p.precision)
     sampling = {"steps": p.denoise_steps or None, "guidance": p.guidance if p.guidance >= 0 else None}
     device = backend_device(p.backend, p.device)
-    policy = open_policy(p.policy, device, p.backend, p.precision, sampling, on_arm=True)
+    one = not p.guide  # the samples of a guide share one encoding, which a recording would repeat
+    policy = open_policy(p.policy, device, p.backend, p.precision, sampling, on_arm=one)
     set_prompt(policy, p.words, what=f"policy {p.policy}")
     goals = (lambda interface: stored_goals(p.goals, interface, p.goal_choice)) if p.goals else None
     set_goals(policy, goals, what=f"policy {p.policy}")

@@ -125,9 +125,18 @@ def test_a_gpu_that_is_not_there_is_refused_with_the_reason(tmp_path) -> None:
 def test_the_policy_node_opens_its_policy_where_it_was_asked_to(monkeypatch) -> None:
     from policies.storage import loading
 
-    monkeypatch.setattr(loading, "open_policy", lambda *where, on_arm: (*where, on_arm))
-    opened = load(PolicyParameters(policy="runs/bc", device="cpu"))
-    assert opened[:2] == ("runs/bc", "cpu") and opened[-1] is True
+    asked: list[tuple[Any, ...]] = []
+
+    def opened(*where: Any, on_arm: bool) -> tuple[Any, ...]:
+        asked.append((*where, on_arm))
+        return asked[-1]
+
+    monkeypatch.setattr(loading, "open_policy", opened)
+    assert load(PolicyParameters(policy="runs/bc", device="cpu")) is asked[0]
+    assert asked[0][:2] == ("runs/bc", "cpu") and asked[0][-1] is True
+    with pytest.raises(BadInput):
+        load(PolicyParameters(policy="runs/bc", device="cpu", guide="runs/none"))
+    assert asked[1][-1] is False
     with pytest.raises(BadInput, match="parameter policy: missing"):
         load(PolicyParameters(device="cpu"))
 

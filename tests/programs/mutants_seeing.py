@@ -119,7 +119,10 @@ MUTANTS: dict[str, Mutant] = {
         "policies/storage/backends.py", "weight.requires_grad_(True)", "pass", RECORDED
     ),
     "no-recording-in-the-policy-node": Mutant(
-        "robolearn/deploy/nodes.py", ", on_arm=True)", ", on_arm=False)", ("tests/deploy/test_deployment.py",)
+        "robolearn/deploy/nodes.py", "one = not p.guide", "one = False", ("tests/deploy/test_deployment.py",)
+    ),
+    "recording-of-what-a-guide-samples": Mutant(
+        "robolearn/deploy/nodes.py", "one = not p.guide ", "one = True ", ("tests/deploy/test_deployment.py",)
     ),
     "no-recording-on-an-arm": Mutant(
         "policies/storage/loading.py", "    elif on_arm:\n", "    elif False:\n", RECORDED
