@@ -102,8 +102,11 @@ class VectorFault:
         self._past.append(sample)
         while len(self._past) > 1 and at - self._past[1][3] >= _RESTAMPED_S:
             self._past.popleft()
-        self._held = sample if what not in ("freeze", "stale", "jitter") or self._held is None else self._held
         self._count += 1
+        if not what:
+            self._held = sample
+            return sample
+        self._held = sample if what not in ("freeze", "stale", "jitter") or self._held is None else self._held
         spoilt: dict[str | None, Sample | None] = {
             "stop": None,
             "freeze": (*self._held[:3], at),

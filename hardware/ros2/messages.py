@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -115,8 +116,9 @@ def joint_state(
     return message
 
 
-def _floats(values: Values) -> list[float]:
-    return np.asarray(values, dtype=np.float64).tolist()
+def _floats(values: Values) -> array[float]:
+    """As messages keep them: of a list they would look at each number."""
+    return array("d", np.asarray(values, dtype=np.float64).tobytes())
 
 
 def named(message: JointState) -> tuple[tuple[str, ...], Array]:

@@ -7,6 +7,7 @@ import pytest
 
 from hardware.execution.horizon import Horizon, Knots
 from hardware.observing.monitor import LimitMonitor
+from robolearn.bench.emulators.ros2_control import came_at
 from robolearn.bench.emulators.trajectory_controller import PERIOD_S, TrajectoryController, TrajectoryPoint
 from robots import ROBOTS
 
@@ -175,3 +176,9 @@ def test_the_judge_sees_what_one_point_a_message_does_to_the_arm() -> None:
         out.append((100.0005 + 0.005 * k + LATE.get(k, 0.0), 0.0, [TrajectoryPoint(0.005, swing(k)[0], None)]))
     found = judged(out).summary()["violations_by_kind"]
     assert found["acceleration"] > 0 and found["velocity"] > 0
+
+
+def test_a_message_comes_late_only_to_a_controller_that_runs() -> None:
+    info = {"source_timestamp": 100_000_000_000, "received_timestamp": 100_030_000_000}
+    assert came_at(info, 100.02) == 100.03, "30 ms on its way, while the controller ran"
+    assert came_at(info, 99.99) == 100.0, "the process stood still, and its middleware with it"

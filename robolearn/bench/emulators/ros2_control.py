@@ -17,6 +17,7 @@ A driver with more than that (status topics, actions, modes that refuse commands
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import Any, Protocol
@@ -34,6 +35,17 @@ from robots.stations import FLOATS, TRAJECTORY
 Array = NDArray[np.float64]
 
 SLOW = 0.5  # of a speed slider
+
+
+def came_at(info: Any, ran_until: float) -> float:
+    """When a message with this `MessageInfo` reached the controller, by the time of day [s].
+
+    That is when the middleware received it, and not when this process had time for it. But where the process stood
+    still, the middleware in it did too, which no controller of an arm does: a message that was sent after `ran_until`,
+    the last time [s] that it ran, came when it was sent.
+    """
+    sent, received = 1e-9 * info["source_timestamp"], 1e-9 * info["received_timestamp"]
+    return min(sent, received) if sent > ran_until else received
 
 
 class EmulatedController(Protocol):
@@ -110,6 +122,7 @@ class Ros2ControlEmulator(SimDriver):
         self.period_s = 0.0 if self._leads is None else PERIOD_S
         self._arrived: deque[tuple[float, Any]] = deque()
         self._begun = False  # a command has come since the last reset
+        self._ran_until = -math.inf  # the controller has, by the clock of ROS [s]
         self._habit = ""  # fault of the driver
 
     def controller(self) -> EmulatedController | None:
@@ -119,8 +132,8 @@ class Ros2ControlEmulator(SimDriver):
     def on_command(self, message: Any, info: Any) -> None:
         if self._leads is None:
             super().on_command(message, info)
-        else:  # by when it came, not by when this process has time for it
-            self._arrived.append((1e-9 * info["received_timestamp"], message))
+        else:
+            self._arrived.append((came_at(info, self._ran_until), message))
 
     def pass_time(self, seconds: float) -> None:
         habit = self.fault("driver")
@@ -137,6 +150,7 @@ class Ros2ControlEmulator(SimDriver):
 
     def step(self, now: float) -> None:
         assert self._leads is not None
+        self._ran_until = now
         while self._arrived and self._arrived[0][0] <= now:
             self._take(self._leads, self._arrived.popleft()[1], now)
         self._leads.step(now, *self.arm(), begun=self._begun and self._habit != "held")
