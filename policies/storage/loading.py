@@ -114,6 +114,11 @@ def is_sampled_base(name: str | os.PathLike[str], sampled: bool) -> bool:
     return text.startswith(LEROBOT)
 
 
+def takes_words(name: str | os.PathLike[str]) -> bool:
+    """True where the policy that `name` says is one of ours that was trained with words."""
+    return not os.fspath(name).startswith(LEROBOT) and is_prompted(stated_by(name))
+
+
 def base_sha256(base: ChunkPolicy) -> str:
     """The digest of what the samples of `base` depend on: its weights, and of one of LeRobot's its files, for its
     weights are in none of our modules."""

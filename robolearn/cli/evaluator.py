@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from robolearn.cli.suite import build_worlds
 from robolearn.core import BadInput
 from robolearn.presets import WORLDS
 from robolearn.runs import Progress, Run
@@ -71,11 +72,15 @@ class Evaluator:
         import torch
 
         from policies.storage.loading import open_policy
+        from policies.wrappers.prompted import PromptedPolicy
 
         with torch.random.fork_rng(devices=[]):  # the training's random numbers are none of ours
             policy = open_policy(folder)
+        if isinstance(policy, PromptedPolicy):  # the worlds say the words
+            policy = policy.policy
         if self._env is None:
-            self._env = self.world.matching(policy.interface).build(min(WORLDS, self.episodes))
+            world = self.world.matching(policy.interface)
+            self._env = build_worlds(world, policy.interface, min(WORLDS, self.episodes))
             self._stack.callback(self._env.close)
         return policy, self._env
 

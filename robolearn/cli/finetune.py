@@ -22,7 +22,7 @@ from robolearn.cli.finetune_numbers import (
     wall_profile,
     withheld_episodes,
 )
-from robolearn.cli.suite import run_suite, show_suite
+from robolearn.cli.suite import build_worlds, run_suite, show_suite
 from robolearn.cli.view import WorkView, check_watched, noting, watched
 from robolearn.core import BadInput
 from robolearn.core.machine import resolve_device
@@ -46,7 +46,7 @@ from robolearn.runs import Progress, Run
 from robolearn.runs.command import Command, peek
 from robolearn.runs.loop import KeepConfig, Kept, run_loop
 from robolearn.runs.trackers import check_tracker
-from sim.registry import WorldConfig
+from sim.registry import WorldConfig, tasks_of
 
 if TYPE_CHECKING:
     from robolearn.eval import Success
@@ -120,7 +120,8 @@ class Finetune(Command):
         from robolearn.rewards.stored import model_name, scores_file
         from robolearn.rl.actors import check_tunable
 
-        if (suite := run_suite(self, _success)) is not None:
+        together = self._tasks_together()
+        if not together and (suite := run_suite(self, _success)) is not None:
             return suite
         updates, (own, named) = self._updates(), rewarded(self.world)
         check_tracker(self.log)
@@ -173,7 +174,8 @@ class Finetune(Command):
         evaluator = Evaluator(replace(own, reward="sparse"), self.keep.episodes, self.seed, self.json)
         worlds: Any = nullcontext()
         if self.env_steps:
-            made: Any = watched(world.build(config.num_envs), self.view, "learning", "The fine-tuning is over.")
+            built = build_worlds(world, policy.interface, config.num_envs)
+            made: Any = watched(built, self.view, "learning", "The fine-tuning is over.")
             altered.prepare(made)
             worlds = closing(made)
         asked = [closing(one) if one is not None else nullcontext() for one in (model, back)]
@@ -252,6 +254,21 @@ class Finetune(Command):
             show_suite(result, console, _success)
         else:
             show_finetuned(self, result, console)
+
+    def _tasks_together(self) -> bool:
+        """True for a policy of words and a suite, whose tasks it learns all at once. Raises `BadInput`: with what has a
+        single task."""
+        from policies.storage.loading import takes_words
+
+        if len(tasks := tasks_of(self.world.task)) == 1 or not takes_words(self.policy):
+            return False
+        single = {"--data": bool(self.data), "--back-policy": self.back_policy is not None,
+                  "--begin-along": self.along.begin_along is not None, "--adversary": self.pushing.adversary != "none",
+                  "--reward": bool(rewarded(self.world)[1]), "--view": self.view != "none"}  # fmt: skip
+        for flag in (flag for flag, given in single.items() if given):
+            raise BadInput(flag, got=f"it with {self.world.task} and a policy of words", expected="a single task",
+                           available=tasks)  # fmt: skip
+        return True
 
     def _updates(self) -> int:
         """Updates offline; raises `BadInput` where there is nothing to do, or nothing to do it with."""

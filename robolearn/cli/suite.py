@@ -1,14 +1,17 @@
-"""A command over a suite of tasks, such as metaworld:MT10: each task in turn, and the mean over them."""
+"""A command over a suite of tasks, such as metaworld:MT10: each task in turn and the mean over them, or all at once in
+worlds that tell a policy of words apart what to do."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from robolearn.core import BadInput, Interface
 from robolearn.runs.command import PLAIN, print_table, rate_text
-from sim.registry import tasks_of
+from sim.registry import WorldConfig, tasks_of
 
 if TYPE_CHECKING:
     from robolearn.eval import Success
@@ -19,6 +22,28 @@ PLACES = ("out", "record")  # flags whose folder has a folder of each task
 
 Judge = Callable[[Mapping[str, Any]], "Success | None"]
 """The success in a result of one task."""
+
+
+def build_worlds(world: WorldConfig, interface: Interface, count: int) -> Any:
+    """`count` worlds for a policy with this interface. One of words is told each world's task; a suite is all its
+    tasks at once, each in as many worlds. Raises `BadInput`: fewer worlds than tasks, or unknown words."""
+    from policies.wrappers.prompted import is_prompted, trained_words
+
+    if not is_prompted(interface):
+        return world.build(count)
+    from robolearn.rollout.told_worlds import ToldWorlds
+
+    tasks = tasks_of(world.task)
+    if count < len(tasks):
+        raise BadInput("worlds", got=count, expected=f"at least {len(tasks)}, one of each task of {world.task}")
+    with ExitStack() as stack:
+        parts = []
+        for i, task in enumerate(tasks):
+            own = count // len(tasks) + (i < count % len(tasks))
+            parts.append(stack.enter_context(closing(replace(world, task=task).build(own))))
+        told = ToldWorlds(parts, trained_words(interface, f"policy in {world.task}"), world.task)
+        stack.pop_all()
+    return told
 
 
 def run_suite(command: Any, success: Judge) -> dict[str, Any] | None:

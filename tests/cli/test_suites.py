@@ -15,7 +15,8 @@ from scipy.stats import beta
 
 from robolearn.cli.main import main
 from robolearn.cli.suite import run_suite
-from robolearn.core import BadInput
+from robolearn.core import ArraySpec, BadInput
+from robolearn.core.specs import PROMPT
 from robolearn.data import Dataset
 from robolearn.eval import Success, over_tasks
 from sim.registry import FAMILIES, WorldConfig, tasks_of
@@ -123,3 +124,28 @@ def test_collect_evaluate_and_finetune_take_all_tasks_of_a_suite(python: str, tm
     assert [one["policy"] for one in tuned["tasks"]] == [str(tmp_path / f"tuned/{n}/policy") for n in ("near", "wide")]
     rates = [one["evaluation"]["success"]["rate"] for one in tuned["tasks"]]
     assert tuned["success"]["rate"] == pytest.approx(sum(rates) / 2) and tuned["success"]["episodes"] == 4
+
+
+@pytest.mark.long
+def test_a_policy_of_words_learns_all_tasks_of_a_suite_at_once(python: str, tmp_path: Path, capsys) -> None:
+    world = ["--task", "stand_in:both", "--world-python", python, "--sim-threads", "1"]
+    with_one = WorldConfig(PAIR[0], world_python=Path(python)).build(1)
+    offered, sentence = with_one.interface, with_one.prompt
+    with_one.close()
+    seen = {**offered.observation, PROMPT: ArraySpec((4,))}
+    interface = replace(offered, observation=seen, extra={"words": {sentence: [1.0, 0.0, 0.0, 0.0]}})
+    policy = importlib.import_module("untrained").make_policy(tmp_path / "policy", interface)
+    tune = ["finetune", "--policy", str(policy), *world, "--env-steps", "2000", "--chunks-per-rollout", "2"]
+    out = ["--eval-episodes", "4", "--out", str(tmp_path / "tuned"), "--json"]
+    assert main([*tune, "--worlds", "4", *out]) == 0
+    tuned = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert "suite" not in tuned and tuned["policy"] == str(tmp_path / "tuned/policy")
+    assert tuned["evaluation"]["success"]["episodes"] == 4
+    evaluate = ["evaluate", "--policy", tuned["policy"], *world, "--episodes", "2", "--json"]
+    assert main(evaluate) == 0
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [one["task"] for one in found["tasks"]] == list(PAIR)
+    together = "--data: got it with stand_in:both and a policy of words"
+    for flags, said in ((("--worlds", "1"), "worlds: got 1, expected at least 2"), (("--data", "x"), together)):
+        assert main([*tune, *flags, "--out", str(tmp_path / "no")]) == 2
+        assert said in capsys.readouterr().err and not (tmp_path / "no").exists()

@@ -35,6 +35,7 @@ RIQLS, RIQL = ("tests/rl/test_rl_riql.py",), f"{ALGORITHMS}/riql.py"
 REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
 STUDENT = f"{ALGORITHMS}/student.py"
+TOLD, TOLDS = "robolearn/rollout/told_worlds.py", ("tests/rl/test_told_worlds.py",)
 FRESH_RUNNER = "tests/rl/test_fresh_runner.py"
 FRESH = (f"{FRESH_RUNNER}::test_it_goes_on_from_what_acted_and_from_its_value_by_fresh_rollouts_alone",)
 GUIDED_BY_WORDS = (
@@ -152,6 +153,13 @@ MUTANTS: dict[str, Mutant] = {
     "steers-away": Mutant(DSRL, ".squeeze(1) - apart", ".squeeze(1) + apart", STEERS["added"]),
     "steers-to-noise-of-another-size": Mutant(DSRL, "return x0 / self.settings.magnitude,", "return x0,", STEERS["far"]),
     "steers-across-authors": Mutant(DSRL, "known = at < edge[:, None]", "known = at < steps", STEERS["plans"]),
+    "words-of-another-world": Mutant(TOLD, "np.repeat(vectors, counts, axis=0)", "np.resize(vectors, (sum(counts), vectors.shape[1]))", TOLDS),
+    "worlds-of-two-tasks-in-one-group": Mutant(TOLD, "> len(np.unique(ids))", "> len(ids)", TOLDS),
+    "a-part-s-seed-is-lost": Mutant(TOLD, "part.reset(seed=seed, options=own)", "part.reset(options=own)", TOLDS),
+    "one-task-says-success-for-all": Mutant(TOLD, "return all(part.reports_success", "return any(part.reports_success", TOLDS),
+    "one-task-s-limit-for-all": Mutant(TOLD, "max(limits) if all(limits) else 0", "max(limits)", TOLDS),
+    "a-task-that-forgets-is-kept": Mutant(TOLD, "if any(one is None for one in found)", "if all(one is None for one in found)", TOLDS),
+    "a-part-rests-with-the-others": Mutant(TOLD, "if going[rows].any()", "if going.all()", TOLDS),
     "h2o-presses-what-is-real": Mutant(H2O, "u = (-gap[~real])", "u = gap[~real]", H2OS),
     "h2o-counts-more-than-real": Mutant(H2O, "gap.exp().clamp(max=1.0)", "gap.exp()", H2OS),
     "h2o-takes-simulated-for-real": Mutant(H2O, ">= count - stored", "< stored", H2OS),
