@@ -53,10 +53,14 @@ def arguments_of(file: Path) -> tuple[str, ...]:
         raise BadInput("--launch", got=f"no file {file}", expected="a launch file")
     if shutil.which("ros2") is None:
         raise BadInput("--launch", got="no ros2 on the PATH", expected="a ROS 2 that has been sourced")
-    shown = subprocess.run(
-        ["ros2", "launch", str(file), "--show-args"], capture_output=True, text=True, timeout=SHOW_S, check=False,
-        stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    try:
+        shown = subprocess.run(
+            ["ros2", "launch", str(file), "--show-args"], capture_output=True, text=True, timeout=SHOW_S, check=False,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        got = f"no answer of ros2 launch --show-args within {SHOW_S:g} s"
+        raise BadInput(f"--launch {file}", got=got, expected="a launch file that only describes") from None
     if shown.returncode:
         got = _reason((shown.stderr.strip() or shown.stdout.strip() or "nothing").splitlines())
         raise BadInput(f"--launch {file}", got=got, expected="a launch file that ros2 launch can read")

@@ -215,6 +215,10 @@ def test_a_launch_file_that_cannot_be_is_named_before_anything_is_planned(
     (tmp_path / "torn.launch.py").write_text("import no_such_module\n")
     code, said = plan("--launch", tmp_path / "torn.launch.py")
     assert code == 2 and "No module named 'no_such_module'" in said and said.count("\n") == 1
+    (tmp_path / "slow.launch.py").write_text("import time\n\ntime.sleep(60)\n")
+    monkeypatch.setattr("robolearn.deploy.launched.SHOW_S", 5.0)
+    code, said = plan("--launch", tmp_path / "slow.launch.py")
+    assert code == 2 and "got no answer of ros2 launch --show-args within 5 s" in said and said.count("\n") == 1
     monkeypatch.setenv("PATH", os.defpath)
     arguments_of.cache_clear()
     if shutil.which("ros2") is None:
