@@ -20,15 +20,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hardware.observing.joints import JointReader
+from hardware.observing.joints import StationJoints
 from hardware.recording.rollouts import FAILURE, STOPPED, SUCCESS, TIMEOUT
 from hardware.ros2 import messages, qos, topics
-from hardware.ros2.observation_inputs import hear_joints
+from hardware.ros2.observation_inputs import hear_all_joints
 from hardware.ros2.runtime import Node
 from hardware.ros2.scene import MarkerArray, read_scene
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.scene import Scene
-from robots.stations import Contract
+from robots.stations import AnyContract
 
 log = logging.getLogger(__name__)
 
@@ -46,14 +46,14 @@ class Seen:
 
     Attributes:
       q: (n,) joint positions [rad].
-      width: opening of the gripper [m]; NaN: not known.
+      openings: (1,) of the gripper, of two (1, 2) [m]; NaN: not known.
       scene: around the arm, of a simulation.
       images: camera → picture; of a real station.
       caption: the episode, its time or its outcome; empty before the first.
     """
 
     q: NDArray[np.float64] | None
-    width: float = float("nan")
+    openings: NDArray[np.float64] = field(default_factory=lambda: np.full(1, np.nan))
     scene: Scene | None = None
     images: dict[str, Picture] = field(default_factory=dict)
     caption: str = ""
@@ -112,7 +112,7 @@ class FilmNode(Node):
 
     stop_limit_s = 170.0
 
-    def __init__(self, make_drawer: Callable[[Contract, str], Drawer], write: Write, **station: Any) -> None:
+    def __init__(self, make_drawer: Callable[[AnyContract, str], Drawer], write: Write, **station: Any) -> None:
         super().__init__("film", **station)
         self._make_drawer, self._write = make_drawer, write
         self._thread: threading.Thread | None = None
@@ -121,15 +121,15 @@ class FilmNode(Node):
     def configure(self) -> None:
         if not self.value("out"):
             raise BadInput("parameter out", got="nothing", expected="a file")
-        self.contract = c = self.station()
-        self._joints, self._scene = JointReader(c), None
+        self.contract = c = self.any_station()
+        self._joints, self._scene = StationJoints(c), None
         self._frames: queue.SimpleQueue[Callable[[], Seen] | None] = queue.SimpleQueue()
         self._newest: dict[str, Any] = {}
         self._most, self._lost, self._sees = BEHIND[c.simulated], 0, False
         self._episodes = EpisodeClock()
         self.hear(messages.String, topics.ROLLOUT, self._on_rollout, qos.latched(10))
         if c.simulated:
-            hear_joints(self, c, self._joints, self._on_joints)
+            hear_all_joints(self, c, self._joints, self._on_joints)
             self.hear(MarkerArray, topics.SIM_SCENE, self._on_scene, qos.latched())
         else:
             for name, camera in c.cameras.items():
@@ -162,8 +162,8 @@ class FilmNode(Node):
         else:
             self._episodes.begin()
 
-    def _on_joints(self, message: Any, info: Any) -> None:
-        self._joints.update(*messages.named(message), messages.seconds(message.header.stamp))
+    def _on_joints(self, arm: str, message: Any, info: Any) -> None:
+        self._joints.update(*messages.named(message), messages.seconds(message.header.stamp), arm=arm)
 
     def _on_scene(self, message: Any, info: Any) -> None:
         self._scene = read_scene(message) or self._scene
@@ -192,7 +192,7 @@ class FilmNode(Node):
         c, caption = self.contract, self._episodes.caption()
         if c.simulated:
             q, scene = self._joints.q, self._scene
-            seen = Seen(q, self._joints.width, scene, caption=caption)
+            seen = Seen(q, self._joints.openings, scene, caption=caption)
             return None if q is None or scene is None else lambda: seen
         newest = dict(self._newest)
         if len(newest) < len(c.cameras):

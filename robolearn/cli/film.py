@@ -23,7 +23,7 @@ from robolearn.deploy.processes import NodeDied, beside, enclave, node_program
 
 if TYPE_CHECKING:
     from hardware.ros2.film_node import Drawer, Seen
-    from robots.stations import AnyContract, Contract
+    from robots.stations import AnyContract
     from sim.embedded.camera import SceneFilm
 
 FINISH_S = 180.0  # for the pictures that wait to be drawn
@@ -48,8 +48,6 @@ def check_film(path: Path, contract: AnyContract) -> None:
     """Raise `BadInput` where no film can be made, before anything is started."""
     if path.suffix != ".mp4":
         raise BadInput("--video", got=path, expected="a file that ends in .mp4")
-    if len(contract.arms) > 1:
-        raise BadInput("--video", got=f"contract {contract.name}, a station with two arms", expected="one with one arm")
     if not contract.simulated and not contract.cameras:
         raise BadInput("--video", got=f"contract {contract.name} without cameras", expected="a contract with some")
 
@@ -111,7 +109,7 @@ class SimulatedDrawer:
 
     def draw(self, seen: Seen) -> np.ndarray:
         assert seen.q is not None and seen.scene is not None
-        return captioned(self._film.frame(seen.q, seen.width, seen.scene), seen)
+        return captioned(self._film.frame(seen.q, seen.openings, seen.scene), seen)
 
     def close(self) -> None:
         self._film.close()
@@ -131,7 +129,7 @@ class CameraDrawer:
         pass
 
 
-def make_drawer(contract: Contract, task: str) -> Drawer:
+def make_drawer(contract: AnyContract, task: str) -> Drawer:
     """The drawer of the arm of `contract`; raises `BadInput` without OpenGL."""
     if not contract.simulated:
         return CameraDrawer()

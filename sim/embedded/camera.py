@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from robolearn.core import ArraySpec, BadInput, check_choice
 from robolearn.core.scene import Scene
-from robots import AnyRobot, RobotSpec
+from robots import AnyRobot
 from robots.shapes import shape_of, visible_geoms
 from sim.embedded.cousin_scenes import GEOMETRY
 from sim.embedded.painter import Canvas, CanvasSpec, Painter, PainterProcesses, RenderContext
@@ -187,29 +187,28 @@ class SceneFilm:
     """Draws `FRAME_SIZE` pictures for people, in the thread that made it. Raises `BadInput`: there is no
     OpenGL."""
 
-    def __init__(self, robot: RobotSpec, task: Task) -> None:
-        self._gripper = robot.gripper
+    def __init__(self, robot: AnyRobot, task: Task) -> None:
+        self._robot = robot
+        self._most = np.array([part.robot.gripper.max_width for part in robot.parts])
         self._model = model = build_model(robot, task)
         self._data = mujoco.MjData(model)
         self._joints = [int(model.joint(name).qposadr[0]) for name in robot.joints]
-        self._fingers = [int(model.joint(name).qposadr[0]) for name in robot.gripper.joints]
+        self._fingers = [int(model.joint(name).qposadr[0]) for name in robot.fingers]
         self._geoms = TaskView(model, robot).geoms
         self._context = RenderContext(model, FRAME_SIZE, fine=True)
         self._overview: mujoco.MjvCamera | None = None
 
-    def frame(self, q: Array, width: float, scene: Scene) -> NDArray[np.uint8]:
+    def frame(self, q: Array, openings: Array, scene: Scene) -> NDArray[np.uint8]:
         """`FRAME_SIZE` + (3,) picture.
 
         Args:
           q: (n,) joint positions [rad].
-          width: opening of the gripper [m]; NaN: not known, drawn open.
+          openings: (1,) of the gripper, of two (1, 2) [m]; NaN: not known, drawn open.
           scene: of `TaskView`, of the same task; shapes that it lacks stay where they are.
         """
-        closed, opened = self._gripper.joint_range
-        most = self._gripper.max_width
-        share = min(max(width / most, 0.0), 1.0) if width == width and most > 0 else 1.0
+        widths = np.where(np.isnan(openings), self._most, np.clip(openings, 0.0, self._most))
         self._data.qpos[self._joints] = q
-        self._data.qpos[self._fingers] = closed + share * (opened - closed)
+        self._data.qpos[self._fingers] = self._robot.fingers_of(widths)[0]
         self._context.place(self._data)
         self._overview = self._overview or overview(self._model, self._data)
         matrix = np.empty(9)

@@ -16,6 +16,7 @@ from std_srvs.srv import Trigger
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import topics
+from hardware.ros2.film_node import FilmNode
 from hardware.ros2.permissions import policy_xml
 from hardware.ros2.policy_node import PolicyNode
 from hardware.ros2.process import Background, wait_until
@@ -30,11 +31,11 @@ from robots.stations import load_pair, pair_names
 from sim.tasks import TASKS
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_permissions import Blank, opened, permitted
+from test_permissions import Blank, Undrawn, opened, permitted
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 6
 WAIT_S = 60.0
-PROGRAMS = ("safety", "streamer", "policy", "sim_arm", "operator", "doctor")
+PROGRAMS = ("safety", "streamer", "policy", "sim_arm", "film", "operator", "doctor")
 PAIR = load_pair("panda_pair")
 # What they open when it is their turn: of `identify`, `deploy --reset motion` and `--record`, by keys of `operate`.
 LATER = {"/robolearn/operator": {*(arm.joint_states.topic for arm in PAIR.arms.values()), "/robolearn/go_home",
@@ -43,18 +44,20 @@ LATER = {"/robolearn/operator": {*(arm.joint_states.topic for arm in PAIR.arms.v
 
 
 @pytest.fixture(scope="module")
-def graph() -> Iterator[dict[str, dict[str, set[str]]]]:
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, set[str]]]]:
     """Full name of each node of two arms → what it has open."""
     seen = PAIR.with_objects(TASKS["lift_two"]().observation_names)
     with ExitStack() as stack:
         ros = [stack.enter_context(Background(DOMAIN)) for _ in range(2)]
         placed: dict[str, Any] = {"contract": PAIR, "context": ros[0].context}
         policy: Any = {"contract": seen, "context": ros[0].context, "overrides": {"policy": "blank", "seconds": 60.0}}
+        film: Any = {"out": str(tmp_path_factory.mktemp("film") / "run.mp4")}
         for node in (
             SimArmNode(make_world, overrides={"task": "lift_two"}, **placed),
             PolicyNode(lambda *_, **__: Blank(seen), **policy),  # type: ignore[arg-type]
             StreamerNode(**placed),
             SafetyNode(**placed),
+            FilmNode(lambda *_: Undrawn(), lambda path, pictures, fps: list(pictures), overrides=film, **placed),
         ):
             node.start()
             ros[0].add(node)
