@@ -35,6 +35,7 @@ RIQLS, RIQL = ("tests/rl/test_rl_riql.py",), f"{ALGORITHMS}/riql.py"
 REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
 STUDENT = f"{ALGORITHMS}/student.py"
+CALIBRATED = ("tests/rl/test_rl_calibrate.py::test_of_several_tasks_the_one_that_bears_least_decides",)
 TOLD, TOLDS = "robolearn/rollout/told_worlds.py", ("tests/rl/test_told_worlds.py",)
 FRESH_RUNNER = "tests/rl/test_fresh_runner.py"
 FRESH = (f"{FRESH_RUNNER}::test_it_goes_on_from_what_acted_and_from_its_value_by_fresh_rollouts_alone",)
@@ -153,6 +154,8 @@ MUTANTS: dict[str, Mutant] = {
     "steers-away": Mutant(DSRL, ".squeeze(1) - apart", ".squeeze(1) + apart", STEERS["added"]),
     "steers-to-noise-of-another-size": Mutant(DSRL, "return x0 / self.settings.magnitude,", "return x0,", STEERS["far"]),
     "steers-across-authors": Mutant(DSRL, "known = at < edge[:, None]", "known = at < steps", STEERS["plans"]),
+    "noise-by-the-task-that-bears-most": Mutant(f"{RL}/calibrate.py", "max(min(bears)", "max(max(bears)", CALIBRATED),
+    "a-task-without-success-decides-the-noise": Mutant(f"{RL}/calibrate.py", "np.flatnonzero(own != 0) if metric", "np.arange(len(own)) if metric", CALIBRATED),
     "words-of-another-world": Mutant(TOLD, "np.repeat(vectors, counts, axis=0)", "np.resize(vectors, (sum(counts), vectors.shape[1]))", TOLDS),
     "worlds-of-two-tasks-in-one-group": Mutant(TOLD, "> len(np.unique(ids))", "> len(ids)", TOLDS),
     "a-part-s-seed-is-lost": Mutant(TOLD, "part.reset(seed=seed, options=own)", "part.reset(options=own)", TOLDS),
