@@ -119,7 +119,6 @@ def calibrate_noise(
     apart = getattr(engine.env, "task_of_world", None)
     tasks = [np.ones(engine.env.num_envs, np.bool_)] if apart is None else [apart == k for k in np.unique(apart)]
     own = np.array([results[starts.index(initial)][one].mean() for one in tasks])
-    judges = np.flatnonzero(own != 0) if metric == "success" else np.arange(len(tasks))
     level = own - (1.0 - KEEP) * np.abs(own)
     rates, by_task = [rate], [own]
     for sigma in () if fails else CANDIDATES:
@@ -128,11 +127,12 @@ def calibrate_noise(
         result = measured(initial, sigma)
         rates.append(float(result.mean()))
         by_task.append(np.array([result[one].mean() for one in tasks]))
-        if (by_task[-1] < level)[judges].any():
+        if (by_task[-1] < level).any():
             break  # more noise will not bring it back
     centre = CANDIDATES[0]
     if not fails:
-        bears = [_crossing((0.0, *CANDIDATES), [float(row[k]) for row in by_task], float(level[k])) for k in judges]
+        columns = zip(np.array(by_task).T.tolist(), level.tolist(), strict=True)
+        bears = [_crossing((0.0, *CANDIDATES), column, least) for column, least in columns]
         centre = max(min(bears), 0.5 * CANDIDATES[0])
     half = math.sqrt(noise.min_share)
     chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half, initial=initial)

@@ -155,7 +155,6 @@ MUTANTS: dict[str, Mutant] = {
     "steers-to-noise-of-another-size": Mutant(DSRL, "return x0 / self.settings.magnitude,", "return x0,", STEERS["far"]),
     "steers-across-authors": Mutant(DSRL, "known = at < edge[:, None]", "known = at < steps", STEERS["plans"]),
     "noise-by-the-task-that-bears-most": Mutant(f"{RL}/calibrate.py", "max(min(bears)", "max(max(bears)", CALIBRATED),
-    "a-task-without-success-decides-the-noise": Mutant(f"{RL}/calibrate.py", "np.flatnonzero(own != 0) if metric", "np.arange(len(own)) if metric", CALIBRATED),
     "words-of-another-world": Mutant(TOLD, "np.repeat(vectors, counts, axis=0)", "np.resize(vectors, (sum(counts), vectors.shape[1]))", TOLDS),
     "worlds-of-two-tasks-in-one-group": Mutant(TOLD, "> len(np.unique(ids))", "> len(ids)", TOLDS),
     "a-part-s-seed-is-lost": Mutant(TOLD, "part.reset(seed=seed, options=own)", "part.reset(options=own)", TOLDS),
