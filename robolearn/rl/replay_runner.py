@@ -33,6 +33,7 @@ from robolearn.rl.off_policy_settings import OffPolicyConfig
 from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.runner import iterations_apart
 from robolearn.rollout import Agent, Decision, Decisions, Engine, Turn
+from robolearn.rollout.told_worlds import success_of_tasks
 from robolearn.runs.checkpoint import prefixed, unprefixed
 from robots.chunk_execution import SteppedChunks
 
@@ -129,6 +130,7 @@ class ReplayRunner(OfflineRunner):
             "success": sum(e.success for e in closed) / len(closed) if known else math.nan,
             "episode_return": float(np.mean([e.reward.sum() for e in closed])) if closed else math.nan,
             "episodes": float(len(closed)),
+            **success_of_tasks(self.env),
             "rewarded": float(np.count_nonzero([e.reward.sum() for e in (*closed, *altered)])),
             **self.starts.metrics(len(altered)),
             "wall_simulation_s": self.engine.simulation_s - before_s[0],

@@ -28,6 +28,7 @@ from robolearn.rl.calibrate import NoiseCalibration
 from robolearn.rl.model_reward import ModelReward
 from robolearn.rl.settings import UNKNOWN_EPISODE, OnPolicyConfig
 from robolearn.rollout import Engine
+from robolearn.rollout.told_worlds import success_of_tasks
 from robolearn.runs.checkpoint import prefixed, unprefixed
 
 log = logging.getLogger(__name__)
@@ -141,6 +142,7 @@ class Runner:
             "success": success,
             "episode_return": float(batch.returns.mean()) if finished else math.nan,
             "episodes": float(batch.episodes),
+            **success_of_tasks(self.env),
             "rewarded": float(np.count_nonzero(batch.returns) + np.count_nonzero(batch.altered)),
             **self.starts.metrics(len(batch.altered)),
             "wall_simulation_s": batch.simulation_s,

@@ -6,6 +6,7 @@ apart by the words alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -53,6 +54,8 @@ class ToldWorlds:
         self.continuing = any(part.continuing for part in parts)
         self.steps_together = any(part.steps_together for part in parts)
         self._observation: list[Observation] = []
+        self._solved = np.zeros(self.num_envs, np.bool_)  # of the running episodes
+        self._counts = np.zeros((len(parts), 2), np.int64)  # of each task: solved, ended
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or len(self._parts) > 1:
@@ -68,6 +71,7 @@ class ToldWorlds:
         if len(ids) and sum(len(np.unique(ids[rows])) for rows in self._rows) > len(np.unique(ids)):
             got = f"{self.num_envs} of {len(self._parts)} tasks, in groups that begin alike"
             raise BadInput("worlds", got=got, expected="as many of each task as whole groups have")
+        self._solved[:], self._counts[:] = False, 0
         given = [options and {key: value[rows] for key, value in options.items()} for rows in self._rows]
         self._observation = [
             part.reset(seed=seed, options=own)[0] for part, own in zip(self._parts, given, strict=True)
@@ -96,14 +100,25 @@ class ToldWorlds:
         found = [part.snapshot() for part in self._parts]
         if any(one is None for one in found):
             return None
-        return {f"{i}/{key}": value for i, one in enumerate(found) for key, value in (one or {}).items()}
+        parts = {f"{i}/{key}": value for i, one in enumerate(found) for key, value in (one or {}).items()}
+        return {**parts, "solved": self._solved.copy()}
 
     def restore(self, snapshot: dict[str, NDArray]) -> Observation:
+        self._solved[:], self._counts[:] = snapshot["solved"], 0
         self._observation = []
         for i, part in enumerate(self._parts):
             own = {key.partition("/")[2]: value for key, value in snapshot.items() if key.startswith(f"{i}/")}
             self._observation.append(part.restore(own))
         return self._told(self._observation)
+
+    def success_of_tasks(self) -> dict[str, float]:
+        """``success/<task>`` → rate of the episodes that ended since the last call, NaN without one; nothing of one
+        task alone, or where a task reports no success."""
+        counts, self._counts = self._counts, np.zeros_like(self._counts)
+        if len(self._parts) == 1 or not self.reports_success:
+            return {}
+        pairs = zip(self._parts, counts.tolist(), strict=True)
+        return {f"success/{part.task}": solved / ended if ended else math.nan for part, (solved, ended) in pairs}
 
     def frame(self, world: int = 0) -> NDArray[np.uint8] | None:
         for part, rows in zip(self._parts, self._rows, strict=True):
@@ -132,6 +147,10 @@ class ToldWorlds:
         solved = [out.success for out in outs if out.success is not None]
         if len(solved) == len(outs):
             infos["success"] = np.concatenate(solved)
+            self._solved |= infos["success"]
+        for k, rows in enumerate(self._rows):
+            self._counts[k] += (self._solved & ended)[rows].sum(), ended[rows].sum()
+        self._solved &= ~ended
         if ended.any():
             infos["final_obs"] = self._told([out.final or out.observation for out in outs])
         return self._told(self._observation), rewards.sum(axis=1), terminated, truncated, infos
@@ -143,3 +162,8 @@ def _rests(part: Env, chunks: NDArray[np.float32], seen: Observation) -> ChunkOu
     no = np.zeros(n, np.bool_)
     solved = no if part.reports_success else None
     return ChunkOutcome(seen, np.zeros((n, ta), np.float32), np.zeros(n, np.int64), no, no, solved, {})
+
+
+def success_of_tasks(env: Env) -> dict[str, float]:
+    """See `ToldWorlds.success_of_tasks`; nothing of other worlds."""
+    return env.success_of_tasks() if isinstance(env, ToldWorlds) else {}

@@ -155,6 +155,8 @@ MUTANTS: dict[str, Mutant] = {
     "steers-to-noise-of-another-size": Mutant(DSRL, "return x0 / self.settings.magnitude,", "return x0,", STEERS["far"]),
     "steers-across-authors": Mutant(DSRL, "known = at < edge[:, None]", "known = at < steps", STEERS["plans"]),
     "noise-by-the-task-that-bears-most": Mutant(f"{RL}/calibrate.py", "max(min(bears)", "max(max(bears)", CALIBRATED),
+    "what-was-solved-before-the-end-does-not-count": Mutant(TOLD, "self._solved &= ~ended", "self._solved[:] = False", TOLDS),
+    "a-task-s-episodes-count-for-ever": Mutant(TOLD, "self._counts, np.zeros_like(self._counts)", "self._counts.copy(), self._counts", TOLDS),
     "words-of-another-world": Mutant(TOLD, "np.repeat(vectors, counts, axis=0)", "np.resize(vectors, (sum(counts), vectors.shape[1]))", TOLDS),
     "worlds-of-two-tasks-in-one-group": Mutant(TOLD, "> len(np.unique(ids))", "> len(ids)", TOLDS),
     "a-part-s-seed-is-lost": Mutant(TOLD, "part.reset(seed=seed, options=own)", "part.reset(options=own)", TOLDS),

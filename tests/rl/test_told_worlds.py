@@ -59,7 +59,7 @@ def assert_alike(told: Any, alone: list[Any], counts: tuple[int, int] = (3, 2)) 
 @pytest.mark.parametrize("chunks", [True, False])
 def test_they_are_the_worlds_that_stand_in_them(point: Make, chunks: bool) -> None:
     told, alone = both(point, chunks=chunks)
-    rng, ends = np.random.default_rng(0), 0
+    rng, ends, counts = np.random.default_rng(0), 0, np.zeros((2, 2))
     seen = told.reset(seed=7)[0]
     np.testing.assert_array_equal(seen["proprio"], np.concatenate([one.reset(seed=7)[0]["proprio"] for one in alone]))
     for k in range(12):
@@ -69,7 +69,12 @@ def test_they_are_the_worlds_that_stand_in_them(point: Make, chunks: bool) -> No
         parts = [(actions[:3], active[:3]), (actions[3:], active[3:])]
         assert_alike(result, [one.step(*(part if k % 2 else part[:1])) for one, part in zip(alone, parts, strict=True)])
         ends += int(result[4]["_final_obs"].sum())
-    assert ends > 5
+        for k, rows in enumerate((slice(0, 3), slice(3, 5))):  # success ends an episode here
+            counts[k] += result[4]["success"][rows].sum(), result[4]["_final_obs"][rows].sum()
+    assert ends == counts[:, 1].sum() > 5 and (counts[:, 0] > 0).all()
+    rates = counts[:, 0] / counts[:, 1]
+    assert told.success_of_tasks() == {"success/point": rates[0], "success/reversed": rates[1]}
+    assert all(np.isnan(rate) for rate in told.success_of_tasks().values()), "none since"
     kept = told.snapshot()
     assert kept is not None
     first = told.step(actions)
@@ -107,7 +112,34 @@ def test_worlds_that_forget_or_say_no_success_or_step_together_are_so_together(p
     assert ToldWorlds([point(1), reversed_point(point, 1, limit=0)], embed, "both").max_episode_steps == 0
     one = ToldWorlds([point(2)], embed, "point")
     one.reset(seed=5)
-    assert one.seeds == [5] and one.prompt == "come to 0"
+    assert one.seeds == [5] and one.prompt == "come to 0" and one.success_of_tasks() == {}
+
+
+def test_what_was_solved_before_the_end_of_an_episode_counts_when_it_ends_and_is_kept(point: Make) -> None:
+    parts = [point(3, limit=3), reversed_point(point, 2, limit=3)]
+    told = ToldWorlds(parts, embed, "both")
+    told.reset(seed=0)
+    for part in parts:  # solved at once, and it goes on
+        step = part.step_chunk
+
+        def solved(chunks: Any, active: Any = None, step: Any = step) -> Any:
+            *rest, infos = step(chunks, active)
+            return *rest, infos | {"success": ~infos["_final_obs"]}
+
+        part.step_chunk = solved
+    away = np.zeros((5, 1, 1), np.float32)
+    told.step_chunk(away)
+    kept = told.snapshot()
+    assert kept is not None
+    for _ in range(2):
+        told.step_chunk(away)
+    assert told.success_of_tasks() == {"success/point": 1.0, "success/reversed": 1.0}
+    told.restore(kept | {"solved": np.zeros(5, np.bool_)})
+    for part in parts:
+        del part.step_chunk
+    for _ in range(2):
+        told.step_chunk(away)
+    assert told.success_of_tasks() == {"success/point": 0.0, "success/reversed": 0.0}
 
 
 def test_what_cannot_stand_together_is_refused(point: Make) -> None:
