@@ -50,7 +50,8 @@ MUTANTS: dict[str, Mutant] = {
     "outcome-not-held": Mutant(FILM_NODE, "if self._episodes.outcome_shown and", "if False and", CAPTIONS),
     "film-without-captions": Mutant("robolearn/cli/film.py", "if seen.caption else picture", "if False else picture", CAPTIONS),
     "film-of-the-start": Mutant(FILM, "            if geom is None:", "            if True:", FILMED),
-    "film-gripper-open": Mutant(FILM, "closed + share * (opened - closed)", "opened", FILMED),
+    "film-of-one-gripper": Mutant(FILM, "self._robot.fingers_of(widths)[0]", "self._robot.fingers_of(0 * widths + widths.flat[0])[0]", FILMED),
+    "film-gripper-open": Mutant(FILM, "np.clip(openings, 0.0, self._most)", "self._most", FILMED),
 }  # fmt: skip
 
 

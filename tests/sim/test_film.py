@@ -48,3 +48,21 @@ def test_the_film_is_what_the_worlds_own_camera_sees(task: str) -> None:
     finally:
         film.close()
         env.close()
+
+
+def test_each_of_two_grippers_is_drawn_as_it_is() -> None:
+    pair, env = PAIRS["panda_pair"], make_env("lift_two", 1, threads=1)
+    film = SceneFilm(pair, TASKS["lift_two"]())
+    try:
+        env.reset(seed=3)
+        shown = {
+            (left, right): film.frame(np.array(pair.home), np.array([[left, right]]), env.scene(0)).astype(int)  # type: ignore[attr-defined]
+            for left in (0.0, 0.08)
+            for right in (0.0, 0.08)
+        }
+    finally:
+        film.close()
+        env.close()
+    columns = [np.abs(shown[one] - shown[0.0, 0.0]).sum((0, 2)).nonzero()[0] for one in ((0.08, 0.0), (0.0, 0.08))]
+    assert all(len(one) for one in columns) and not set(columns[0]) & set(columns[1]), "two places of the picture"
+    np.testing.assert_array_equal(shown[0.08, 0.08] - shown[0.08, 0.0], shown[0.0, 0.08] - shown[0.0, 0.0])
