@@ -40,7 +40,8 @@ class ToldWorlds:
             check_compatible(first.interface, part.interface, what=f"worlds of {first.task}, beside {part.task}")
             if not part.prompt:
                 raise BadInput(f"worlds of {part.task}", got="no task in words", expected="some, for a policy of words")
-        self._parts, counts = tuple(parts), [part.num_envs for part in parts]
+        self._parts: Sequence[Env] = tuple(parts)
+        counts = [part.num_envs for part in parts]
         self._rows = [slice(end - n, end) for n, end in zip(counts, np.cumsum(counts).tolist(), strict=True)]
         vectors = np.asarray(embed([part.prompt for part in parts]), np.float32)
         self._words = np.repeat(vectors, counts, axis=0)  # (N, D)
