@@ -15,6 +15,7 @@ from robolearn.cli.dataset.common import opened_for
 from robolearn.cli.evaluator import Evaluator
 from robolearn.cli.finetune_numbers import (
     last_success,
+    last_success_of_tasks,
     rewarded_episodes,
     show_finetuned,
     standing,
@@ -229,6 +230,7 @@ class Finetune(Command):
                     "sigma_max": calibration.noise.sigma_max if calibration else config.sigma_max,
                     "calibration": calibration.to_json() if calibration else None,
                     "training_success": last_success(self.out),
+                    **({"training_success_of_tasks": tasks} if (tasks := last_success_of_tasks(self.out)) else {}),
                     "rewarded_episodes": None if model is not None else rewarded_episodes(self.out),
                     "unchanged": isinstance(config, OnPolicyConfig)
                     and sha256_weights(runner.algorithm.policy()) == stored["sha256"],

@@ -28,7 +28,9 @@ class FineTuning(Protocol):
 
 
 KINDS = ("episodes", "along_episodes", "pushed_episodes")
+OF_TASK = "success/"  # of a metric's name, before the task's
 LAST = 5  # iterations whose rollouts are counted together at the end
+SHOWN = 3  # tasks of a suite
 AFTER = 3  # evaluations after the switch from offline to online
 
 
@@ -48,6 +50,18 @@ def last_success(run: Path) -> dict[str, Any] | None:
     if not episodes:
         return None
     return Success.of(round(sum(row["success"] * row["episodes"] for row in rows)), episodes).to_json()
+
+
+def last_success_of_tasks(run: Path) -> dict[str, float]:
+    """Task → success of the rollouts of a run's last `LAST` iterations in which an episode of it ended, the least
+    first; nothing where a single task is learned."""
+    found: dict[str, list[float]] = {}
+    for row in read_metrics(run):
+        for key, rate in row.items():
+            if key.startswith(OF_TASK) and rate is not None and math.isfinite(rate):
+                found.setdefault(key.removeprefix(OF_TASK), []).append(rate)
+    means = {task: sum(rates[-LAST:]) / len(rates[-LAST:]) for task, rates in found.items()}
+    return dict(sorted(means.items(), key=lambda one: one[1]))
 
 
 def switched(run: Path) -> dict[str, Any] | None:
@@ -103,6 +117,9 @@ def show_finetuned(command: FineTuning, r: Mapping[str, Any], console: Any) -> N
         console.print(f"noise        begins at {noise['initial']:g}, explores up to {noise['sigma_max']:.2f}: {reason}")
     if r["training_success"]:
         console.print(f"success      {rate_text(r['training_success'])} of the last rollouts, with exploration noise")
+    if tasks := r.get("training_success_of_tasks"):
+        least = ", ".join(f"{task} {100 * rate:.0f}%" for task, rate in list(tasks.items())[:SHOWN])
+        console.print(f"             least in {least}")
     if switch := r.get("switch"):
         after = ", ".join(f"{100 * value:.1f}" for value in switch["online"])
         said = f"{100 * switch['offline']:.1f}% offline, then {after}: a dip of {100 * switch['dip']:.1f} points"

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import beta
 
+from robolearn.cli.finetune_numbers import last_success_of_tasks
 from robolearn.cli.main import main
 from robolearn.cli.suite import run_suite
 from robolearn.core import ArraySpec, BadInput
@@ -126,6 +127,16 @@ def test_collect_evaluate_and_finetune_take_all_tasks_of_a_suite(python: str, tm
     assert tuned["success"]["rate"] == pytest.approx(sum(rates) / 2) and tuned["success"]["episodes"] == 4
 
 
+def test_the_tasks_of_the_last_rollouts_begin_with_the_least(tmp_path: Path) -> None:
+    rows: list[dict[str, float | None]] = [{"success": 0.5, "success/a": 1.0, "success/b": 0.0}]
+    rows += [{"success": 0.5, "success/a": rate, "success/b": 0.9} for rate in (0.1, 0.2, None, 0.3, 0.4, 0.5)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = last_success_of_tasks(tmp_path)
+    assert list(found) == ["a", "b"] and found == pytest.approx({"a": 0.3, "b": 0.9})
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"success": 0.5}) + "\n")
+    assert last_success_of_tasks(tmp_path) == {}
+
+
 @pytest.mark.long
 def test_a_policy_of_words_learns_all_tasks_of_a_suite_at_once(python: str, tmp_path: Path, capsys) -> None:
     world = ["--task", "stand_in:both", "--world-python", python, "--sim-threads", "1"]
@@ -141,6 +152,7 @@ def test_a_policy_of_words_learns_all_tasks_of_a_suite_at_once(python: str, tmp_
     tuned = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert "suite" not in tuned and tuned["policy"] == str(tmp_path / "tuned/policy")
     assert tuned["evaluation"]["success"]["episodes"] == 4
+    assert set(tuned["training_success_of_tasks"]) == set(PAIR)
     evaluate = ["evaluate", "--policy", tuned["policy"], *world, "--episodes", "2", "--json"]
     assert main(evaluate) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
