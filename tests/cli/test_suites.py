@@ -130,10 +130,12 @@ def test_collect_evaluate_and_finetune_take_all_tasks_of_a_suite(python: str, tm
 def test_the_tasks_of_the_last_rollouts_begin_with_the_least(tmp_path: Path) -> None:
     rows: list[dict[str, float | None]] = [{"success": 0.5, "success/a": 1.0, "success/b": 0.0}]
     rows += [{"success": 0.5, "success/a": rate, "success/b": 0.9} for rate in (0.1, 0.2, None, 0.3, 0.4, 0.5)]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "metrics.jsonl").write_text(
+        "".join(json.dumps({"step": i, **row}) + "\n" for i, row in enumerate(rows))
+    )
     found = last_success_of_tasks(tmp_path)
     assert list(found) == ["a", "b"] and found == pytest.approx({"a": 0.3, "b": 0.9})
-    (tmp_path / "metrics.jsonl").write_text(json.dumps({"success": 0.5}) + "\n")
+    (tmp_path / "metrics.jsonl").write_text(json.dumps({"step": 0, "success": 0.5}) + "\n")
     assert last_success_of_tasks(tmp_path) == {}
 
 
