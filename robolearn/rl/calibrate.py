@@ -15,9 +15,6 @@ every candidate σ, and where the success falls below, linear in between,
 σ* (at least half the smallest candidate) becomes the geometric mean of the range, where the noise network begins. A
 policy that never succeeds leaves nothing to measure: it begins where imitation did, with the smallest.
 
-Where worlds of several tasks stand side by side (``task_of_world``) each task has a σ* of its own, and the least is
-taken: by the mean of all, tasks that bear noise ruined the others.
-
 Where a world reports no success, the same is done with returns R in its own units: the standard error is that of
 their mean, and σ* is where R falls to R(0) − (1 − KEEP) |R(0)|.
 """
@@ -116,24 +113,17 @@ def calibrate_noise(
     good = [(s, rate) for s, rate in zip(starts, start_rates, strict=True) if rate >= start_rates[best] - error]
     fails = metric == "success" and start_rates[best] == 0
     initial, rate = good[0] if fails else min(good)
-    apart = getattr(engine.env, "task_of_world", None)
-    tasks = [np.ones(engine.env.num_envs, np.bool_)] if apart is None else [apart == k for k in np.unique(apart)]
-    own = np.array([results[starts.index(initial)][one].mean() for one in tasks])
-    level = own - (1.0 - KEEP) * np.abs(own)
-    rates, by_task = [rate], [own]
+    level = rate - (1.0 - KEEP) * abs(rate)
+    rates = [rate]
     for sigma in () if fails else CANDIDATES:
         if not affordable():
             break
-        result = measured(initial, sigma)
-        rates.append(float(result.mean()))
-        by_task.append(np.array([result[one].mean() for one in tasks]))
-        if (by_task[-1] < level).any():
+        rates.append(float(measured(initial, sigma).mean()))
+        if rates[-1] < level:
             break  # more noise will not bring it back
     centre = CANDIDATES[0]
     if not fails:
-        columns = zip(np.array(by_task).T.tolist(), level.tolist(), strict=True)
-        bears = [_crossing((0.0, *CANDIDATES), column, least) for column, least in columns]
-        centre = max(min(bears), 0.5 * CANDIDATES[0])
+        centre = max(_crossing((0.0, *CANDIDATES), rates, level), 0.5 * CANDIDATES[0])
     half = math.sqrt(noise.min_share)
     chosen = replace(noise, sigma_max=centre / half, sigma_min=centre * half, initial=initial)
     if fails:

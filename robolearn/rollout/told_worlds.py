@@ -27,9 +27,6 @@ class ToldWorlds:
       embed: n sentences → (n, D).
       task: the name of them all.
 
-    Attributes:
-      task_of_world: (N,) number of each world's part.
-
     Raises:
       BadInput: parts that differ, a task without words, or words that cannot be embedded.
     """
@@ -46,7 +43,6 @@ class ToldWorlds:
         vectors = np.asarray(embed([part.prompt for part in parts]), np.float32)
         self._words = np.repeat(vectors, counts, axis=0)  # (N, D)
         self.num_envs, self.task = sum(counts), task
-        self.task_of_world = np.repeat(np.arange(len(parts)), counts)
         seen = {**first.interface.observation, PROMPT: ArraySpec(vectors.shape[1:])}
         self.interface = replace(first.interface, observation=seen)
         self.prompt = first.prompt if len(parts) == 1 else ""

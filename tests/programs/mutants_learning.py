@@ -35,7 +35,6 @@ RIQLS, RIQL = ("tests/rl/test_rl_riql.py",), f"{ALGORITHMS}/riql.py"
 REBRACS, REBRAC = ("tests/rl/test_rl_rebrac.py",), f"{ALGORITHMS}/rebrac.py"
 OGPOS, OGPO = ("tests/rl/test_rl_ogpo.py",), f"{ALGORITHMS}/ogpo.py"
 STUDENT = f"{ALGORITHMS}/student.py"
-CALIBRATED = ("tests/rl/test_rl_calibrate.py::test_of_several_tasks_the_one_that_bears_least_decides",)
 TOLD, TOLDS = "robolearn/rollout/told_worlds.py", ("tests/rl/test_told_worlds.py",)
 FRESH_RUNNER = "tests/rl/test_fresh_runner.py"
 FRESH = (f"{FRESH_RUNNER}::test_it_goes_on_from_what_acted_and_from_its_value_by_fresh_rollouts_alone",)
@@ -154,7 +153,6 @@ MUTANTS: dict[str, Mutant] = {
     "steers-away": Mutant(DSRL, ".squeeze(1) - apart", ".squeeze(1) + apart", STEERS["added"]),
     "steers-to-noise-of-another-size": Mutant(DSRL, "return x0 / self.settings.magnitude,", "return x0,", STEERS["far"]),
     "steers-across-authors": Mutant(DSRL, "known = at < edge[:, None]", "known = at < steps", STEERS["plans"]),
-    "noise-by-the-task-that-bears-most": Mutant(f"{RL}/calibrate.py", "max(min(bears)", "max(max(bears)", CALIBRATED),
     "what-was-solved-before-the-end-does-not-count": Mutant(TOLD, "self._solved &= ~ended", "self._solved[:] = False", TOLDS),
     "a-task-s-episodes-count-for-ever": Mutant(TOLD, "self._counts, np.zeros_like(self._counts)", "self._counts.copy(), self._counts", TOLDS),
     "words-of-another-world": Mutant(TOLD, "np.repeat(vectors, counts, axis=0)", "np.resize(vectors, (sum(counts), vectors.shape[1]))", TOLDS),

@@ -177,17 +177,3 @@ def test_the_initial_noise_by_returns():
     assert found.start_success == pytest.approx((4.2, 3.0, 3.8)) and found.noise.initial == 0.0
     found, _ = calibrate({0.0: 0.8, 0.12: 0.5}, noise, nerves={0.0: 0.12, 0.5: 0.12}, rewards=(5.0, 1.0))
     assert found.noise.initial == 1.0
-
-
-def test_of_several_tasks_the_one_that_bears_least_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first bears any noise, the second 0.08, and the third never succeeds, and is not asked."""
-    rates = {0.26: 0.7, 0.08: 0.9}
-    alone, _ = calibrate(rates)
-    monkeypatch.setattr(Nerves, "task_of_world", np.array([0] * 7 + [1, 1, 2]), raising=False)
-    apart, _ = calibrate(rates)
-    assert alone.sigma == (0.0, *CANDIDATES) and apart.sigma == (0.0, 0.05, 0.08, 0.12)
-    # Of the second task all bear 0.08 and none 0.12: half of them is kept half way.
-    assert math.sqrt(apart.noise.sigma_max * apart.noise.sigma_min) == pytest.approx(0.1)
-    assert apart.success == pytest.approx((0.9, 0.9, 0.9, 0.7)) and "70% at 0.12" in apart.reason
-    monkeypatch.setattr(Nerves, "task_of_world", np.zeros(10, int), raising=False)
-    assert calibrate(rates)[0].noise == alone.noise
