@@ -130,7 +130,7 @@ class ToldWorlds:
     # ---------------------------------------------------------------------------------------------------------
 
     def _told(self, parts: Sequence[Observation]) -> Observation:
-        """What all worlds observe, with their words."""
+        """The observation of all worlds, with their words."""
         return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]} | {PROMPT: self._words}
 
     def _joined(self, outs: Sequence[ChunkOutcome]) -> StepResult:
