@@ -35,6 +35,7 @@ LAG, LAGS = "hardware/observing/lag.py", ("tests/hardware/test_lag.py",)
 READINGS, READ = "hardware/safety/readings.py", ("tests/hardware/safety/test_safety_readings.py",)
 NOISY, NOISES = "hardware/observing/picture_noise.py", ("tests/hardware/test_picture_noise.py",)
 
+DRIVER_DOUBLE = "robolearn/bench/emulators/ros2_control.py"
 LEADS, LED = "robolearn/bench/emulators/trajectory_controller.py", ("tests/bench/test_trajectory_controller.py",)
 
 SCENE = "sim/embedded/scene.py"
@@ -68,6 +69,8 @@ MUTANTS: dict[str, Mutant] = {
     "a-learner-takes-its-modules-down": Mutant(
         "robolearn/hil/processes.py", "import leave; leave(main())", "import leave; import sys; sys.exit(main())", ENDED
     ),
+    "a-process-that-stood-still-was-late": Mutant(DRIVER_DOUBLE, "if sent > ran_until else received", "if False else received", LED),
+    "no-message-is-late": Mutant(DRIVER_DOUBLE, "if sent > ran_until else received", "if True else received", LED),
     "one-and-minus-one-are-half-a-turn-of-a-joint": Mutant(
         "robots/control.py", "goal = lower + 0.5 * (a[:, :-1] + 1.0) * (upper - lower)", "goal = np.pi * a[:, :-1]",
         (f"{DEPLOYED}::test_the_arm_ends_in_the_pose_of_the_demonstrations",),
