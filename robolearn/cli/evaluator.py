@@ -16,10 +16,19 @@ from robolearn.presets import WORLDS
 from robolearn.runs import Progress, Run
 from robolearn.runs.command import rate_text
 from robolearn.runs.loop import BEST, Kept, PolicyScore
-from sim.registry import WorldConfig
+from sim.registry import WorldConfig, tasks_of
 
 ON_THE_WAY = 500_000  # seeds of the starts by which the best is chosen: neither training's nor an evaluation's
 AT_THE_END = 1000  # and those of the evaluation that is reported, as `robolearn evaluate` has them
+
+
+def side_by_side(tasks: int, episodes: int) -> int:
+    """Number of worlds for so many `episodes`, a multiple of `tasks`: where those are several, each world runs as many,
+    so that they count alike."""
+    if tasks == 1:
+        return min(WORLDS, episodes)
+    each = episodes // tasks
+    return tasks * max(k for k in range(1, each + 1) if each % k == 0 and (k == 1 or tasks * k <= WORLDS))
 
 
 class Evaluator:
@@ -80,7 +89,8 @@ class Evaluator:
             policy = policy.policy
         if self._env is None:
             world = self.world.matching(policy.interface)
-            self._env = build_worlds(world, policy.interface, min(WORLDS, self.episodes))
+            count = side_by_side(len(tasks_of(world.task)), self.episodes)
+            self._env = build_worlds(world, policy.interface, count)
             self._stack.callback(self._env.close)
         return policy, self._env
 

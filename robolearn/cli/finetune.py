@@ -270,6 +270,9 @@ class Finetune(Command):
         for flag in (flag for flag, given in single.items() if given):
             raise BadInput(flag, got=f"it with {self.world.task} and a policy of words", expected="a single task",
                            available=tasks)  # fmt: skip
+        if self.keep.episodes % len(tasks):
+            expected = f"a multiple of {len(tasks)}: as many of each task of {self.world.task}"
+            raise BadInput("--eval-episodes", got=self.keep.episodes, expected=expected)
         return True
 
     def _updates(self) -> int:

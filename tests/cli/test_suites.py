@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import beta
 
+from robolearn.cli.evaluator import side_by_side
 from robolearn.cli.finetune_numbers import last_success_of_tasks
 from robolearn.cli.main import main
 from robolearn.cli.suite import run_suite
@@ -139,6 +140,14 @@ def test_the_tasks_of_the_last_rollouts_begin_with_the_least(tmp_path: Path) -> 
     assert last_success_of_tasks(tmp_path) == {}
 
 
+@pytest.mark.parametrize("tasks", [1, 2, 7, 10])
+def test_tasks_that_are_judged_together_count_alike(tasks: int) -> None:
+    for each in (1, 3, 10, 97, 100):
+        worlds = side_by_side(tasks, tasks * each)
+        assert worlds == min(64, each) if tasks == 1 else worlds % tasks == 0 and (tasks * each) % worlds == 0
+    assert side_by_side(10, 100) == 50 and side_by_side(10, 970) == 10 and side_by_side(100, 100) == 100
+
+
 @pytest.mark.long
 def test_a_policy_of_words_learns_all_tasks_of_a_suite_at_once(python: str, tmp_path: Path, capsys) -> None:
     world = ["--task", "stand_in:both", "--world-python", python, "--sim-threads", "1"]
@@ -159,7 +168,11 @@ def test_a_policy_of_words_learns_all_tasks_of_a_suite_at_once(python: str, tmp_
     assert main(evaluate) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [one["task"] for one in found["tasks"]] == list(PAIR)
-    together = "--data: got it with stand_in:both and a policy of words"
-    for flags, said in ((("--worlds", "1"), "worlds: got 1, expected at least 2"), (("--data", "x"), together)):
+    refused = {
+        ("--worlds", "1", "--eval-episodes", "4"): "worlds: got 1, expected at least 2",
+        ("--data", "x"): "--data: got it with stand_in:both and a policy of words",
+        ("--eval-episodes", "3"): "--eval-episodes: got 3, expected a multiple of 2",
+    }
+    for flags, said in refused.items():
         assert main([*tune, *flags, "--out", str(tmp_path / "no")]) == 2
         assert said in capsys.readouterr().err and not (tmp_path / "no").exists()

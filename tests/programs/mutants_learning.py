@@ -155,6 +155,7 @@ MUTANTS: dict[str, Mutant] = {
     "steers-across-authors": Mutant(DSRL, "known = at < edge[:, None]", "known = at < steps", STEERS["plans"]),
     "what-was-solved-before-the-end-does-not-count": Mutant(TOLD, "self._solved &= ~ended", "self._solved[:] = False", TOLDS),
     "a-task-s-episodes-count-for-ever": Mutant(TOLD, "self._counts, np.zeros_like(self._counts)", "self._counts.copy(), self._counts", TOLDS),
+    "a-task-is-judged-by-more-episodes": Mutant("robolearn/cli/evaluator.py", "if each % k == 0 and", "if", ("tests/cli/test_suites.py::test_tasks_that_are_judged_together_count_alike",)),
     "words-of-another-world": Mutant(TOLD, "np.repeat(vectors, counts, axis=0)", "np.resize(vectors, (sum(counts), vectors.shape[1]))", TOLDS),
     "worlds-of-two-tasks-in-one-group": Mutant(TOLD, "> len(np.unique(ids))", "> len(ids)", TOLDS),
     "a-part-s-seed-is-lost": Mutant(TOLD, "part.reset(seed=seed, options=own)", "part.reset(options=own)", TOLDS),
