@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from robolearn.core import ChunkEnv, Env, Observation, RobolearnError
+from robolearn.core import ChunkEnv, Env, Observation, RobolearnError, StepResult
 from robolearn.rollout.agents import Agent, Decision
 
 Step = Callable[[int, Observation, NDArray[np.bool_]], None]
@@ -40,6 +40,16 @@ class ChunkOutcome:
     truncated: NDArray[np.bool_]
     success: NDArray[np.bool_] | None  # (N,) whether a step solved the task; None where the world does not report it
     final: Observation  # feature → (N, …), valid where the episode ended; empty where none did
+
+    def as_result(self) -> StepResult:
+        """The same as `ChunkEnv.step_chunk` returns it."""
+        ended = self.terminated | self.truncated
+        infos: dict[str, Any] = {"steps": self.steps, "step_rewards": self.rewards, "_final_obs": ended}
+        if self.success is not None:
+            infos["success"] = self.success
+        if ended.any():
+            infos["final_obs"] = self.final
+        return self.observation, self.rewards.sum(axis=1), self.terminated, self.truncated, infos
 
 
 def execute(

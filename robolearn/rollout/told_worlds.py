@@ -135,22 +135,20 @@ class ToldWorlds:
 
     def _joined(self, outs: Sequence[ChunkOutcome]) -> StepResult:
         self._observation = [out.observation for out in outs]
-        terminated, truncated = (
-            np.concatenate([getattr(out, how) for out in outs]) for how in ("terminated", "truncated")
+        rewards, steps, terminated, truncated = (
+            np.concatenate([getattr(out, name) for out in outs])
+            for name in ("rewards", "steps", "terminated", "truncated")
         )
-        rewards, steps = np.concatenate([out.rewards for out in outs]), np.concatenate([out.steps for out in outs])
-        ended = terminated | truncated
-        infos: dict[str, Any] = {"steps": steps, "step_rewards": rewards, "_final_obs": ended}
-        solved = [out.success for out in outs if out.success is not None]
-        if len(solved) == len(outs):
-            infos["success"] = np.concatenate(solved)
-            self._solved |= infos["success"]
+        ended, solved = terminated | truncated, [out.success for out in outs if out.success is not None]
+        success = np.concatenate(solved) if len(solved) == len(outs) else None
+        if success is not None:
+            self._solved |= success
         for k, rows in enumerate(self._rows):
             self._counts[k] += (self._solved & ended)[rows].sum(), ended[rows].sum()
         self._solved &= ~ended
-        if ended.any():
-            infos["final_obs"] = self._told([out.final or out.observation for out in outs])
-        return self._told(self._observation), rewards.sum(axis=1), terminated, truncated, infos
+        final = self._told([out.final or out.observation for out in outs]) if ended.any() else {}
+        seen = self._told(self._observation)
+        return ChunkOutcome(seen, rewards, steps, terminated, truncated, success, final).as_result()
 
 
 def _rests(part: Env, chunks: NDArray[np.float32], seen: Observation) -> ChunkOutcome:

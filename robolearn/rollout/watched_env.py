@@ -108,14 +108,7 @@ class WatchedEnv:
             if going[0]:
                 self._note(observation)
 
-        out = execute(self._env, chunks, active, self._observation, before)
-        ended = out.terminated | out.truncated
-        infos: dict[str, Any] = {"steps": out.steps, "step_rewards": out.rewards, "_final_obs": ended}
-        if out.success is not None:
-            infos["success"] = out.success
-        if ended.any():
-            infos["final_obs"] = out.final
-        return out.observation, out.rewards.sum(axis=1), out.terminated, out.truncated, infos
+        return execute(self._env, chunks, active, self._observation, before).as_result()
 
     def _begin(self) -> None:
         self._number += 1

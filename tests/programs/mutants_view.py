@@ -10,6 +10,7 @@ VIEW, SEEN = ("tests/hardware/teleop/test_view.py",), ("tests/hardware/teleop/te
 FILM_NODE, VIDEO = "hardware/ros2/film_node.py", "tests/cli/test_deploy_video.py"
 CAPTIONS = tuple(f"{VIDEO}::test_{name}" for name in (
     "a_caption_is_the_time_and_then_the_outcome", "a_real_station_is_filmed_through_its_cameras"))  # fmt: skip
+ENGINE = "robolearn/rollout/engine.py"
 WATCHED, FILMED = ("tests/cli/test_cli_view.py",), ("tests/sim/test_film.py",)
 LET_IN = ("tests/hardware/teleop/test_browser_access.py",)
 SOCKETS = "tests/hardware/teleop/test_browser_websockets.py"
@@ -40,8 +41,8 @@ MUTANTS: dict[str, Mutant] = {
     "not-connected-for-ever": Mutant(f"{BROWSER}/session_end.html", "performance.now() - lost > GONE_MS", "false", SEEN),
     "clip-of-another-world": Mutant(CLIPS, "self._env.scene(0)", "self._env.scene(1)", WATCHED),
     "clip-without-steps": Mutant(CLIPS, "if self.clip is None:\n            r", "if 1:\n            r", WATCHED),
-    "clip-rewards-lost": Mutant(CLIPS, '"step_rewards": out.rewards', '"step_rewards": 0 * out.rewards', WATCHED),
-    "clip-end-forgotten": Mutant(CLIPS, '["final_obs"] = out.final', '["final_obs"] = out.observation', WATCHED),
+    "clip-rewards-lost": Mutant(ENGINE, '"step_rewards": self.rewards', '"step_rewards": 0 * self.rewards', WATCHED),
+    "clip-end-forgotten": Mutant(ENGINE, '["final_obs"] = self.final', '["final_obs"] = self.observation', WATCHED),
     "clip-in-haste": Mutant(PLAYER, "else 1.0 / self._hz)", "else 0.0)", WATCHED),
     "clip-wanted-by-nobody": Mutant(PLAYER, "self._next is None and self._page.watched", "self._next is None", WATCHED),
     "caption-of-the-last-episode": Mutant(FILM_NODE, 'self._clock(), ""\n', "self._clock(), self._ended\n", CAPTIONS),
