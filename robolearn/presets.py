@@ -119,7 +119,7 @@ NAMED: dict[str, Named] = {
         "hil learner",
         "RLPD as in its paper for sparse rewards: twenty updates a control step, temperature 1, wider critics",
         RLPD_PAPER,
-        also=("hil run", "benchmark hil", "finetune"),
+        also=("hil run", "benchmark hil", "benchmark rl", "finetune"),
     ),
     "groups": Named("finetune", "group-relative: episodes from equal starts, no critic", {"algo": "grpo"}),
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from policies.settings import denoising_kinds
 from robolearn.cli.choices import AnyAlgorithm, DemoQuality, DenoisingKind, Device, Dynamics, SimRobot
 from robolearn.core import BadInput, check_choice
-from robolearn.core.switches import Count
+from robolearn.core.switches import Count, NotNegative
 from robolearn.io.json_files import read_json, write_json
 from robolearn.presets import algorithm_preset, preset, rl_env_steps, tuning_preset
 from robolearn.rl.algorithms import OnPolicyConfig, ReplayConfig, algorithms
@@ -62,6 +62,9 @@ class BenchmarkRl(Command):
     """Gradient steps of imitation."""
     env_steps: int | None = None
     """Budget of fine-tuning in control steps."""
+    minutes: NotNegative = 0.0
+    """End each fine-tuning after so many minutes, if its budget is not used up before: algorithms at equal time; 0:
+    never."""
     eval_episodes: int | None = None
     """Episodes of each evaluation."""
     baselines: tuple[Baseline, ...] = ()
@@ -140,6 +143,7 @@ class BenchmarkRl(Command):
             out=folder,
             policy=self.policy,
             algo=self.algo,
+            minutes=self.minutes,
             device=self.device,
             videos=False,
             deploy_episodes=0,
@@ -161,14 +165,15 @@ class BenchmarkRl(Command):
         quickstart.plan()
         if (quickstart.out / RESULT).exists():
             done = read_json(quickstart.out / RESULT, what=f"benchmark {quickstart.out}")
-            episodes = done["bc"]["success"]["episodes"]
-            check_same({"episodes": episodes}, {"episodes": quickstart.eval_episodes}, f"benchmark {quickstart.out}")
+            had = {"episodes": done["bc"]["success"]["episodes"], "minutes": done.get("minutes", 0.0)}
+            wanted = {"episodes": quickstart.eval_episodes, "minutes": quickstart.minutes}
+            check_same(had, wanted, f"benchmark {quickstart.out}")
 
     def _one(self, quickstart: Quickstart) -> dict[str, Any]:
         stored = quickstart.out / RESULT
         if not stored.exists():
             # The clock of a resumed quickstart has seen its second part only.
-            write_json(stored, {**quickstart.run(), "resumed": quickstart.resume})
+            write_json(stored, {**quickstart.run(), "resumed": quickstart.resume, "minutes": self.minutes})
         done = read_json(stored, what=f"benchmark {quickstart.out}")
         return {
             "seed": quickstart.seed,

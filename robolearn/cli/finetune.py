@@ -27,7 +27,7 @@ from robolearn.cli.suite import build_worlds, run_suite, show_suite
 from robolearn.cli.view import WorkView, check_watched, noting, watched
 from robolearn.core import BadInput
 from robolearn.core.machine import resolve_device
-from robolearn.core.switches import Count, Seed
+from robolearn.core.switches import Count, NotNegative, Seed
 from robolearn.eval import Success
 from robolearn.io.hashes import sha256_file, sha256_weights
 from robolearn.io.json_files import plain
@@ -90,6 +90,9 @@ class Finetune(Command):
     rewards of its own. The world's success is then only shown."""
     env_steps: int = RL_ENV_STEPS
     """Budget of control steps, the calibration of the noise included; 0: no world takes a step, for --updates."""
+    minutes: NotNegative = 0.0
+    """End after so many minutes of learning, over all resumptions, if the budget is not used up before; 0: never. Of a
+    suite whose tasks are learned one by one: for each."""
     seed: Seed = 0
     """Of starts, noise and everything else."""
     device: Device = "auto"
@@ -215,7 +218,7 @@ class Finetune(Command):
                     audited = Audited(runner, self.auditing)
                     back_audited = Audited(audited, self.auditing, f"{BACKWARD}_") if back is not None else None
                     kept = Kept(back_audited or audited, run, self.keep, evaluator)
-                    done = run_loop(run, kept, checkpoint_every=every, progress=report)
+                    done = run_loop(run, kept, checkpoint_every=every, progress=report, minutes=self.minutes)
                 calibration = runner.calibration
                 result = {
                     "run": str(self.out),
@@ -227,6 +230,7 @@ class Finetune(Command):
                     **({"updates_offline": updates} if updates else {}),
                     **({"switch": switch} if (switch := switched(self.out)) else {}),
                     "iterations": done["iterations"],
+                    "out_of_time": done["out_of_time"],
                     "sigma_max": calibration.noise.sigma_max if calibration else config.sigma_max,
                     "calibration": calibration.to_json() if calibration else None,
                     "training_success": last_success(self.out),

@@ -112,6 +112,8 @@ def show_finetuned(command: FineTuning, r: Mapping[str, Any], console: Any) -> N
     steps = f"{r['env_steps']:,} of {r['budget']:,} control steps, {iterations}"
     title = ALGORITHMS[r["algorithm"]].title
     console.print(f"fine-tuned   {steps} of {title}, in {r['wall_s']['total']:.0f} s")
+    if r.get("out_of_time"):
+        console.print("             ended by --minutes; --resume with more goes on")
     if r["calibration"]:
         noise, reason = r["calibration"]["noise"], r["calibration"]["reason"]
         console.print(f"noise        begins at {noise['initial']:g}, explores up to {noise['sigma_max']:.2f}: {reason}")

@@ -16,7 +16,7 @@ from robolearn.cli.console import make_console
 from robolearn.cli.quickstart_report import Bars, compile_ahead, deploy, deployed, videos, write
 from robolearn.core import BadInput, check_choice
 from robolearn.core.machine import resolve_device
-from robolearn.core.switches import Count, Seed, Within, switch
+from robolearn.core.switches import Count, NotNegative, Seed, Within, switch
 from robolearn.io.json_files import plain, read_json, write_json
 from robolearn.io.paths import check_folder
 from robolearn.presets import PRESETS, WORLDS, algorithm_preset, preset
@@ -70,6 +70,8 @@ class Quickstart(Command):
     """Gradient steps of imitation."""
     env_steps: Count = _LIFT.env_steps
     """Budget of fine-tuning in control steps."""
+    minutes: NotNegative = 0.0
+    """End fine-tuning after so many minutes, if its budget is not used up before; 0: never."""
     eval_episodes: Count = _LIFT.eval_episodes
     """Episodes of each evaluation."""
     policy: DenoisingKind = "flow"
@@ -140,6 +142,7 @@ class Quickstart(Command):
             data=(self.out / "data",) if self.settings.takes_demonstrations else (),
             settings=self.settings,
             env_steps=self.env_steps,
+            minutes=self.minutes,
             seed=self.seed,
             keep=KeepConfig(episodes=0),  # it is evaluated on its own
             **self._training("rl"),

@@ -67,14 +67,17 @@ def run_loop(
     *,
     checkpoint_every: int,
     progress: Callable[[int, Mapping[str, float]], None] | None = None,
+    minutes: float = 0.0,
 ) -> dict[str, Any]:
     """Bring `trainer` to its last iteration, from the latest state of `run` if it has one.
+
+    With `minutes` above 0 no iteration begins once so many have passed, over all resumptions.
 
     After every `checkpoint_every` iterations and at the end the state is saved and the policy exported. Logged
     rows have ``step`` (the iteration), ``wall_s`` (seconds of work since the run began, over all resumptions) and
     ``iteration_s``. Ctrl-C lets the iteration end and saves it; a second Ctrl-C stops at once.
 
-    Returns ``{"iterations", "wall_s", "resumed_at"}``.
+    Returns ``{"iterations", "wall_s", "resumed_at", "out_of_time"}``; the last is true where iterations are left.
 
     Raises:
       BadInput: the state is damaged, or of a run that has gone further than its settings say.
@@ -100,9 +103,13 @@ def run_loop(
         save_state(run.state_dir, tensors, {"iteration": done, "wall_s": wall_s(), "trainer": meta})
         run.export(trainer.export)
 
+    def out_of_time() -> bool:
+        return 0 < 60 * minutes <= wall_s()
+
     with _deferred_interrupt() as interrupted:
         i = start
-        while i < trainer.iterations:
+        ended = i >= trainer.iterations or (i > 0 and out_of_time())  # one at least: a run has a policy
+        while not ended:
             iteration_began = time.monotonic()
             metrics = dict(trainer.iterate(i))
             iteration_s = time.monotonic() - iteration_began
@@ -110,12 +117,16 @@ def run_loop(
             if progress is not None:
                 progress(i + 1, metrics)
             i += 1
-            saved = i % checkpoint_every == 0 or i >= trainer.iterations or interrupted()
+            ended = i >= trainer.iterations or out_of_time()  # asked once: what ends here is saved
+            saved = i % checkpoint_every == 0 or ended or interrupted()
             if saved:
                 save(i)
             if saved and interrupted():  # also one that came while it was being saved, but never an unsaved iteration
                 raise KeyboardInterrupt
-    return {"iterations": i, "wall_s": wall_s(), "resumed_at": start}
+    left = trainer.iterations - i
+    if left > 0:
+        log.warning("ended by its %g minutes: about %d iterations are left", minutes, left)
+    return {"iterations": i, "wall_s": wall_s(), "resumed_at": start, "out_of_time": left > 0}
 
 
 def _resume(run: Run, trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any]) -> tuple[int, float]:

@@ -58,6 +58,8 @@ def test_finished_runs_of_other_settings_are_not_passed_off(tmp_path: Path, caps
     for flag, value, says in (("--env-steps", "60000", "got 60000, expected 500000"), ("--episodes", "20", "got 20")):
         assert main([*asked, flag, value]) == 2
         assert says in capsys.readouterr().err
+    assert main([*asked, "--minutes", "5"]) == 2
+    assert "'minutes': got 5.0, expected 0.0" in capsys.readouterr().err
     (tmp_path / "lift-rectified-k4-seed0" / "settings.json").write_text(json.dumps(begun(0) | {"train_steps": 9}))
     assert main(["benchmark", "rl", "--seeds", "7", "0", "--out", str(tmp_path)]) == 2
     assert "'train_steps': got 1500, expected 9" in capsys.readouterr().err

@@ -12,6 +12,8 @@ from mutation import Mutant, kill_replacements
 RL, ALGORITHMS, ACTORS = "robolearn/rl", "robolearn/rl/algorithms", "robolearn/rl/actors"
 NETWORKS = "policies/networks"
 UPDATES, RUNNER = "tests/rl/test_rl_updates.py", "tests/rl/test_rl_runner.py"
+LOOP = "robolearn/runs/loop.py"
+TIMED = ("tests/runs/test_loop.py::test_what_runs_out_of_time_is_saved_stays_ended_and_goes_on_with_more",)
 BUFFER, RETURNS = ("tests/rl/test_rl_buffer.py",), ("tests/rl/test_rl_returns.py",)
 ENGINE, LOSSES = ("tests/rollout/test_engine.py",), ("tests/rl/test_rl_losses.py",)
 CRITIC = (f"{UPDATES}::test_the_critic_s_value_is_0_when_the_time_is_up_and_depends_on_it",)
@@ -89,6 +91,12 @@ EVALUATION, VERDICT = ("tests/eval/test_eval_evaluation.py",), ("tests/eval/test
 INTERVALS = ("tests/eval/test_eval_intervals.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "what-runs-out-of-time-is-not-saved": Mutant(
+        LOOP, "% checkpoint_every == 0 or ended or interrupted()", "% checkpoint_every == 0 or interrupted()", TIMED
+    ),
+    "time-begins-anew-with-each-resumption": Mutant(
+        LOOP, "return 0 < 60 * minutes <= wall_s()", "return 0 < 60 * minutes <= wall_s() - before_s", TIMED
+    ),
     "replay-drawn-by-failure": Mutant(
         f"{REPLAY}/buffer.py", "(sharpness * above /", "(-sharpness * above /", ("tests/data/test_replay.py",)
     ),

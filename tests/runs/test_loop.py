@@ -107,6 +107,23 @@ def test_ctrl_c_lets_the_iteration_end_and_saves_it(tmp_path: Path, whole: Path)
     assert exported(tmp_path) == exported(whole)
 
 
+def test_what_runs_out_of_time_is_saved_stays_ended_and_goes_on_with_more(tmp_path: Path, whole: Path) -> None:
+    least = 1e-9  # minutes: over before the first iteration ends, and no iteration is cut short
+    with Run.create(tmp_path, {}) as run:
+        done = run_loop(run, Walk(), checkpoint_every=5, minutes=least)
+    assert done["iterations"] == 1 and done["out_of_time"] and len(losses(tmp_path)) == 1
+    found = load_latest_state(tmp_path / "state")
+    assert found is not None
+    with Run.create(tmp_path, {}, resume=True) as run:
+        again = run_loop(run, Walk(), checkpoint_every=5, minutes=found[1]["wall_s"] / 60)
+    assert again["iterations"] == again["resumed_at"] == 1 and again["out_of_time"], "time counts over all resumptions"
+    with Run.create(tmp_path, {}, resume=True) as run:
+        done = run_loop(run, Walk(), checkpoint_every=5, minutes=60)
+    assert done["resumed_at"] == 1 and not done["out_of_time"]
+    assert exported(tmp_path) == exported(whole)
+    assert losses(tmp_path) == losses(whole)
+
+
 KILLED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
