@@ -204,7 +204,7 @@ test-quality: .venv/.dev
 # LeRobot's newer releases, with its π0 and π0.5, want Python 3.12.
 .venv-lerobot-pi/.lerobot: pyproject.toml
 	@python=$${PYTHON312:-python3.12} && "$$python" -m venv --clear .venv-lerobot-pi
-	@VENV=.venv-lerobot-pi .ci/install -e . 'lerobot[pi]==0.6.1' grpcio protobuf cryptography pytest pytest-timeout
+	@VENV=.venv-lerobot-pi .ci/install -e '.[ros]' 'lerobot[pi]==0.6.1' grpcio protobuf cryptography pytest pytest-timeout
 	@touch $@
 
 test-lerobot-pi: .venv-lerobot-pi/.lerobot

@@ -44,13 +44,18 @@ def _small(config: Any) -> Any:
 def tiny() -> Iterator[None]:
     """Within, LeRobot's networks are of 16 units: its configuration names only those of 300 million and 2 billion."""
     with ExitStack() as stack:
-        for kind in ("pi0", "pi05"):
-            found, sizes = module(kind), sizes_of(kind)
-            for name in ("PaliGemmaForConditionalGenerationWithPiGemma", "PiGemmaForCausalLM"):
-                smaller = partial(_made, getattr(found, name))
-                stack.enter_context(patch.object(found, name, smaller))
-            stack.enter_context(patch.object(found, "get_gemma_config", partial(_sizes, sizes)))
+        for found in map(module, ("pi0", "pi05")):
+            for name, value in made_smaller(found).items():
+                stack.enter_context(patch.object(found, name, value))
         yield
+
+
+def made_smaller(found: Any) -> dict[str, Any]:
+    """Attribute of one of these modules of LeRobot's → what stands there in its place."""
+    networks = ("PaliGemmaForConditionalGenerationWithPiGemma", "PiGemmaForCausalLM")
+    smaller = {name: partial(_made, getattr(found, name)) for name in networks}
+    sizes = found.GemmaConfig(width=WIDTH, depth=2, mlp_dim=32, num_heads=2, num_kv_heads=1, head_dim=8)
+    return smaller | {"get_gemma_config": partial(_sizes, sizes)}
 
 
 def _made(network: Any, config: Any) -> Any:
@@ -63,10 +68,6 @@ def _sizes(sizes: Any, variant: str) -> Any:
 
 def module(kind: str) -> Any:
     return import_module(f"lerobot.policies.{kind}.modeling_{kind}")
-
-
-def sizes_of(kind: str) -> Any:
-    return module(kind).GemmaConfig(width=WIDTH, depth=2, mlp_dim=32, num_heads=2, num_kv_heads=1, head_dim=8)
 
 
 def save_tokenizer(folder: Path) -> Path:

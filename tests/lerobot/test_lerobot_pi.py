@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ from robolearn.core import BadInput, Interface
 from sim.registry import make_env
 
 sys.path.insert(0, str(Path(__file__).parent))
+from deploying import deployed
 from learning import content, result
 from saved_pi import save_pi, save_tokenizer, tiny
 from saved_policies import theirs
@@ -138,6 +140,41 @@ def test_the_whole_way_as_a_base_leaves_its_weights(
                     tmp_path / "chosen", "--guide-samples", 4)  # fmt: skip
     assert guided["guide"]["samples"] == 4 and guided["guide"]["departures"] > 0.1
     assert content(folder) == before
+
+
+@pytest.fixture
+def small_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiny networks in the programs that a test starts, too."""
+    places = [str(Path(__file__).parent / "tiny_pi"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(places))
+
+
+@KINDS
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("small_everywhere")
+def test_a_person_in_the_loop_beside_it(
+    tmp_path: Path, world: Interface, tokenizer: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """Actor and learner are processes of their own, and each is told the task in words."""
+    folder, out = save_pi(tmp_path / "p", kind, world, tokenizer, **ONE), tmp_path / "run"
+    before, sentence = content(folder), "raise the cube"
+    words = ["hil", "run", "--algo", "dsrl", "--policy", f"lerobot:{folder}", "--task", "lift", "--out", out,
+             "--operator", "scripted", "--width", 16, "--batch", 16, "--warmup", 20, "--utd", 0.2]  # fmt: skip
+    found = result(capsys, *words, "--words", sentence, "--env-steps", 60)
+    assert found["finished"] and found["updates"] > 0
+    policy = load_policy(out)
+    assert isinstance(policy, NoiseSteeredPolicy) and policy.proposer.config.words == sentence
+    assert not any("gemma" in key or "expert" in key for key in load_file(out / "policy/model.safetensors"))
+    more = result(capsys, *words, "--words", sentence, "--env-steps", found["env_steps"] + 60, "--resume")
+    assert more["env_steps"] > found["env_steps"] and more["updates"] > found["updates"]
+    assert content(folder) == before
+
+
+@KINDS
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("small_everywhere")
+def test_it_is_deployed_behind_the_safety_filter(tmp_path: Path, world: Interface, tokenizer: Path, kind: str) -> None:
+    deployed(save_pi(tmp_path / "p", kind, world, tokenizer, **ONE), tmp_path)
 
 
 @KINDS
