@@ -5,8 +5,9 @@
 A trainer for `robolearn.runs.run_loop`. The first iterations are those of `robolearn.rl.offline_runner`, if any. An
 iteration moves every world by `ITERATION` decisions; episodes go on from one to the next, and are learned from once
 they have ended. After every control step of the N worlds the updates are made that are paid for, and what is predicted
-next comes from the newest weights. At the end of an iteration the rest of each chunk is dropped, so that a saved state
-holds none: it has weights, optimisers, generators, the replay, the worlds and the episodes that run in them.
+next comes from the newest weights. An iteration of `MOST` updates ends early, and the next ones make the rest before
+anything acts: a kill costs no more than these. At the end of an iteration the rest of each chunk is dropped, so that a
+saved state holds none: it has weights, optimisers, generators, the replay, the worlds and the episodes in them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from robolearn.runs.checkpoint import prefixed, unprefixed
 from robots.chunk_execution import SteppedChunks
 
 ITERATION = 8  # decisions in every world
+MOST = 1000  # updates of an iteration
 RESTART = 1_000_003  # seeds of worlds that begin anew: this many apart for two seeds of a run
 
 
@@ -92,8 +94,8 @@ class ReplayRunner(OfflineRunner):
 
     @property
     def iterations(self) -> int:
-        """Those done, and those that the rest of the budget pays for."""
-        return super().iterations + max(self.budget - self.env_steps, 0) // self._each
+        """Those done, and those that the rest of the budget and the updates that are due pay for."""
+        return super().iterations + self._acting + math.ceil(self._due / MOST)
 
     # --- a trainer: see `robolearn.runs.loop.Trainer` ----------------------------------------------------------
 
@@ -113,7 +115,12 @@ class ReplayRunner(OfflineRunner):
         updates, update_s = self.algorithm.updates, 0.0
         self._agent.drop()
         with torch_threads(1):
-            for turn in self.engine.turns(self._agent, Decisions(ITERATION * self.algorithm.chunk)):
+            began = time.perf_counter()
+            self.learn(min(self._allowed, updates + MOST), sums)
+            update_s += time.perf_counter() - began
+            quota = Decisions(ITERATION * self.algorithm.chunk)
+            acts = self._acting and not self._due
+            for turn in self.engine.turns(self._agent, quota) if acts else ():
                 ended = self._ended(turn)
                 scored = [(self.experience.add(episode), episode) for episode in ended]
                 verdicts += [(one.success, episode.success) for one, episode in scored if one is not None]
@@ -121,8 +128,10 @@ class ReplayRunner(OfflineRunner):
                 closed += own
                 altered += others
                 began = time.perf_counter()
-                self.learn(self._allowed, sums)
+                self.learn(min(self._allowed, updates + MOST), sums)
                 update_s += time.perf_counter() - began
+                if self._due:
+                    break
         self._done = i + 1
         known = bool(closed) and self.engine.success_reported
         return {
@@ -149,6 +158,16 @@ class ReplayRunner(OfflineRunner):
     def _allowed(self) -> int:
         """Updates that the steps so far pay for."""
         return self.offline + self.config.updates_paid(self.experience.env_steps) if len(self.experience) else 0
+
+    @property
+    def _acting(self) -> int:
+        """Iterations that act, of those to come."""
+        return max(self.budget - self.env_steps, 0) // self._each
+
+    @property
+    def _due(self) -> int:
+        """Updates that are paid for and not made; those offline are none of them."""
+        return max(self._allowed - max(self.algorithm.updates, self.offline), 0)
 
     # --- exact resume ------------------------------------------------------------------------------------------
 

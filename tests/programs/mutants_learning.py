@@ -14,6 +14,13 @@ NETWORKS = "policies/networks"
 UPDATES, RUNNER = "tests/rl/test_rl_updates.py", "tests/rl/test_rl_runner.py"
 LOOP = "robolearn/runs/loop.py"
 TIMED = ("tests/runs/test_loop.py::test_what_runs_out_of_time_is_saved_stays_ended_and_goes_on_with_more",)
+REPLAYS, CAPPED = (
+    f"{RL}/replay_runner.py",
+    (
+        "tests/rl/test_replay_runner.py::"
+        "test_an_iteration_makes_no_more_than_so_many_updates_and_nothing_acts_while_some_are_due",
+    ),
+)
 BUFFER, RETURNS = ("tests/rl/test_rl_buffer.py",), ("tests/rl/test_rl_returns.py",)
 ENGINE, LOSSES = ("tests/rollout/test_engine.py",), ("tests/rl/test_rl_losses.py",)
 CRITIC = (f"{UPDATES}::test_the_critic_s_value_is_0_when_the_time_is_up_and_depends_on_it",)
@@ -91,6 +98,16 @@ EVALUATION, VERDICT = ("tests/eval/test_eval_evaluation.py",), ("tests/eval/test
 INTERVALS = ("tests/eval/test_eval_intervals.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "replay-acts-while-updates-are-due": Mutant(
+        REPLAYS, "acts = self._acting and not self._due", "acts = self._acting", CAPPED
+    ),
+    "replay-acts-beyond-its-budget-after-the-last-updates": Mutant(
+        REPLAYS, "acts = self._acting and not self._due", "acts = not self._due", CAPPED
+    ),
+    "replay-goes-on-acting-beyond-its-updates": Mutant(
+        REPLAYS, "                if self._due:\n                    break\n", "", CAPPED
+    ),
+    "replay-ends-before-the-last-updates": Mutant(REPLAYS, "+ self._acting + math.ceil(self._due / MOST)", "+ self._acting", CAPPED),
     "what-runs-out-of-time-is-not-saved": Mutant(
         LOOP, "% checkpoint_every == 0 or ended or interrupted()", "% checkpoint_every == 0 or interrupted()", TIMED
     ),

@@ -68,6 +68,46 @@ def test_updates_are_those_that_closed_episodes_pay_for(make_policy: Make, point
     assert runner.env_steps == runner.env.executed == 3 * 4 * 16
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Updates of an iteration, fewer than an episode pays for."""
+    monkeypatch.setattr("robolearn.rl.replay_runner.MOST", 7)
+    return 7
+
+
+@pytest.mark.long
+def test_an_iteration_makes_no_more_than_so_many_updates_and_nothing_acts_while_some_are_due(
+    make_policy: Make, point: Make, few: int
+) -> None:
+    runner = begin(make_policy, point, env_steps=200, utd=2.0)
+    act, made, i = runner.algorithm.act, [0], 0
+
+    def paid() -> int:
+        return int(2.0 * max(runner.experience.env_steps - SMALL["warmup"], 0))
+
+    def acted(*args: Any, **named: Any) -> np.ndarray:
+        assert runner.algorithm.updates == paid()
+        return act(*args, **named)
+
+    runner.algorithm.act = acted  # type: ignore[method-assign]
+    while i < runner.iterations:
+        made.append(int(runner.iterate(i)["updates"]))
+        i += 1
+        assert i < 100, "it ends"
+    assert np.diff(made).max() == few and np.diff(made).min() >= 0
+    assert made[-1] == paid() > 100 and 200 - 4 * 16 < runner.env_steps <= 200
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("at", [3, 4, 5, 6])
+def test_a_run_resumed_while_updates_are_due_goes_on_bit_for_bit(
+    make_policy: Make, point: Make, kit: Any, few: int, at: int
+) -> None:
+    whole, again = (begin(make_policy, point, utd=2.0) for _ in range(2))
+    kit.assert_goes_on(whole, again, at, at + 6)
+    assert again.env_steps == whole.env_steps and again.iterations == whole.iterations
+
+
 @pytest.mark.long
 def test_the_budget_is_kept(make_policy: Make, point: Make) -> None:
     runner = begin(make_policy, point, env_steps=200)
