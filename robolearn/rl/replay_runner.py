@@ -6,8 +6,9 @@ A trainer for `robolearn.runs.run_loop`. The first iterations are those of `robo
 iteration moves every world by `ITERATION` decisions; episodes go on from one to the next, and are learned from once
 they have ended. After every control step of the N worlds the updates are made that are paid for, and what is predicted
 next comes from the newest weights. An iteration of `MOST` updates ends early, and the next ones make the rest before
-anything acts: a kill costs no more than these. At the end of an iteration the rest of each chunk is dropped, so that a
-saved state holds none: it has weights, optimisers, generators, the replay, the worlds and the episodes in them.
+anything acts: Ctrl-C waits for no more. Not so in worlds whose episodes end with a saved state. At the end of an
+iteration the rest of each chunk is dropped, so that a saved state holds none: it has weights, optimisers, generators,
+the replay, the worlds and the episodes that run in them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from robolearn.rl.adversary import AdversaryConfig
 from robolearn.rl.algorithms.off_policy import OffPolicy
 from robolearn.rl.along import AlongConfig, Starts
 from robolearn.rl.audit import counts
-from robolearn.rl.off_policy_settings import OffPolicyConfig
+from robolearn.rl.off_policy_settings import NEVER, OffPolicyConfig
 from robolearn.rl.offline_runner import OfflineRunner
 from robolearn.rl.runner import iterations_apart
 from robolearn.rollout import Agent, Decision, Decisions, Engine, Turn
@@ -86,6 +87,7 @@ class ReplayRunner(OfflineRunner):
         self._episodes = RunningEpisodes(env.num_envs)
         self.starts = Starts() if altered is None else altered.build(env)
         self._steps_before = 0
+        self._most = NEVER if env.snapshot() is None else MOST
 
     @property
     def env_steps(self) -> int:
@@ -95,7 +97,7 @@ class ReplayRunner(OfflineRunner):
     @property
     def iterations(self) -> int:
         """Those done, and those that the rest of the budget and the updates that are due pay for."""
-        return super().iterations + self._acting + math.ceil(self._due / MOST)
+        return super().iterations + self._acting + math.ceil(self._due / self._most)
 
     # --- a trainer: see `robolearn.runs.loop.Trainer` ----------------------------------------------------------
 
@@ -116,7 +118,7 @@ class ReplayRunner(OfflineRunner):
         self._agent.drop()
         with torch_threads(1):
             began = time.perf_counter()
-            self.learn(min(self._allowed, updates + MOST), sums)
+            self.learn(min(self._allowed, updates + self._most), sums)
             update_s += time.perf_counter() - began
             quota = Decisions(ITERATION * self.algorithm.chunk)
             acts = self._acting and not self._due
@@ -128,7 +130,7 @@ class ReplayRunner(OfflineRunner):
                 closed += own
                 altered += others
                 began = time.perf_counter()
-                self.learn(min(self._allowed, updates + MOST), sums)
+                self.learn(min(self._allowed, updates + self._most), sums)
                 update_s += time.perf_counter() - began
                 if self._due:
                     break

@@ -98,6 +98,10 @@ EVALUATION, VERDICT = ("tests/eval/test_eval_evaluation.py",), ("tests/eval/test
 INTERVALS = ("tests/eval/test_eval_intervals.py",)
 
 MUTANTS: dict[str, Mutant] = {
+    "replay-ends-episodes-for-its-updates": Mutant(
+        REPLAYS, "NEVER if env.snapshot() is None else MOST", "MOST",
+        ("tests/rl/test_replay_runner.py::test_worlds_whose_episodes_end_with_a_saved_state_are_not_left_for_updates",),
+    ),
     "replay-acts-while-updates-are-due": Mutant(
         REPLAYS, "acts = self._acting and not self._due", "acts = self._acting", CAPPED
     ),
@@ -107,7 +111,7 @@ MUTANTS: dict[str, Mutant] = {
     "replay-goes-on-acting-beyond-its-updates": Mutant(
         REPLAYS, "                if self._due:\n                    break\n", "", CAPPED
     ),
-    "replay-ends-before-the-last-updates": Mutant(REPLAYS, "+ self._acting + math.ceil(self._due / MOST)", "+ self._acting", CAPPED),
+    "replay-ends-before-the-last-updates": Mutant(REPLAYS, "+ self._acting + math.ceil(self._due / self._most)", "+ self._acting", CAPPED),
     "what-runs-out-of-time-is-not-saved": Mutant(
         LOOP, "% checkpoint_every == 0 or ended or interrupted()", "% checkpoint_every == 0 or interrupted()", TIMED
     ),

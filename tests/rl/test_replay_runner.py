@@ -99,6 +99,15 @@ def test_an_iteration_makes_no_more_than_so_many_updates_and_nothing_acts_while_
 
 
 @pytest.mark.long
+def test_worlds_whose_episodes_end_with_a_saved_state_are_not_left_for_updates(
+    make_policy: Make, point: Make, few: int
+) -> None:
+    runner = begin(make_policy, point, utd=2.0, world={"forgetful": True})
+    rows = [runner.iterate(i) for i in range(3)]
+    assert max(np.diff([row["updates"] for row in rows])) > 2 * few and rows[-1]["env_steps"] == 3 * 4 * 16
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("at", [3, 4, 5, 6])
 def test_a_run_resumed_while_updates_are_due_goes_on_bit_for_bit(
     make_policy: Make, point: Make, kit: Any, few: int, at: int
