@@ -35,5 +35,5 @@ def deployed(folder: Path, tmp_path: Path) -> None:
             break
     assert done.returncode == 0, done.stderr[-3000:]
     result = json.loads(done.stdout.splitlines()[-1])
-    assert result["success"]["episodes"] == 1 and result["violations"] == 0
+    assert result["success"]["episodes"] == 1 and result["violations"] == 0, result
     assert result["filter"]["commands"] > 20, result
