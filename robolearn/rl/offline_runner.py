@@ -96,14 +96,19 @@ class OfflineRunner:
         return 0
 
     @property
-    def offline_left(self) -> int:
-        """Updates from the stored episodes alone that are still to come."""
-        return max(self.offline - self.algorithm.updates, 0)
-
-    @property
     def iterations(self) -> int:
         """Those done, and those to come."""
-        return self._done + math.ceil(self.offline_left / BLOCK)
+        return self._done + math.ceil(self._due / BLOCK)
+
+    @property
+    def _allowed(self) -> int:
+        """Updates that may be made by now."""
+        return self.offline
+
+    @property
+    def _due(self) -> int:
+        """Updates that may be made and are not yet."""
+        return max(self._allowed - self.algorithm.updates, 0)
 
     # --- a trainer: see `robolearn.runs.loop.Trainer` ----------------------------------------------------------
 
@@ -114,7 +119,7 @@ class OfflineRunner:
         sums: dict[str, Tensor] = {}
         before = self.algorithm.updates
         with torch_threads(1):
-            self.learn(min(before + BLOCK, self.offline), sums)
+            self.learn(min(before + BLOCK, self._allowed), sums)
         self._done = i + 1
         return {
             "env_steps": float(self.env_steps),
@@ -218,7 +223,7 @@ class FreshRunner(OfflineRunner):
 
     def iterate(self, i: int) -> dict[str, float]:
         """As the offline runner, then as the on-policy one."""
-        if self._rollouts is None and self.offline_left:
+        if self._rollouts is None and self._due:
             return super().iterate(i)
         if self._rollouts is None:
             self._rollouts = self.switched()

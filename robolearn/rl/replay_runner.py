@@ -5,10 +5,10 @@
 A trainer for `robolearn.runs.run_loop`. The first iterations are those of `robolearn.rl.offline_runner`, if any. An
 iteration moves every world by `ITERATION` decisions; episodes go on from one to the next, and are learned from once
 they have ended. After every control step of the N worlds the updates are made that are paid for, and what is predicted
-next comes from the newest weights. An iteration of `MOST` updates ends early, and the next ones make the rest before
-anything acts: Ctrl-C waits for no more. Not so in worlds whose episodes end with a saved state. At the end of an
-iteration the rest of each chunk is dropped, so that a saved state holds none: it has weights, optimisers, generators,
-the replay, the worlds and the episodes that run in them.
+next comes from the newest weights. An iteration of `MOST` updates ends early, and the next ones make the rest as those
+offline do, before anything acts: Ctrl-C waits for no more. Not so in worlds whose episodes end with a saved state. At
+the end of an iteration the rest of each chunk is dropped, so that a saved state holds none: it has weights, optimisers,
+generators, the replay, the worlds and the episodes that run in them.
 """
 
 from __future__ import annotations
@@ -96,14 +96,14 @@ class ReplayRunner(OfflineRunner):
 
     @property
     def iterations(self) -> int:
-        """Those done, and those that the rest of the budget and the updates that are due pay for."""
-        return super().iterations + self._acting + math.ceil(self._due / self._most)
+        """Those done, and those that the updates that are due and the rest of the budget pay for."""
+        return super().iterations + max(self.budget - self.env_steps, 0) // self._each
 
     # --- a trainer: see `robolearn.runs.loop.Trainer` ----------------------------------------------------------
 
     def iterate(self, i: int) -> dict[str, float]:
         """Act and learn; returns the metrics."""
-        if self.offline_left:
+        if self._due:
             return super().iterate(i)
         self.show()
         self.starts.schedule(min(self.env_steps / self.budget, 1.0))
@@ -117,12 +117,7 @@ class ReplayRunner(OfflineRunner):
         updates, update_s = self.algorithm.updates, 0.0
         self._agent.drop()
         with torch_threads(1):
-            began = time.perf_counter()
-            self.learn(min(self._allowed, updates + self._most), sums)
-            update_s += time.perf_counter() - began
-            quota = Decisions(ITERATION * self.algorithm.chunk)
-            acts = self._acting and not self._due
-            for turn in self.engine.turns(self._agent, quota) if acts else ():
+            for turn in self.engine.turns(self._agent, Decisions(ITERATION * self.algorithm.chunk)):
                 ended = self._ended(turn)
                 scored = [(self.experience.add(episode), episode) for episode in ended]
                 verdicts += [(one.success, episode.success) for one, episode in scored if one is not None]
@@ -159,17 +154,7 @@ class ReplayRunner(OfflineRunner):
     @property
     def _allowed(self) -> int:
         """Updates that the steps so far pay for."""
-        return self.offline + self.config.updates_paid(self.experience.env_steps) if len(self.experience) else 0
-
-    @property
-    def _acting(self) -> int:
-        """Iterations that act, of those to come."""
-        return max(self.budget - self.env_steps, 0) // self._each
-
-    @property
-    def _due(self) -> int:
-        """Updates that are paid for and not made; those offline are none of them."""
-        return max(self._allowed - max(self.algorithm.updates, self.offline), 0)
+        return self.offline + (self.config.updates_paid(self.experience.env_steps) if len(self.experience) else 0)
 
     # --- exact resume ------------------------------------------------------------------------------------------
 

@@ -102,16 +102,11 @@ MUTANTS: dict[str, Mutant] = {
         REPLAYS, "NEVER if env.snapshot() is None else MOST", "MOST",
         ("tests/rl/test_replay_runner.py::test_worlds_whose_episodes_end_with_a_saved_state_are_not_left_for_updates",),
     ),
-    "replay-acts-while-updates-are-due": Mutant(
-        REPLAYS, "acts = self._acting and not self._due", "acts = self._acting", CAPPED
-    ),
-    "replay-acts-beyond-its-budget-after-the-last-updates": Mutant(
-        REPLAYS, "acts = self._acting and not self._due", "acts = not self._due", CAPPED
-    ),
+    "replay-acts-while-updates-are-due": Mutant(REPLAYS, "        if self._due:\n            return", "        if False:\n            return", CAPPED),
     "replay-goes-on-acting-beyond-its-updates": Mutant(
         REPLAYS, "                if self._due:\n                    break\n", "", CAPPED
     ),
-    "replay-ends-before-the-last-updates": Mutant(REPLAYS, "+ self._acting + math.ceil(self._due / self._most)", "+ self._acting", CAPPED),
+    "replay-ends-before-the-last-updates": Mutant(f"{RL}/offline_runner.py", "math.ceil(self._due / BLOCK)", "0", CAPPED),
     "what-runs-out-of-time-is-not-saved": Mutant(
         LOOP, "% checkpoint_every == 0 or ended or interrupted()", "% checkpoint_every == 0 or interrupted()", TIMED
     ),
@@ -272,10 +267,10 @@ MUTANTS: dict[str, Mutant] = {
         RECORDED, "bool(ends_of(dataset)[index])", "False", RECORDS
     ),
     "offline-updates-are-paid-for-again": Mutant(
-        f"{RL}/replay_runner.py", "return self.offline + self.config", "return self.config", REPLAY_RUNNER
+        f"{RL}/replay_runner.py", "return self.offline + (self.config", "return (self.config", REPLAY_RUNNER
     ),
     "offline-goes-on-without-end": Mutant(
-        f"{RL}/offline_runner.py", "self.learn(min(before + BLOCK, self.offline), sums)", "self.learn(before + BLOCK, sums)",
+        f"{RL}/offline_runner.py", "self.learn(min(before + BLOCK, self._allowed), sums)", "self.learn(before + BLOCK, sums)",
         REPLAY_RUNNER,
     ),
     "preference-for-the-worse": Mutant(PREFERRED, "label * own[0] + (1.0 - label) * own[1]", "label * own[1] + (1.0 - label) * own[0]", BY_HAND),

@@ -71,7 +71,8 @@ def test_updates_are_those_that_closed_episodes_pay_for(make_policy: Make, point
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """Updates of an iteration, fewer than an episode pays for."""
-    monkeypatch.setattr("robolearn.rl.replay_runner.MOST", 7)
+    for name in ("replay_runner.MOST", "offline_runner.BLOCK"):
+        monkeypatch.setattr(f"robolearn.rl.{name}", 7)
     return 7
 
 
