@@ -16,7 +16,7 @@ from robolearn.core.machine import resolve_device
 from robolearn.core.switches import Count, Seed, Within
 from robolearn.io.hashes import sha256
 from robolearn.io.json_files import plain
-from robolearn.rewards.settings import HAND, TRAINED, ClassifierConfig, CriticConfig
+from robolearn.rewards.settings import HAND, TRAINED, ClassifierConfig, CriticConfig, PreferenceRewardConfig
 from robolearn.runs import Progress, Run
 from robolearn.runs.command import Command, check_seed, command_text, last_row, peek, rate_text, reported
 from robolearn.runs.loop import run_loop
@@ -34,8 +34,8 @@ OTHER = "put the spoon into the bowl"  # the words of a task that no training se
 
 @dataclass(frozen=True, kw_only=True)
 class RewardTrain(Command):
-    """Train a progress critic, or a success classifier, on episodes that solved their task and episodes that did not.
-    Can be killed at any moment and resumed.
+    """Train a progress critic, or a success classifier, on episodes that solved their task and episodes that did not,
+    or a reward on preferences between clips. Can be killed at any moment and resumed.
 
     Example: robolearn reward train --data data/good data/failed --out runs/critic
     """
@@ -46,12 +46,14 @@ class RewardTrain(Command):
     """The run folder; the critic goes to its policy/."""
     cameras: tuple[str, ...] = ()
     """Cameras to look at, by default all."""
-    kind: Literal["critic", "classifier"] = "critic"
-    """critic: of progress, frame by frame. classifier: of success, from the ends of episodes and labelled frames."""
+    kind: Literal["critic", "classifier", "preference"] = "critic"
+    """critic: of progress, frame by frame. classifier: of success, from the ends of episodes and labelled frames.
+    preference: of what better clips have more of (robolearn reward prefer), for one task; sets need no cameras and no
+    outcomes."""
     reference: str = ""
     """DATA:EPISODE, an episode that solved the task: its first frame is stored in the place of those of the successes
     of its task (--kind critic)."""
-    settings: CriticConfig | ClassifierConfig = field(default_factory=CriticConfig)
+    settings: CriticConfig | ClassifierConfig | PreferenceRewardConfig = field(default_factory=CriticConfig)
     device: str = "auto"
     """Device of the training: auto, cpu, cuda or cuda:<i>."""
     checkpoint_every: Count = 5
@@ -70,10 +72,12 @@ class RewardTrain(Command):
 
         check_seed(self.settings.seed)
         check_new(self.out, self.resume)
-        datasets = [opened(path) for path in self.data]
+        datasets = [opened(path, outcomes=self.settings.needs_outcomes) for path in self.data]
         if self.reference:
+            if self.kind != "critic":
+                raise BadInput("--reference", got=f"with --kind {self.kind}", expected="--kind critic")
             read_reference(self.reference)  # before the minutes that encoding takes
-        pictures = common_cameras(datasets, self.cameras)
+        pictures = common_cameras(datasets, self.cameras) if self.settings.needs_cameras else self.cameras
         frames = self.settings.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
         with Progress("encoding", total=frames, unit="frames", quiet=self.json) as encoding:
             trainer = resolve_name(self.settings.page)(
@@ -88,7 +92,7 @@ class RewardTrain(Command):
             "data": list(self.data),
             "sha256": digests,
             "content": [dataset.content(own) for dataset, own in zip(datasets, digests, strict=True)],
-            "cameras": list(pictures),
+            "cameras": list(trainer.critic.cameras),
             "critic": plain(self.settings),
             **({"reference": self.reference} if self.reference else {}),
             **({} if self.kind == "critic" else {"kind": self.kind, "labels": self._labels(datasets)}),
@@ -107,7 +111,7 @@ class RewardTrain(Command):
             result = {
                 "run": str(self.out),
                 "critic": str(run.policy_dir),
-                "cameras": list(pictures),
+                "cameras": list(trainer.critic.cameras),
                 "reads": list(trainer.critic.reads),
                 "episodes": {"success": success, "failure": sum(d.episodes for d in datasets) - success},
                 "frames": sum(dataset.frames for dataset in datasets),
@@ -115,6 +119,7 @@ class RewardTrain(Command):
                 "loss": last_row(self.out).get("loss"),
                 **{name: Success.of(*share).to_json() if share[1] else None for name, share in shares.items()},
                 **trainer.fitted(),
+                **trainer.counted(),
                 "wall_s": {"total": done["wall_s"]},
             }
             run.finish(result)
@@ -125,23 +130,29 @@ class RewardTrain(Command):
         console.print(f"{self.settings.title:12}{result['critic']}, which reads {', '.join(result['reads'])}")
         if getattr(self.settings, "hand", False) and result["reads"] == result["cameras"]:
             console.print(f"            not the hand: the sets have no {', '.join(HAND)} in their proprio")
-        console.print(f"trained     {result['steps']:,} gradient steps on {count['success']} successes and "
-                      f"{count['failure']} failures, in {result['wall_s']['total']:.0f} s")  # fmt: skip
+        of = f"{count['success']} successes and {count['failure']} failures"
+        if "preferences" in result:
+            decided, same = (result["preferences"][name] for name in ("decided", "same"))
+            of = f"{decided} preferences, and {same} pairs that are the same"
+        console.print(f"trained     {result['steps']:,} gradient steps on {of}, in {result['wall_s']['total']:.0f} s")
         if "threshold" in result:
-            how = "fitted on" if "recall" in result else "as ever: too few"
-            console.print(f"done from   {result['threshold']:.3f}, {how} episodes kept from training")
-        for name in ("precision", "recall", "false_positive_rate"):
+            how = ("fitted on" if "recall" in result else "as ever: too few") + " episodes kept from training"
+            if "preferences" in result:
+                how = "what parts better from worse clips" if result["threshold"] < 1 else "so never: see above"
+            console.print(f"done from   {result['threshold']:.3f}, {how}")
+        for name in ("precision", "recall", "false_positive_rate", "agreement"):
             if name in result:
-                said = rate_text(result[name]) if result[name] else "nothing was called done"
+                said = rate_text(result[name]) if result[name] else "nothing to count,"
                 console.print(f"{name.replace('_', ' '):12}{said} kept from training")
         console.print(f"next        robolearn reward evaluate --reward {result['run']} --data … : how good it is, on "
                       "episodes that it has not seen")  # fmt: skip
 
-    @staticmethod
-    def _labels(datasets: list[Dataset]) -> str:
-        """A digest of the frames' labels beside the sets: a run is resumed with the same ones alone."""
-        from robolearn.rewards.labels import read_labels
+    def _labels(self, datasets: list[Dataset]) -> str:
+        """A digest of the opinions beside the sets that are learned from: a run is resumed with the same ones alone."""
+        from robolearn.rewards.labels import preferences_digest, read_labels
 
+        if self.kind == "preference":
+            return sha256(*map(preferences_digest, datasets))
         return sha256(*(repr(sorted(read_labels(dataset).items())) for dataset in datasets))
 
 
@@ -358,11 +369,12 @@ def _span(value: Mapping[str, Any]) -> str:
     return f"{value['mean']:.2f}{interval}"
 
 
-def opened(path: str) -> Dataset:
+def opened(path: str, *, outcomes: bool = True) -> Dataset:
+    """The set; with `outcomes` one that says which episodes succeeded."""
     from robolearn.data import Dataset
 
     dataset = Dataset.open(path)
-    if not dataset.outcomes:
+    if outcomes and not dataset.outcomes:
         raise BadInput(f"data set {path}", got="no word on which episodes succeeded", expected="one that says it")
     return dataset
 

@@ -7,13 +7,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from robolearn.cli.reward import FORMER, opened, reward_model
 from robolearn.core import BadInput
-from robolearn.core.switches import Count, Seed
+from robolearn.core.switches import Count, Seed, Within
 from robolearn.runs import Progress
 from robolearn.runs.command import Command, check_port
 
@@ -125,8 +125,8 @@ class RewardPrefer(Command):
     """A LeRobotDataset v3.0 folder."""
     pairs: Count = 50
     """Pairs to ask at most; two episodes that were compared are not compared again."""
-    clip: Count = 40
-    """Steps of a clip, at most; with --by-outcome episodes are whole."""
+    clip: Annotated[int, Within(0)] = 40
+    """Steps of a clip, at most; 0, or with --by-outcome: episodes are whole."""
     by_outcome: bool = False
     """Write the preferences that the stored outcomes say, without a page."""
     seed: Seed = 0
@@ -202,8 +202,8 @@ class RewardPrefer(Command):
         count = result["preferences"]
         console.print(f"preferences {count['left']} left, {count['right']} right, {count['same']} same; "
                       f"{count['in_all']} in all")  # fmt: skip
-        console.print(f"next        robolearn train --data {self.data} --from runs/… --preferences --out runs/… : a "
-                      "policy that learns from them")  # fmt: skip
+        console.print(f"next        robolearn reward train --kind preference --data {self.data} --out runs/… : a "
+                      "reward that learns from them")  # fmt: skip
 
 
 def strip(dataset: Dataset, clip: EpisodeClip, every: int) -> bytes:

@@ -151,7 +151,7 @@ class Train(Command):
             "imitation": plain(config),
         } | ({"weights": weights if len(datasets) > 1 else weights[0]} if self.weights else {})
         if self.preferences:
-            from robolearn.train.preferences import preferences_digest
+            from robolearn.rewards.labels import preferences_digest
 
             stored["preferences"] = preferences_digest(datasets[0])
         if self.weigh == "progress":

@@ -104,7 +104,8 @@ class PythonReward(RewardConfig):
 
 @dataclass(frozen=True)
 class CriticReward(RewardConfig):
-    """A progress critic that ``robolearn reward train`` made; sees the cameras of its training, and needs the words.
+    """What ``robolearn reward train`` made: by default a progress critic, which sees the cameras of its training, and
+    needs the words; other kinds say themselves what they need.
 
     Attributes:
       folder: that of its weights.

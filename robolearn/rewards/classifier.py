@@ -16,10 +16,9 @@ import torch
 from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from robolearn.core import Score, Window
-from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, PictureModel, sizes_of
+from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, PictureModel, sizes_of, squeezed
 from robolearn.rewards.settings import ClassifierConfig
 from robolearn.rewards.shaping import shaped_rewards
 
@@ -68,8 +67,7 @@ class SuccessClassifier(PictureModel):
         """(B, C, 112, m, m) → (B,) f, without the temperature."""
         squeeze, see = self.head["squeeze"], self.head["see"]
         assert isinstance(squeeze, nn.ModuleList)
-        parts = [layer(maps[:, c].float()) for c, layer in enumerate(squeeze)]
-        return see(F.silu(torch.cat(parts, 1).flatten(1)))[:, 0]
+        return see(squeezed(squeeze, maps))[:, 0]
 
     @torch.no_grad()
     def probability(self, maps: Tensor) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -34,6 +34,7 @@ from robolearn.io.tensors import tensors_in
 from robolearn.rewards.classifier import SuccessClassifier
 from robolearn.rewards.first_frames import FirstFrames
 from robolearn.rewards.networks import CHANNELS, DONE, STRIDE, WORDS, PictureModel, ProgressNet, sizes_of
+from robolearn.rewards.preference import PreferenceReward
 from robolearn.rewards.reference import Reference
 from robolearn.rewards.settings import HAND, STATE, CriticConfig
 from robolearn.rewards.shaping import score_of_frames
@@ -206,7 +207,11 @@ class ProgressCritic(PictureModel):
         return score_of_frames(progress, probability, len(window), self.threshold)
 
 
-def save_critic(critic: ProgressCritic | SuccessClassifier, folder: str | Path) -> Path:
+Trained = ProgressCritic | SuccessClassifier | PreferenceReward
+"""A reward model of ``robolearn reward train``."""
+
+
+def save_critic(critic: Trained, folder: str | Path) -> Path:
     """Write a checkpoint into `folder`, which is made if need be, and return its path. Raises `NonFinite`: a weight is
     NaN or infinite; nothing is written then."""
     config = {
@@ -232,13 +237,13 @@ def critic_folder(path: str | Path) -> Path:
     raise BadInput(f"critic {path}", got=", ".join(found) or "an empty folder", expected=f"{CONFIG} and {WEIGHTS}")
 
 
-def load_critic(path: str | Path, device: str | torch.device = "cpu") -> ProgressCritic | SuccessClassifier:
+def load_critic(path: str | Path, device: str | torch.device = "cpu") -> Trained:
     """The critic in a folder; see `critic_folder`. Raises `BadInput`: no such folder, a file that is missing, damaged
     or of something else; the message names it."""
     folder = critic_folder(path)
     what = f"critic {folder / CONFIG}"
     config = read_json(folder / CONFIG, what=what)
-    kinds = {kind.format: kind for kind in (ProgressCritic, SuccessClassifier)}
+    kinds = {kind.format: kind for kind in get_args(Trained)}
     kind = kinds.get(str(config.get("format")))
     if kind is None or config.get("version") != VERSION:
         got = f"{config.get('format', 'no format')}, version {config.get('version')}"

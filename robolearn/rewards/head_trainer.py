@@ -24,11 +24,12 @@ from robolearn.rewards.classifier import SuccessClassifier
 from robolearn.rewards.critic import ProgressCritic, save_critic
 from robolearn.rewards.metrics import window_of
 from robolearn.rewards.networks import FrameEncoder
-from robolearn.rewards.settings import ClassifierConfig, CriticConfig
+from robolearn.rewards.preference import PreferenceReward
+from robolearn.rewards.settings import ClassifierConfig, CriticConfig, HeadConfig, PreferenceRewardConfig
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 
-Config = TypeVar("Config", CriticConfig, ClassifierConfig)
-Model = TypeVar("Model", ProgressCritic, SuccessClassifier)
+Config = TypeVar("Config", CriticConfig, ClassifierConfig, PreferenceRewardConfig)
+Model = TypeVar("Model", ProgressCritic, SuccessClassifier, PreferenceReward)
 
 
 class HeadTrainer(ABC, Generic[Config, Model]):
@@ -87,6 +88,10 @@ class HeadTrainer(ABC, Generic[Config, Model]):
         """Numbers for the result of the command that were fitted on the episodes kept from training."""
         return {}
 
+    def counted(self) -> dict[str, Any]:
+        """What was learned from, for the result of the command, beside successes and failures."""
+        return {}
+
     def export(self, path: Path) -> None:
         """Write the model as a checkpoint folder."""
         save_critic(self.critic, path)
@@ -122,7 +127,7 @@ def encoded(
     encoder: FrameEncoder,
     datasets: Sequence[Dataset],
     cameras: Sequence[str],
-    config: CriticConfig | ClassifierConfig,
+    config: HeadConfig,
     device: torch.device,
     progress: Callable[[int, int], None] | None,
 ) -> Tensor:

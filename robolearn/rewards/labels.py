@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from robolearn.core import BadInput, check_choice
 from robolearn.data import Dataset
 from robolearn.data.lerobot import layout
+from robolearn.io.hashes import sha256
 
 LABELS_PATH = "meta/robolearn_labels.json"
 APART = 2  # frames between two that are asked of one episode
@@ -102,6 +103,7 @@ def least_certain(
 
 PREFERENCES_PATH = "meta/robolearn_preferences.json"
 Better = Literal["left", "right", "same"]
+LEFT_IS_BETTER = {"left": 1.0, "right": 0.0, "same": 0.5}
 DRAWS = 50  # of a pair, before there is taken to be none that is new
 
 
@@ -131,6 +133,11 @@ def read_preferences(dataset: Dataset) -> list[Preference]:
     or clips that the set has not."""
     what = f"data set {dataset.path}: {PREFERENCES_PATH}"
     return [_preference(entry, dataset, what) for entry in _entries(dataset, PREFERENCES_PATH, "preferences")]
+
+
+def preferences_digest(dataset: Dataset) -> str:
+    """A digest of the preferences beside `dataset`: a run is resumed with the same ones alone."""
+    return sha256(repr(read_preferences(dataset)))
 
 
 def _preference(entry: Any, dataset: Dataset, what: str) -> Preference:

@@ -95,6 +95,12 @@ def sizes_of(stored: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     return {str(camera): (int(size[0]), int(size[1])) for camera, size in stored["pictures"].items()}
 
 
+def squeezed(squeeze: nn.ModuleList, maps: Tensor) -> Tensor:
+    """(B, C, 112, m, m) → (B, C · channels · m²), each camera by its own layer of `squeeze`."""
+    parts = [layer(maps[:, c].float()) for c, layer in enumerate(squeeze)]
+    return F.silu(torch.cat(parts, 1).flatten(1))
+
+
 class PictureModel(nn.Module):
     """A model that looks at the pictures of cameras through the encoder.
 
@@ -102,10 +108,13 @@ class PictureModel(nn.Module):
       pictures: camera → (H, W) of the pictures of training [px]; `cameras` are their names, in order.
     """
 
+    encoder: FrameEncoder  # there is none where there is no camera
+
     def __init__(self, edge: int, pictures: Mapping[str, tuple[int, int]]) -> None:
         super().__init__()
         self.pictures, self.cameras = dict(pictures), tuple(pictures)
-        self.encoder = FrameEncoder(edge)
+        if pictures:
+            self.encoder = FrameEncoder(edge)
 
     def check(self, interface: Interface) -> None:
         """Raise `BadInput` where `interface` lacks a camera, or one has pictures of another size."""
@@ -176,8 +185,7 @@ class ProgressNet(nn.Module):
 
     def frames(self, maps: Tensor) -> Tensor:
         """(B, C, 112, m, m) → (B, width)."""
-        parts = [squeeze(maps[:, c].float()) for c, squeeze in enumerate(self.squeeze)]
-        return self.see(self.dropout(F.silu(torch.cat(parts, 1).flatten(1))))
+        return self.see(self.dropout(squeezed(self.squeeze, maps)))
 
     def compare(self, first: Tensor, second: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs of `frames` for two frames (B, width), and sentences (B, 384) → c (B,), log-odds of done (B,)."""

@@ -1,10 +1,11 @@
-"""Settings of the progress critic: the frozen dataclass whose fields are flags of ``robolearn reward train``.
+"""Settings of the reward models that are trained: dataclasses whose fields are flags of ``robolearn reward train``.
 
 No import of torch. A docstring below a field is its help.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import takewhile
@@ -65,6 +66,8 @@ class HeadConfig:
         "steps", "steps_per_iteration", "batch", "width", "channels", "views", "threads",
     )  # fmt: skip
     shares: ClassVar[tuple[str, ...]] = ("dropout", "unsure")
+    needs_cameras: ClassVar[bool] = True
+    needs_outcomes: ClassVar[bool] = True  # which episodes succeeded
 
     steps: int
     """Gradient steps."""
@@ -86,6 +89,8 @@ class HeadConfig:
     """Times that each frame is encoded: as it is, and as by cameras that stand elsewhere, in other light."""
     threads: int = 1
     """Threads of torch; results are reproducible for one number of threads."""
+    seed: int = 0
+    """Of weights, draws and what is kept from training."""
 
     def __post_init__(self) -> None:
         for name in self.counts:
@@ -142,8 +147,6 @@ class CriticConfig(HeadConfig):
     what pictures and hand both call done."""
     done_weight: float = 0.5
     """Weight of the loss of the question whether the task is done, beside that of the progress."""
-    seed: int = 0
-    """Of weights and draws."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -169,8 +172,6 @@ class ClassifierConfig(HeadConfig):
     robolearn reward label are, wherever they are."""
     holdout: float = 0.25
     """Share of the episodes that is kept from training, for the temperature, precision and recall."""
-    seed: int = 0
-    """Of weights, draws and the episodes that are kept from training."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -178,5 +179,39 @@ class ClassifierConfig(HeadConfig):
             raise BadInput("--holdout", got=self.holdout, expected="a share from 0.01 to less than 1")
 
 
-TRAINED = {"critic": CriticConfig, "classifier": ClassifierConfig}
+@dataclass(frozen=True, kw_only=True)
+class PreferenceRewardConfig(HeadConfig):
+    """Settings of the reward from preferences and of its training."""
+
+    title = "reward"
+    page = "robolearn.rewards.preference_training:PreferenceRewardTrainer"
+    counts = (*HeadConfig.counts, "members", "frames")
+    shares = ("dropout", "holdout")
+    needs_cameras = needs_outcomes = False
+
+    steps: int = 600
+    """Gradient steps."""
+    batch: int = 64
+    """Pairs of clips in a gradient step."""
+    frames: int = 32
+    """Frames that are drawn of each clip of a pair, one of each so many equal parts of it."""
+    observe: tuple[str, ...] = ()
+    """Features to judge by: names as in --observe proprio objects, and images for all cameras. By default all of a set
+    without cameras, of another one nothing that only a simulated world has."""
+    dropout: float = 0.1
+    """Share of what is seen that is left out in training."""
+    members: int = 3
+    """Networks that learn side by side; the worst of them is read."""
+    scale: float = 12.0
+    """β: log-odds that a clip that is good throughout is preferred to one that is neither good nor bad."""
+    holdout: float = 0.1
+    """Share of the pairs that is kept from training, for the agreement; 0: none."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.scale < math.inf:
+            raise BadInput("--scale", got=self.scale, expected="a positive number")
+
+
+TRAINED = {"critic": CriticConfig, "classifier": ClassifierConfig, "preference": PreferenceRewardConfig}
 """``reward train --kind``: the settings of each kind of reward model that can be trained."""

@@ -26,12 +26,9 @@ from torch.nn import functional as F
 
 from robolearn.core import BadInput
 from robolearn.data import Dataset
-from robolearn.io.hashes import sha256
-from robolearn.rewards.labels import EpisodeClip, Preference, read_preferences
+from robolearn.rewards.labels import LEFT_IS_BETTER, EpisodeClip, Preference, read_preferences
 from robolearn.train.imitation import ImitationTrainer, Part
 from robolearn.train.settings import PreferenceConfig
-
-LEFT_IS_BETTER = {"left": 1.0, "right": 0.0, "same": 0.5}
 
 
 @dataclass(frozen=True)
@@ -89,11 +86,6 @@ def preference_loss(score: Tensor, label: Tensor, conservative: float) -> Tensor
     left, right = score.unbind(1)
     own = F.softplus(conservative * right - left), F.softplus(conservative * left - right)
     return (label * own[0] + (1.0 - label) * own[1]).mean()
-
-
-def preferences_digest(dataset: Dataset) -> str:
-    """A digest of the preferences beside `dataset`: a run is resumed with the same ones alone."""
-    return sha256(repr(read_preferences(dataset)))
 
 
 class PreferenceTrainer(ImitationTrainer):

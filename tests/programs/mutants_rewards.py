@@ -14,6 +14,20 @@ WORLD_MODEL, WORLD_MODELS = "robolearn/rewards/vla/world_model.py", ("tests/rl/t
 CLASSIFIER, LABELLED = ("tests/rewards/test_classifier.py",), ("tests/rewards/test_labels.py",)
 LOOPBACK = "robolearn/runs/loopback.py"
 COMPARED = "robolearn/rewards/labels.py"
+BY_PREFERENCE = "robolearn/rewards/preference_training.py"
+BY_PREFERENCES = tuple(
+    f"tests/rewards/test_preference_reward.py::test_{name}"
+    for name in (
+        "the_loss_by_hand",
+        "the_threshold_by_hand",
+        "the_rows_of_clips_by_hand",
+        "the_worst_member_is_read",
+        "vectors_are_standardised",
+        "pairs_kept_from_training_are_not_drawn",
+        "clips_that_stop_before_the_end_end_nothing",
+    )
+)
+PREFERRED_ENDS = ("tests/rewards/test_preference_reward.py::test_it_calls_new_ends_done_and_no_failure",)
 COMPARISONS = tuple(
     f"tests/rewards/test_preferences.py::test_{name}"
     for name in ("outcomes_say_which_is_better", "pairs_are_of_one_task_and_new", "they_are_read_as_they_were_written")
@@ -170,6 +184,20 @@ MUTANTS: dict[str, Mutant] = {
     "preferred-because-it-took-longer": Mutant(COMPARED, "solved, -float(", "solved, float(", COMPARISONS),
     "preferred-twice": Mutant(COMPARED, "        taken.add(frozenset((a, b)))\n", "", COMPARISONS),
     "preferred-clips-of-other-episodes": Mutant(COMPARED, "dataset.lengths[e] == length and 0 <= begin", "0 <= begin", COMPARISONS),
+    "preferred-by-less": Mutant(BY_PREFERENCE, "with_logits(left - right, label)", "with_logits(right - left, label)", BY_PREFERENCES),
+    "preferred-by-the-sum": Mutant(BY_PREFERENCE, "scale * value.mean(2)", "scale * value.sum(2)", BY_PREFERENCES),
+    "preferred-by-the-frame-before": Mutant(BY_PREFERENCE, "starts[clip.episode] + clip.begin + 1 for", "starts[clip.episode] + clip.begin for", BY_PREFERENCES),
+    "preferred-by-frames-of-the-next-episode": Mutant(
+        BY_PREFERENCE, "        return np.minimum(self.first[pairs, :, None] + step, self.last[pairs, :, None])", "        return self.first[pairs, :, None] + step", BY_PREFERENCES
+    ),
+    "preferred-by-pairs-kept-apart": Mutant(BY_PREFERENCE, "shuffled[:apart], shuffled[apart:]", "shuffled[:apart], shuffled", BY_PREFERENCES),
+    "preferred-and-done-halfway": Mutant(BY_PREFERENCE, "clips.ends & (clips.label != 0.5)", "clips.label != 0.5", BY_PREFERENCES),
+    "preferred-and-done-by-the-worse": Mutant(BY_PREFERENCE, "np.where(clips.label[pairs] > 0.5, 0, 1)", "np.where(clips.label[pairs] > 0.5, 1, 0)", PREFERRED_ENDS),
+    "preferred-and-done-at-the-narrowest": Mutant(BY_PREFERENCE, "int(np.argmax(levels[best] - below))", "int(np.argmin(levels[best] - below))", BY_PREFERENCES),
+    "preferred-though-it-parts-nothing": Mutant(BY_PREFERENCE, "gain.max(initial=0) <= 0", "gain.max(initial=0) < 0", BY_PREFERENCES),
+    "preferred-by-the-most-pleased": Mutant("robolearn/rewards/preference.py", ".amin(0) for m, v", ".amax(0) for m, v", BY_PREFERENCES),
+    "preferred-by-raw-vectors": Mutant(BY_PREFERENCE, "            self.critic.scale.copy_(self._vectors.std(0).clamp_min(LEAST_SPREAD))\n", "", BY_PREFERENCES),
+    "preferred-and-done-for-ever": Mutant("robolearn/rewards/preference.py", ".clamp(max=MOST)", "", BY_PREFERENCES),
     "labels-of-other-episodes": Mutant(LABELS, "dataset.lengths[e] == length and 0 <= frame", "0 <= frame", CLASSIFIER),
     "labels-ask-what-is-certain": Mutant(LABELS, "in sorted(every):", "in sorted(every, reverse=True):", LABELLED),
     "labels-of-the-frame-before": Mutant(LABELS, "count - len(p) + i", "i", LABELLED),

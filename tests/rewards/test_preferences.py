@@ -99,7 +99,7 @@ def test_the_command_writes_what_the_outcomes_say(dataset: Dataset, capsys: pyte
 
 def test_what_cannot_be_compared_is_refused(dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["reward", "prefer", "--data", str(dataset.path)]
-    for more, said in (([], "no camera"), (["--pairs", "0"], "--pairs"), (["--clip", "0"], "--clip"),
+    for more, said in (([], "no camera"), (["--pairs", "0"], "--pairs"), (["--clip", "-1"], "--clip"),
                        (["--port", "70000"], "--port")):  # fmt: skip
         assert main([*words, *more]) == 2
         line = capsys.readouterr().err
