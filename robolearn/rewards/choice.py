@@ -104,7 +104,7 @@ class PythonReward(RewardConfig):
 
 @dataclass(frozen=True)
 class CriticReward(RewardConfig):
-    """What ``robolearn reward train`` made: by default a progress critic, which sees the cameras of its training, and
+    """A model that ``robolearn reward train`` made: by default a progress critic, which sees its cameras of training and
     needs the words; other kinds say themselves what they need.
 
     Attributes:
