@@ -104,8 +104,8 @@ class PythonReward(RewardConfig):
 
 @dataclass(frozen=True)
 class CriticReward(RewardConfig):
-    """A model that ``robolearn reward train`` made: by default a progress critic, which sees its cameras of training and
-    needs the words; other kinds say themselves what they need.
+    """A model that ``robolearn reward train`` made: by default a progress critic, which sees its cameras of training
+    and needs the words; other kinds say themselves what they need.
 
     Attributes:
       folder: that of its weights.

@@ -1,12 +1,15 @@
 """A reward model from preferences (Christiano et al. 2017): the frames that better clips have more of.
 
-    r̂_m(o)   = tanh f_m(o)                            of member m
-    R_m(σ)   = β · mean over the steps t of a clip σ of r̂_m(o_{t+1})
+    r̂_m(o), d_m(o) ∈ (−1, 1)                          of member m
+    R_m(σ)   = β mean_{t∈σ} r̂_m(o_{t+1})              of a clip σ;  or D_m(σ) = β max_{t∈σ} d_m(o_{t+1})
     P(l ≻ r) = 1 / (1 + e^{R(r) − R(l)})              Bradley and Terry
-    Φ_t      = ½ (1 + min_m r̂_m(o_t)),                done where Φ_t ≥ θ
+    Φ_t      = ½ (1 + min_m r̂_m(o_t)),                done where ½ (1 + min_m d_m(o_t)) ≥ θ
 
-Departures: clips differ in length, so means are compared; an ensemble is read by its worst member; and what is learned
-from is the verdict *done*, with Φ as a potential. θ is fitted on the same pairs (`preference_training`).
+The mean says what a way to the end is worth. The maximum says how near a clip came: a failure may be on a good way for
+long, and a threshold of Φ would call that done.
+
+Departures: clips differ in length, so means are compared, not sums; an ensemble is read by its worst member; what is
+learned from is the verdict *done*, with Φ as a potential. θ is fitted on the same pairs (`preference_training`).
 """
 
 from __future__ import annotations
@@ -26,11 +29,11 @@ from robolearn.rewards.settings import PreferenceRewardConfig
 from robolearn.rewards.shaping import score_of_frames
 
 NEVER = 1.0  # a threshold that nothing reaches
-MOST = float(np.nextafter(np.float32(NEVER), np.float32(0)))  # Φ; tanh is 1 from 9 on
+MOST = float(np.nextafter(np.float32(NEVER), np.float32(0)))  # of what is below it; tanh is 1 from 9 on
 
 
 class PreferenceNet(nn.Module):
-    """f of one member: pictures as in the success classifier, vectors beside them.
+    """r̂ and d of one member: pictures as in the success classifier, vectors beside them.
 
     Args:
       cameras: C.
@@ -45,13 +48,13 @@ class PreferenceNet(nn.Module):
         self.see = nn.Sequential(*([nn.Linear(seen, width), nn.LayerNorm(width), nn.SiLU()] if cameras else []))
         self.value = nn.Sequential(
             nn.Linear(size + (width if cameras else 0), width), nn.SiLU(),
-            nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 1),
+            nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2),
         )  # fmt: skip
 
     def forward(self, maps: Tensor, vectors: Tensor) -> Tensor:
-        """Maps (B, C, 112, m, m) and standardised vectors (B, V) → (B,) r̂."""
+        """Maps (B, C, 112, m, m) and standardised vectors (B, V) → (B, 2) r̂ and d."""
         parts = [self.see(self.drop(squeezed(self.squeeze, maps)))] if len(self.squeeze) else []
-        return torch.tanh(self.value(torch.cat([*parts, self.drop(vectors)], 1))[:, 0])
+        return torch.tanh(self.value(torch.cat([*parts, self.drop(vectors)], 1)))
 
 
 class PreferenceReward(PictureModel):
@@ -114,18 +117,19 @@ class PreferenceReward(PictureModel):
         return torch.from_numpy(np.concatenate([np.zeros((count, 0), np.float32), *parts], 1))
 
     def values(self, maps: Tensor, vectors: Tensor) -> Tensor:
-        """(members, B) r̂ of frames with maps (B, C, 112, m, m) and vectors (B, V) as they are observed."""
+        """(members, B, 2) r̂ and d of frames with maps (B, C, 112, m, m) and vectors (B, V) as they are observed."""
         standard = (vectors - self.centre) / self.scale
         return torch.stack([member(maps, standard) for member in self.members])
 
     @torch.no_grad()
-    def progress(self, maps: Tensor, vectors: Tensor) -> NDArray[np.float32]:
-        """(B,) Φ."""
+    def judged(self, maps: Tensor, vectors: Tensor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(B,) Φ, and (B,) what is compared with θ."""
         self.eval()
         device = self.centre.device
         parts = zip(maps.split(256), vectors.split(256), strict=True)
         worst = torch.cat([self.values(m.to(device), v.to(device)).amin(0) for m, v in parts])
-        return (0.5 * (1.0 + worst)).clamp(max=MOST).cpu().numpy().astype(np.float32)
+        progress, done = (0.5 * (1.0 + worst)).clamp(max=MOST).cpu().numpy().astype(np.float32).T
+        return progress, done
 
     def score(self, windows: Sequence[Window], prompts: Sequence[str]) -> list[Score]:
         """See `robolearn.core.RewardModel`. Raises `BadInput` where a window does not fit."""
@@ -137,8 +141,8 @@ class PreferenceReward(PictureModel):
 
     def _score(self, window: Window) -> Score:
         vectors = self.vectors_of(window.observation)
-        progress = self.progress(self.maps_of(self.seen(window), len(vectors)), vectors)
-        return score_of_frames(progress, progress, len(window), self.threshold)
+        progress, done = self.judged(self.maps_of(self.seen(window), len(vectors)), vectors)
+        return score_of_frames(progress, done, len(window), self.threshold)
 
     def _check_vectors(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         for key, size in self.vectors.items():

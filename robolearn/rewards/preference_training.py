@@ -2,13 +2,14 @@
 
     L = − mean over pairs [ y log P(l ≻ r) + (1 − y) log P(r ≻ l) ]        y = 1, 0, and ½ where both are the same
 
-Each member learns by draws of its own: pairs, a view of their pictures, and one frame of each of n equal parts of a
-clip. The threshold of *done* is what parts better from worse clips most often,
+with P by the means of r̂, and once more by the maxima of d, of the pairs whose two clips end with their episodes: only
+these may show how a task looks when it is over. Each member learns by draws of its own: pairs, a view of their
+pictures, and one frame of each of n equal parts of a clip. The threshold of *done* is, of the same pairs, what parts
+better from worse clips most often:
 
-    z(σ) = max_{t∈σ} Φ_t ≥ θ,       θ maximises the pairs with z(better) > z(worse) less those with z(better) < z(worse)
+    z(σ) = max_{t∈σ} p_t ≥ θ,       θ maximises the pairs with z(better) > z(worse) less those with z(better) < z(worse)
 
-over the pairs whose two clips end with their episodes: only these may show how a task looks when it is over. Of fewer
-than `LEAST` of them no threshold is made, and nothing is called done.
+Of fewer than `LEAST` such pairs no threshold is made, and nothing is called done.
 """
 
 from __future__ import annotations
@@ -92,15 +93,24 @@ class ClipRows:
         return np.minimum(rows, self.last[pair, side])
 
 
-def preference_log_loss(value: Tensor, label: Tensor, scale: float) -> Tensor:
-    """L of r̂ (B, 2, n) of drawn frames and labels (B,); `scale` is β."""
-    # R(σ) = β mean r̂;  log P(l ≻ r) = log σ(R(l) − R(r))
-    left, right = (scale * value.mean(2)).unbind(1)
-    return F.binary_cross_entropy_with_logits(left - right, label)
+def preference_log_loss(value: Tensor, label: Tensor, ends: Tensor, scale: float) -> Tensor:
+    """L of r̂ and d (B, 2, n, 2) of drawn frames.
+
+    Args:
+      label: (B,) y.
+      ends: (B,) both clips end with their episodes.
+      scale: β.
+    """
+    # R(σ) = β mean r̂, D(σ) = β max d;  log P(l ≻ r) = log σ(R(l) − R(r))
+    pooled = scale * torch.stack([value[..., 0].mean(2), value[..., 1].amax(2)], 2)
+    loss = F.binary_cross_entropy_with_logits(
+        pooled[:, 0] - pooled[:, 1], label[:, None].expand(-1, 2), reduction="none"
+    )
+    return loss[:, 0].mean() + (loss[:, 1] * ends).sum() / ends.sum().clamp_min(1.0)
 
 
 def fit_done(better: NDArray[np.floating], worse: NDArray[np.floating]) -> float:
-    """θ of the highest Φ of the better and of the worse clip of each pair, (n,) both; of equally good ones the middle
+    """θ of the highest p of the better and of the worse clip of each pair, (n,) both; of equally good ones the middle
     of the widest range. `NEVER` where none parts more pairs rightly than wrongly."""
     levels = np.unique(np.concatenate([better, worse]))
     # z changes at a level: a threshold just above levels[i − 1] is as good as levels[i].
@@ -188,9 +198,12 @@ class PreferenceRewardTrainer(HeadTrainer[PreferenceRewardConfig, PreferenceRewa
             view = torch.from_numpy(rng.integers(len(self._maps), size=(config.batch, 1, 1))).expand_as(rows)
             maps = self._maps[view.flatten(), rows.flatten()].to(self.device)
             vectors = self._vectors[rows.flatten()].to(self.device)
-            value = member(maps, (vectors - self.critic.centre) / self.critic.scale).view(rows.shape)
-            label = torch.from_numpy(self.clips.label[pairs]).to(self.device)
-            total = total + preference_log_loss(value, label, config.scale)
+            value = member(maps, (vectors - self.critic.centre) / self.critic.scale).view(*rows.shape, 2)
+            label, ends = (
+                torch.from_numpy(of[pairs].astype(np.float32)).to(self.device)
+                for of in (self.clips.label, self.clips.ends)
+            )
+            total = total + preference_log_loss(value, label, ends, config.scale)
         total.backward()
         self.optimizer.step()
         return {"loss": total.detach() / config.members}
@@ -199,7 +212,7 @@ class PreferenceRewardTrainer(HeadTrainer[PreferenceRewardConfig, PreferenceRewa
         """Agreement: of the decided pairs that are kept from training those whose better clip has the larger mean of
         Φ."""
         decided = [int(pair) for pair in self.kept if self.clips.label[pair] != 0.5]
-        left, right = ([float(self._progress(pair, side).mean()) for pair in decided] for side in (0, 1))
+        left, right = ([float(self._judged(pair, side)[0].mean()) for pair in decided] for side in (0, 1))
         agreed = (np.array(left) > np.array(right)) == (self.clips.label[decided] > 0.5)
         return {"agreement": (int(agreed.sum()), len(decided))}
 
@@ -226,12 +239,12 @@ class PreferenceRewardTrainer(HeadTrainer[PreferenceRewardConfig, PreferenceRewa
             log.warning("nothing is called done: %d decided pairs of clips that end with their episodes, %d are asked "
                         "for (reward prefer --clip 0 compares whole episodes)", len(pairs), LEAST)  # fmt: skip
             return
-        peaks = np.array([[self._progress(int(pair), side).max() for side in (0, 1)] for pair in pairs], np.float64)
+        peaks = np.array([[self._judged(int(pair), side)[1].max() for side in (0, 1)] for pair in pairs], np.float64)
         better = np.where(clips.label[pairs] > 0.5, 0, 1)
         at = np.arange(len(pairs))
         self.critic.threshold = fit_done(peaks[at, better], peaks[at, 1 - better])
 
-    def _progress(self, pair: int, side: int) -> NDArray[np.float32]:
-        """(T,) Φ after the steps of a clip."""
+    def _judged(self, pair: int, side: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(T,) Φ and p after the steps of a clip."""
         rows = torch.from_numpy(self.clips.whole(pair, side))
-        return self.critic.progress(self._maps[0, rows], self._vectors[rows])
+        return self.critic.judged(self._maps[0, rows], self._vectors[rows])

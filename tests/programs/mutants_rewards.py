@@ -184,8 +184,10 @@ MUTANTS: dict[str, Mutant] = {
     "preferred-because-it-took-longer": Mutant(COMPARED, "solved, -float(", "solved, float(", COMPARISONS),
     "preferred-twice": Mutant(COMPARED, "        taken.add(frozenset((a, b)))\n", "", COMPARISONS),
     "preferred-clips-of-other-episodes": Mutant(COMPARED, "dataset.lengths[e] == length and 0 <= begin", "0 <= begin", COMPARISONS),
-    "preferred-by-less": Mutant(BY_PREFERENCE, "with_logits(left - right, label)", "with_logits(right - left, label)", BY_PREFERENCES),
-    "preferred-by-the-sum": Mutant(BY_PREFERENCE, "scale * value.mean(2)", "scale * value.sum(2)", BY_PREFERENCES),
+    "preferred-by-less": Mutant(BY_PREFERENCE, "pooled[:, 0] - pooled[:, 1]", "pooled[:, 1] - pooled[:, 0]", BY_PREFERENCES),
+    "preferred-by-the-sum": Mutant(BY_PREFERENCE, "value[..., 0].mean(2)", "value[..., 0].sum(2)", BY_PREFERENCES),
+    "preferred-and-done-on-average": Mutant(BY_PREFERENCE, "value[..., 1].amax(2)", "value[..., 1].mean(2)", BY_PREFERENCES),
+    "preferred-and-done-by-clips-of-the-middle": Mutant(BY_PREFERENCE, "(loss[:, 1] * ends).sum()", "loss[:, 1].sum()", BY_PREFERENCES),
     "preferred-by-the-frame-before": Mutant(BY_PREFERENCE, "starts[clip.episode] + clip.begin + 1 for", "starts[clip.episode] + clip.begin for", BY_PREFERENCES),
     "preferred-by-frames-of-the-next-episode": Mutant(
         BY_PREFERENCE, "        return np.minimum(self.first[pairs, :, None] + step, self.last[pairs, :, None])", "        return self.first[pairs, :, None] + step", BY_PREFERENCES

@@ -81,11 +81,17 @@ def trained(dataset: Dataset) -> PreferenceRewardTrainer:
 
 
 def test_the_loss_by_hand() -> None:
-    """Means of ½ and −½ with β = 2 are log-odds of 2 for the left clip."""
-    value = torch.tensor([[[1.0, 0.0], [-0.5, -0.5]]])
-    for label, expected in ((1.0, math.log(1 + math.exp(-2))), (0.0, math.log(1 + math.exp(2))),
-                            (0.5, 0.5 * math.log((1 + math.exp(-2)) * (1 + math.exp(2))))):  # fmt: skip
-        assert float(preference_log_loss(value, torch.tensor([label]), 2.0)) == pytest.approx(expected)
+    """Means of ½ and −½ with β = 2 are log-odds of 2 for the left clip, maxima of ¼ and ¾ −1."""
+    value = torch.tensor([[[[1.0, 0.25], [0.0, -0.9]], [[-0.5, 0.75], [-0.5, 0.0]]]])
+
+    def log_odds(x: float, label: float) -> float:
+        return label * math.log(1 + math.exp(-x)) + (1 - label) * math.log(1 + math.exp(x))
+
+    for label in (1.0, 0.0, 0.5):
+        for ends in (1.0, 0.0):
+            expected = log_odds(2.0, label) + ends * log_odds(-1.0, label)
+            found = preference_log_loss(value, torch.tensor([label]), torch.tensor([ends]), 2.0)
+            assert float(found) == pytest.approx(expected)
 
 
 def test_the_threshold_by_hand() -> None:
@@ -145,8 +151,9 @@ def test_it_calls_new_ends_done_and_no_failure(trained: PreferenceRewardTrainer,
 def test_the_worst_member_is_read(begun: PreferenceRewardTrainer) -> None:
     model, vectors = begun.critic.eval(), torch.tensor([[0.2, 10.0], [0.6, 0.0], [1.0, -60.0]])
     values = model.values(torch.zeros(3, 0), vectors).detach().numpy()
-    assert values.shape == (3, 3) and np.ptp(values, axis=0).max() > 1e-4, "they differ"
-    assert np.allclose(model.progress(torch.zeros(3, 0), vectors), 0.5 * (1.0 + values.min(0)))
+    assert values.shape == (3, 3, 2) and np.ptp(values, axis=0).max() > 1e-4, "they differ"
+    progress, done = model.judged(torch.zeros(3, 0), vectors)
+    assert np.allclose(np.stack([progress, done], 1), 0.5 * (1.0 + values.min(0)))
 
 
 def test_vectors_are_standardised(begun: PreferenceRewardTrainer, dataset: Dataset) -> None:
