@@ -89,7 +89,7 @@ class HeadTrainer(ABC, Generic[Config, Model]):
         return {}
 
     def counted(self) -> dict[str, Any]:
-        """What was learned from, for the result of the command, beside successes and failures."""
+        """Counts for the result of the command, beside successes and failures."""
         return {}
 
     def export(self, path: Path) -> None:
