@@ -99,7 +99,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("hil learner", "robolearn.cli.hil.commands:HilLearner", "Learner of human-in-the-loop RL", "Learn"),
     Entry("hil actor", "robolearn.cli.hil.commands:HilActor", "Actor of human-in-the-loop RL", "Learn"),
     Entry("hil certs", "robolearn.cli.hil.commands:HilCerts", "Make TLS certificates for remote actors", "Learn"),
-    Entry("reward train", "robolearn.cli.reward_train:RewardTrain", "Train a critic, a classifier, a reward from preferences", "Learn"),
+    Entry("reward train", "robolearn.cli.reward_train:RewardTrain", "Train a reward model", "Learn"),
     Entry("reward score", "robolearn.cli.reward:RewardScore", "Score the episodes of a data set", "Learn"),
     Entry("reward label", "robolearn.cli.reward_label:RewardLabel", "Label frames, the least certain first", "Learn"),
     Entry("reward prefer", "robolearn.cli.reward_label:RewardPrefer", "Compare clips, two side by side", "Learn"),

@@ -194,7 +194,8 @@ class PreferenceRewardConfig(HeadConfig):
     batch: int = 64
     """Pairs of clips in a gradient step."""
     frames: int = 32
-    """Frames that are drawn of each clip of a pair, one of each so many equal parts of it."""
+    """Frames that are drawn of each clip of a pair, one of each so many equal parts of it; more for long clips of which
+    a few frames alone show that the task is done."""
     observe: tuple[str, ...] = ()
     """Features to judge by: names as in --observe proprio objects, and images for all cameras. By default all of a set
     without cameras, of another one nothing that only a simulated world has."""
