@@ -60,7 +60,7 @@ class RewardTrain(Command):
 
     def run(self) -> dict[str, Any]:
         from robolearn.eval.intervals import Success
-        from robolearn.rewards.head_trainer import common_cameras, lengths_of
+        from robolearn.rewards.head_trainer import lengths_of
         from robolearn.rewards.reference import read_reference, show_reference
 
         check_seed(self.settings.seed)
@@ -70,11 +70,10 @@ class RewardTrain(Command):
             if self.kind != "critic":
                 raise BadInput("--reference", got=f"with --kind {self.kind}", expected="--kind critic")
             read_reference(self.reference)  # before the minutes that encoding takes
-        pictures = common_cameras(datasets, self.cameras) if self.settings.needs_cameras else self.cameras
         frames = self.settings.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
         with Progress("encoding", total=frames, unit="frames", quiet=self.json) as encoding:
             trainer = resolve_name(self.settings.page)(
-                self.settings, datasets, cameras=list(pictures), device=resolve_device(self.device),
+                self.settings, datasets, cameras=self.cameras, device=resolve_device(self.device),
                 progress=lambda done, _: encoding(done),
             )  # fmt: skip
         if self.reference:
@@ -129,13 +128,15 @@ class RewardTrain(Command):
             of = f"{decided} preferences, and {same} pairs that are the same"
         console.print(f"trained     {result['steps']:,} gradient steps on {of}, in {result['wall_s']['total']:.0f} s")
         if "threshold" in result:
-            how = ("fitted on" if "recall" in result else "as ever: too few") + " episodes kept from training"
             if "preferences" in result:
                 how = "what parts better from worse clips" if result["threshold"] < 1 else "so never: see above"
+            else:
+                how = ("fitted on" if "recall" in result else "as ever: too few") + " episodes kept from training"
             console.print(f"done from   {result['threshold']:.3f}, {how}")
         for name in ("precision", "recall", "false_positive_rate", "agreement"):
             if name in result:
-                said = rate_text(result[name]) if result[name] else "nothing to count,"
+                none = "no decided pair is" if name == "agreement" else "nothing was called done"
+                said = rate_text(result[name]) if result[name] else none
                 console.print(f"{name.replace('_', ' '):12}{said} kept from training")
         console.print(f"next        robolearn reward evaluate --reward {result['run']} --data … : how good it is, on "
                       "episodes that it has not seen")  # fmt: skip

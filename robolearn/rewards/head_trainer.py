@@ -28,6 +28,8 @@ from robolearn.rewards.preference import PreferenceReward
 from robolearn.rewards.settings import ClassifierConfig, CriticConfig, HeadConfig, PreferenceRewardConfig
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
 
+LEAST_SPREAD = 1e-3  # of a component that never changes, in its own unit
+
 Config = TypeVar("Config", CriticConfig, ClassifierConfig, PreferenceRewardConfig)
 Model = TypeVar("Model", ProgressCritic, SuccessClassifier, PreferenceReward)
 

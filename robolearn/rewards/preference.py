@@ -135,13 +135,10 @@ class PreferenceReward(PictureModel):
         """See `robolearn.core.RewardModel`. Raises `BadInput` where a window does not fit."""
         return [self._score(window) for window in windows]
 
-    def maps_of(self, frames: Sequence[NDArray], count: int) -> Tensor:
-        """(P, C, 112, m, m) of `count` = P frames of each camera; of none where there is no camera."""
-        return self.encoder.encode(frames) if frames else torch.zeros(count, 0)
-
     def _score(self, window: Window) -> Score:
-        vectors = self.vectors_of(window.observation)
-        progress, done = self.judged(self.maps_of(self.seen(window), len(vectors)), vectors)
+        vectors, frames = self.vectors_of(window.observation), self.seen(window)
+        maps = self.encoder.encode(frames) if frames else torch.zeros(len(vectors), 0)
+        progress, done = self.judged(maps, vectors)
         return score_of_frames(progress, done, len(window), self.threshold)
 
     def _check_vectors(self, shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from robolearn.core import BadInput
 from robolearn.core.specs import is_image
 from robolearn.data import Dataset
-from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, lengths_of
+from robolearn.rewards.head_trainer import LEAST_SPREAD, HeadTrainer, common_cameras, encoded, lengths_of
 from robolearn.rewards.labels import LEFT_IS_BETTER, read_preferences
 from robolearn.rewards.preference import NEVER, PreferenceReward
 from robolearn.rewards.settings import PreferenceRewardConfig
@@ -37,7 +37,6 @@ from robolearn.rewards.settings import PreferenceRewardConfig
 log = logging.getLogger(__name__)
 
 LEAST = 5  # pairs that a threshold is fitted on
-LEAST_SPREAD = 1e-3  # of a vector's component that never changes
 
 
 @dataclass(frozen=True, eq=False)

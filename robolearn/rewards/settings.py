@@ -66,7 +66,6 @@ class HeadConfig:
         "steps", "steps_per_iteration", "batch", "width", "channels", "views", "threads",
     )  # fmt: skip
     shares: ClassVar[tuple[str, ...]] = ("dropout", "unsure")
-    needs_cameras: ClassVar[bool] = True
     needs_outcomes: ClassVar[bool] = True  # which episodes succeeded
 
     steps: int
@@ -187,7 +186,7 @@ class PreferenceRewardConfig(HeadConfig):
     page = "robolearn.rewards.preference_training:PreferenceRewardTrainer"
     counts = (*HeadConfig.counts, "members", "frames")
     shares = ("dropout", "holdout")
-    needs_cameras = needs_outcomes = False
+    needs_outcomes = False
 
     steps: int = 600
     """Gradient steps."""

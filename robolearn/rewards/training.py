@@ -32,7 +32,7 @@ from robolearn.data import Dataset
 from robolearn.rewards.critic import STARTS, ProgressCritic
 from robolearn.rewards.done import FIRST_SURE
 from robolearn.rewards.first_frames import FirstFrames
-from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, kept_of_each, lengths_of
+from robolearn.rewards.head_trainer import LEAST_SPREAD, HeadTrainer, common_cameras, encoded, kept_of_each, lengths_of
 from robolearn.rewards.networks import ProgressNet
 from robolearn.rewards.pairs import Pairs, PairSampler
 from robolearn.rewards.settings import HAND, STATE, CriticConfig, other_sentences
@@ -70,7 +70,6 @@ def fit_threshold(solved: NDArray[np.float64], failed: NDArray[np.float64]) -> F
     return FittedThreshold(threshold, *called)
 
 
-LEAST_SPREAD = 1e-3  # of a hand that never moves along an axis [m]
 Embed = Callable[[Sequence[str]], Any]
 """n sentences → (n, 384)."""
 

@@ -222,7 +222,7 @@ def test_the_command_trains_scores_and_refuses(dataset: Dataset, tmp_path: Path,
     assert main([*words, *small, "--json"]) == 0
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert result["reads"] == ["proprio"] and result["cameras"] == []
-    assert result["preferences"] == {"decided": result["preferences"]["decided"], "same": result["preferences"]["same"]}
+    assert sum(result["preferences"].values()) == 60 and result["preferences"]["decided"] >= 30
     assert result["agreement"]["rate"] == 1.0 and 0.0 < result["threshold"] < 1.0
     assert main([*words, *small]) == 2
     capsys.readouterr()
