@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware" / "teleop"))
 sys.path.insert(0, str(Path(__file__).parent))
@@ -19,6 +21,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.node_parameters import NodeParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node
+from robots import stations
 from robots.stations import load_contract
 
 CONTRACT = load_contract("sim").with_cameras(())
@@ -55,38 +58,56 @@ class Listener(Node):
         return float(np.ptp(found, axis=0).max()) if len(found) else 0.0
 
 
+def light_station(folder: Path) -> Path:
+    """`sim` at half its stream rate: two cores have to do for its nodes and for a browser that draws in software."""
+    contract = yaml.safe_load((Path(stations.__file__).parent / "sim.yaml").read_text())
+    contract["stream_hz"] = CONTRACT.stream_hz / 2
+    path = folder / "sim.yaml"
+    path.write_text(yaml.safe_dump(contract))
+    return path
+
+
 def intervene(hands: Hands, listener: Listener, policy_s: float = 1.0) -> float:
-    """Let the policy move, take over, lift the target, let go; the time of day of the click that took over [s].
+    """Let the policy move, take over, lift the target, let go, call it a success; the time of day of the click that
+    took over [s].
 
     A machine that stands still for a moment lets the safety filter stop the arm: then once more.
     """
-    tab = hands.tab
-    tab.js(
+    hands.tab.js(
         f"document.querySelector({json.dumps(SWITCH)})"
         ".addEventListener('click', () => { window.clicked = Date.now(); }, true)"
     )
-    for _ in range(4):
+    for _ in range(8):
         until(lambda: hands.state == "waiting", "START is waited for", 120.0)
         hands.button("Start")
-        try:
+        with suppress(AssertionError):
             until(lambda: listener.state == "armed" and hands.state == "recording", "the policy moves", 15.0)
-        except AssertionError:
-            continue
-        time.sleep(policy_s)
-        tab.press(SWITCH)
-        try:
-            tab.wait("document.querySelector('#robolearn').dataset.engaged === 'true'", 3.0)
-        except TimeoutError:
-            if listener.state == "armed":
-                raise
-            continue
-        clicked = 1e-3 * tab.js("window.clicked")
-        time.sleep(0.4)
-        hands.drag("z", -0.08)
-        time.sleep(1.0)
-        if listener.state == "armed" and hands.engaged:
-            tab.press(SWITCH)
-            time.sleep(1.2 * policy_s)
-            if listener.state == "armed" and hands.state == "recording":
+            if clicked := _taken_over(hands, listener, policy_s):
                 return clicked
     raise AssertionError("the safety filter stops the arm again and again")
+
+
+def _taken_over(hands: Hands, listener: Listener, policy_s: float) -> float:
+    """One try of `intervene`; 0 where the arm was stopped."""
+    tab = hands.tab
+    time.sleep(policy_s)
+    tab.press(SWITCH)
+    try:
+        tab.wait("document.querySelector('#robolearn').dataset.engaged === 'true'", 3.0)
+    except TimeoutError:
+        if listener.state == "armed":
+            raise
+        return 0.0
+    clicked = 1e-3 * tab.js("window.clicked")
+    time.sleep(0.4)
+    hands.drag("z", -0.08)
+    time.sleep(1.0)
+    if listener.state != "armed" or not hands.engaged:
+        return 0.0
+    tab.press(SWITCH)
+    time.sleep(1.2 * policy_s)
+    if listener.state != "armed" or hands.state != "recording":
+        return 0.0
+    hands.button("Success")
+    until(lambda: hands.state != "recording", "the episode's end", 20.0)
+    return 0.0 if "dropped" in hands.message else clicked

@@ -24,7 +24,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware" / "teleop"))
 sys.path.insert(0, str(Path(__file__).parent))
 
-from arm_listener import Listener, intervene
+from arm_listener import Listener, intervene, light_station
 from browser_driver import Chromium, Hands
 from teaching import Terminal, hil_run, records, runs_of, until
 from untrained import make_constant
@@ -85,17 +85,16 @@ def test_an_intervention_by_browser(tmp_path: Path, quick: None, listener: Liste
     policy, out, log = sideways(tmp_path / "policy"), tmp_path / "run", tmp_path / "log"
     with log.open("w") as file:
         process = hil_run(
-            "--policy", policy, "--robot", "sim", "--task", "lift", "--teleop", "browser", "--port", 0,
-            "--domain", DOMAIN, "--out", out, log=file,
+            "--policy", policy, "--robot", light_station(tmp_path), "--task", "lift", "--teleop", "browser",
+            "--port", 0, "--domain", DOMAIN, "--out", out, log=file,
         )  # fmt: skip
     try:
         with Chromium() as chromium:
             url = until(lambda: re.search(r"teleop: (http\S+)", log.read_text()), "the page's address")[1]
-            tab = chromium.open(url, WINDOW, sharpness=0.25)
+            tab = chromium.open(url, WINDOW, sharpness=0.25, few_pictures=True)
             hands = Hands(tab, PANDA)
             hands.wait_ready(120.0)
             clicked = intervene(hands, listener, policy_s=2.0)
-            hands.button("Success")
             until(lambda: hands.state == "waiting", "the episode's end", 20.0)
             hands.quit()
             result = json.loads(process.communicate(timeout=60)[0].splitlines()[-1])

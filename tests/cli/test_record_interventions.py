@@ -25,7 +25,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1] / "hardware" / "teleop"))
 
-from arm_listener import Listener, intervene
+from arm_listener import Listener, intervene, light_station
 from browser_driver import Chromium, Hands
 
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
@@ -84,7 +84,8 @@ def wait(condition: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:
 def test_an_intervention_by_browser(tmp_path: Path) -> None:
     policy, out = sideways(tmp_path / "policy"), tmp_path / "set"
     command = [
-        sys.executable, "-c", PROGRAM, "record", "--policy", str(policy), "--teleop", "browser", "--port", "0",
+        sys.executable, "-c", PROGRAM, "record", "--policy", str(policy),
+        "--robot", str(light_station(tmp_path)), "--teleop", "browser", "--port", "0",
         "--episodes", "1", "--out", str(out), "--domain", str(DOMAIN), "--json",
     ]  # fmt: skip
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -98,11 +99,10 @@ def test_an_intervention_by_browser(tmp_path: Path) -> None:
             listener.start()
             ros.add(listener)
             url = wait(lambda: re.search(r"Open (http\S+)", (tmp_path / "log").read_text()), "the page's address")[1]
-            tab = chromium.open(url, WINDOW, sharpness=0.25)
+            tab = chromium.open(url, WINDOW, sharpness=0.25, few_pictures=True)
             hands = Hands(tab, PANDA)
             hands.wait_ready()
             clicked = intervene(hands, listener)
-            hands.button("Success")
             result = json.loads(process.communicate(timeout=60)[0].splitlines()[-1])
     finally:
         if process.poll() is None:

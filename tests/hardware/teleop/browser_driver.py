@@ -47,6 +47,19 @@ WATCH_THREE = """
   __THREE_DEVTOOLS__.addEventListener("observe", ({ detail }) => { if (detail.isScene) scenes.push(detail); });
 """
 
+# At most ten pictures a second: SwiftShader draws them on the cores that the programs under test need, and a
+# page that waits for it is silent meanwhile: the arm stops.
+FEW_PICTURES = """
+  const draw = window.requestAnimationFrame.bind(window);
+  let due = 0;
+  window.requestAnimationFrame = (picture) => {
+    const now = performance.now();
+    due = now < due ? due : now + 100;
+    return setTimeout(() => draw(picture), due - now);
+  };
+  window.cancelAnimationFrame = clearTimeout;
+"""
+
 
 class Chromium:
     """The browser, in a profile of its own that is thrown away. Use it with `with`.
@@ -109,7 +122,15 @@ class Chromium:
                     raise RuntimeError(f"{method}: {word['error']}")
                 return word["result"]
 
-    def open(self, url: str, size: tuple[int, int] = DESKTOP, *, touch: bool = False, sharpness: float = 1.0) -> Tab:
+    def open(
+        self,
+        url: str,
+        size: tuple[int, int] = DESKTOP,
+        *,
+        touch: bool = False,
+        sharpness: float = 1.0,
+        few_pictures: bool = False,
+    ) -> Tab:
         """A new tab at `url`.
 
         Args:
@@ -117,12 +138,13 @@ class Chromium:
           size: width and height of its viewport [px].
           touch: a phone: fingers in place of a mouse.
           sharpness: pixels drawn per pixel; less than 1 spares a machine that draws in software.
+          few_pictures: see `FEW_PICTURES`.
         """
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         tab = Tab(self, target, session, size, touch, sharpness)
         tab.call("Page.enable")
-        tab.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH_THREE)
+        tab.call("Page.addScriptToEvaluateOnNewDocument", source=WATCH_THREE + FEW_PICTURES * few_pictures)
         tab.go(url)
         return tab
 
@@ -299,6 +321,11 @@ class Hands:
     def state(self) -> str:
         """The recording's, as the page shows it."""
         return str(self.tab.js("document.querySelector('#robolearn')?.dataset.state ?? ''"))
+
+    @property
+    def message(self) -> str:
+        """The page's newest."""
+        return str(self.tab.js("document.querySelector('#robolearn .message')?.textContent ?? ''"))
 
     def hold(self) -> None:
         """Switch the dead-man on; nothing where it is on already."""
