@@ -20,10 +20,11 @@ def deployed(folder: Path, tmp_path: Path) -> None:
     # The simulated arm, with patience for a machine that is busy: its joint states may be late.
     contract = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())
     contract["joint_states"]["max_age_s"] = contract["objects"]["max_age_s"] = 1.0
+    contract["stream_hz"] = 100
     (tmp_path / "sim.yaml").write_text(yaml.safe_dump(contract))
     program = [sys.executable, "-c", "import sys; from robolearn.cli.main import main; sys.exit(main())", "deploy"]
     flags = ["--robot", str(tmp_path / "sim.yaml"), "--task", "lift", "--episodes", "1", "--json",
-             "--domain", str(int(os.environ["ROS_DOMAIN_ID"]) + 1), "--realtime-priority", "0"]  # fmt: skip
+             "--domain", str(int(os.environ["ROS_DOMAIN_ID"]) + 1)]  # fmt: skip
     places = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": places, "OMP_NUM_THREADS": "1"}
     for attempt in range(3):
