@@ -212,7 +212,12 @@ def check_compatible(needed: Interface, offered: Interface, *, what: str, subjec
         raise BadInput(f"{what}: scale of the actions", got=got, expected=expected)
     if not abs(needed.control_hz - offered.control_hz) <= 1e-6:
         raise BadInput(f"{what}: control rate", got=f"{offered.control_hz} Hz", expected=f"{needed.control_hz} Hz")
-    for key, spec in needed.observation.items():
+    check_observed(needed.observation, offered, what=what)
+
+
+def check_observed(needed: Mapping[str, ArraySpec], offered: Interface, *, what: str) -> None:
+    """Raise `BadInput` unless `offered` observes what is `needed`: the same numbers in the same order."""
+    for key, spec in needed.items():
         if key not in offered.observation:
             raise BadInput(f"{what}: observation", got=f"no {key!r}", expected=key, available=offered.observation)
         found = offered.observation[key]

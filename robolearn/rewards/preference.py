@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from torch import Tensor, nn
 
-from robolearn.core import BadInput, Interface, Score, Window
+from robolearn.core import ArraySpec, BadInput, Interface, Score, Window
+from robolearn.core.specs import check_observed
 from robolearn.rewards.networks import CHANNELS, STRIDE, PictureModel, sizes_of, squeezed
 from robolearn.rewards.settings import PreferenceRewardConfig
 from robolearn.rewards.shaping import score_of_frames
@@ -63,6 +64,7 @@ class PreferenceReward(PictureModel):
     Attributes:
       config: of its training.
       vectors: feature → its components; those that are no pictures.
+      names: feature → the names of its components, where it has some.
       is_privileged: some of them only a simulated world has.
       centre, scale: (V,) mean and deviation of the vectors in training.
       threshold: θ.
@@ -76,10 +78,11 @@ class PreferenceReward(PictureModel):
 
     def __init__(
         self, config: PreferenceRewardConfig, pictures: Mapping[str, tuple[int, int]], vectors: Mapping[str, int], *,
-        is_privileged: bool = False,
+        names: Mapping[str, Sequence[str]] | None = None, is_privileged: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(config.picture, pictures)
         self.config, self.vectors, self.threshold = config, dict(vectors), NEVER
+        self.names = {key: tuple(found) for key, found in (names or {}).items()}
         size = sum(vectors.values())
         self.members = nn.ModuleList(PreferenceNet(config, len(pictures), size) for _ in range(config.members))
         self.register_buffer("centre", torch.zeros(size))
@@ -91,7 +94,9 @@ class PreferenceReward(PictureModel):
         """The model that a checkpoint's config.json describes, without its weights."""
         settings = TypeAdapter(PreferenceRewardConfig).validate_python(stored["settings"])
         vectors = {str(key): int(size) for key, size in stored["vectors"].items()}
-        model = cls(settings, sizes_of(stored), vectors, is_privileged=bool(stored["privileged"]))
+        model = cls(
+            settings, sizes_of(stored), vectors, names=stored["names"], is_privileged=bool(stored["privileged"])
+        )
         model.threshold = float(stored["threshold"])
         if not 0.0 < model.threshold <= NEVER:
             raise ValueError(f"threshold {model.threshold}")
@@ -99,7 +104,12 @@ class PreferenceReward(PictureModel):
 
     def facts(self) -> dict[str, Any]:
         """For config.json."""
-        return {"vectors": self.vectors, "privileged": self.is_privileged, "threshold": self.threshold}
+        return {
+            "vectors": self.vectors,
+            "names": {key: list(names) for key, names in self.names.items()},
+            "privileged": self.is_privileged,
+            "threshold": self.threshold,
+        }
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -107,11 +117,16 @@ class PreferenceReward(PictureModel):
 
     def check(self, interface: Interface) -> None:
         super().check(interface)
-        self._check_vectors({key: spec.shape for key, spec in interface.observation.items()})
+        needed = {key: ArraySpec((size,), names=self.names.get(key, ())) for key, size in self.vectors.items()}
+        check_observed(needed, interface, what="reward")
 
     def vectors_of(self, observation: Mapping[str, NDArray]) -> Tensor:
         """(P, V) of P frames, as they are observed. Raises `BadInput` as `check` does."""
-        self._check_vectors({key: value.shape[1:] for key, value in observation.items()})
+        for key, size in self.vectors.items():
+            if key not in observation or observation[key].shape[1:] != (size,):
+                got = observation[key].shape[1:] if key in observation else "no such feature"
+                raise BadInput(f"reward: {key}", got=got, expected=f"({size},), as in its training",
+                               available=observation)  # fmt: skip
         count = len(next(iter(observation.values())))
         parts = [np.asarray(observation[key], np.float32) for key in self.vectors]
         return torch.from_numpy(np.concatenate([np.zeros((count, 0), np.float32), *parts], 1))
@@ -140,9 +155,3 @@ class PreferenceReward(PictureModel):
         maps = self.encoder.encode(frames) if frames else torch.zeros(len(vectors), 0)
         progress, done = self.judged(maps, vectors)
         return score_of_frames(progress, done, len(window), self.threshold)
-
-    def _check_vectors(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        for key, size in self.vectors.items():
-            if shapes.get(key) != (size,):
-                got = shapes.get(key, "no such feature")
-                raise BadInput(f"reward: {key}", got=got, expected=f"({size},), as in its training", available=shapes)

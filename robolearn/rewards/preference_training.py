@@ -152,12 +152,15 @@ class PreferenceRewardTrainer(HeadTrainer[PreferenceRewardConfig, PreferenceRewa
         features = datasets[0].interface.seeing(config.observe, what=f"data set {datasets[0].path}")
         seen = [key for key, spec in features.observation.items() if is_image(spec)]
         pictures = common_cameras(datasets, cameras or seen) if cameras or seen else {}
-        vectors = {key: spec.size for key, spec in features.observation.items() if not is_image(spec)}
+        specs = {key: spec for key, spec in features.observation.items() if not is_image(spec)}
+        vectors = {key: spec.size for key, spec in specs.items()}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)
             self.critic = PreferenceReward(
-                config, pictures, vectors, is_privileged=not set(vectors).isdisjoint(features.privileged)
-            )
+                config, pictures, vectors,
+                names={key: spec.names for key, spec in specs.items() if spec.names},
+                is_privileged=not set(vectors).isdisjoint(features.privileged),
+            )  # fmt: skip
         if pictures and pretrained:
             self.critic.encoder.load_pretrained()
         self.critic.to(self.device)

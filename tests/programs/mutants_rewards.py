@@ -199,6 +199,8 @@ MUTANTS: dict[str, Mutant] = {
     "preferred-though-it-parts-nothing": Mutant(BY_PREFERENCE, "gain.max(initial=0) <= 0", "gain.max(initial=0) < 0", BY_PREFERENCES),
     "preferred-by-the-most-pleased": Mutant("robolearn/rewards/preference.py", ".amin(0) for m, v", ".amax(0) for m, v", BY_PREFERENCES),
     "preferred-by-raw-vectors": Mutant(BY_PREFERENCE, "            self.critic.scale.copy_(self._vectors.std(0).clamp_min(LEAST_SPREAD))\n", "", BY_PREFERENCES),
+    "preferred-in-any-order": Mutant("robolearn/rewards/preference_training.py", "names={key: spec.names for key, spec in specs.items() if spec.names},", "names={},", BY_PREFERENCES),
+    "preferred-and-unread": Mutant("robolearn/rewards/preference.py", "names=stored[\"names\"]", "names={}", BY_PREFERENCES),
     "preferred-and-done-for-ever": Mutant("robolearn/rewards/preference.py", ".clamp(max=MOST)", "", BY_PREFERENCES),
     "labels-of-other-episodes": Mutant(LABELS, "dataset.lengths[e] == length and 0 <= frame", "0 <= frame", CLASSIFIER),
     "labels-ask-what-is-certain": Mutant(LABELS, "in sorted(every):", "in sorted(every, reverse=True):", LABELLED),

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from robolearn.cli.main import main
-from robolearn.core import ArraySpec, Episode, Interface
+from robolearn.core import ArraySpec, BadInput, Episode, Interface
 from robolearn.data import Dataset, EpisodeWriter
 from robolearn.rewards.choice import make_reward
 from robolearn.rewards.critic import load_critic
@@ -27,7 +27,7 @@ from robolearn.rewards.settings import PreferenceRewardConfig
 sys.path.insert(0, str(Path(__file__).parent))
 from controls import TASK, write
 
-VECTORS = Interface({"proprio": ArraySpec((2,))}, ArraySpec((1,)), 20.0)
+VECTORS = Interface({"proprio": ArraySpec((2,), names=("way", "noise"))}, ArraySpec((1,)), 20.0)
 SMALL = PreferenceRewardConfig(steps=90, steps_per_iteration=30, batch=32, lr=2e-3, width=32, frames=8)
 
 
@@ -146,6 +146,14 @@ def test_it_calls_new_ends_done_and_no_failure(trained: PreferenceRewardTrainer,
             assert score.progress[-1] > score.progress[0] + 0.3, "it rises on the way"
     model = make_reward(str(tmp_path), VECTORS)
     assert model is not None and "encoder" not in "".join(loaded.state_dict()), "no encoder without a camera"
+
+
+def test_the_same_numbers_in_another_order_are_refused(trained: PreferenceRewardTrainer, tmp_path: Path) -> None:
+    trained.export(tmp_path / "policy")
+    for names, said in ((("noise", "way"), "the same numbers in another order"), (("way", "slip"), "slip unknown")):
+        other = replace(VECTORS, observation={"proprio": ArraySpec((2,), names=names)})
+        with pytest.raises(BadInput, match=said):
+            make_reward(str(tmp_path), other)
 
 
 def test_the_worst_member_is_read(begun: PreferenceRewardTrainer) -> None:
