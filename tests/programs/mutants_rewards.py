@@ -27,6 +27,7 @@ BY_PREFERENCES = tuple(
         "clips_that_stop_before_the_end_end_nothing",
     )
 )
+PREFERRED_NAMES = ("tests/rewards/test_preference_reward.py::test_the_same_numbers_in_another_order_are_refused",)
 PREFERRED_ENDS = ("tests/rewards/test_preference_reward.py::test_it_calls_new_ends_done_and_no_failure",)
 COMPARISONS = tuple(
     f"tests/rewards/test_preferences.py::test_{name}"
@@ -199,8 +200,8 @@ MUTANTS: dict[str, Mutant] = {
     "preferred-though-it-parts-nothing": Mutant(BY_PREFERENCE, "gain.max(initial=0) <= 0", "gain.max(initial=0) < 0", BY_PREFERENCES),
     "preferred-by-the-most-pleased": Mutant("robolearn/rewards/preference.py", ".amin(0) for m, v", ".amax(0) for m, v", BY_PREFERENCES),
     "preferred-by-raw-vectors": Mutant(BY_PREFERENCE, "            self.critic.scale.copy_(self._vectors.std(0).clamp_min(LEAST_SPREAD))\n", "", BY_PREFERENCES),
-    "preferred-in-any-order": Mutant("robolearn/rewards/preference_training.py", "names={key: spec.names for key, spec in specs.items() if spec.names},", "names={},", BY_PREFERENCES),
-    "preferred-and-unread": Mutant("robolearn/rewards/preference.py", "names=stored[\"names\"]", "names={}", BY_PREFERENCES),
+    "preferred-in-any-order": Mutant("robolearn/rewards/preference_training.py", "names={key: spec.names for key, spec in specs.items() if spec.names},", "names={},", PREFERRED_NAMES),
+    "preferred-and-unread": Mutant("robolearn/rewards/preference.py", "names=stored[\"names\"]", "names={}", PREFERRED_NAMES),
     "preferred-and-done-for-ever": Mutant("robolearn/rewards/preference.py", ".clamp(max=MOST)", "", BY_PREFERENCES),
     "labels-of-other-episodes": Mutant(LABELS, "dataset.lengths[e] == length and 0 <= frame", "0 <= frame", CLASSIFIER),
     "labels-ask-what-is-certain": Mutant(LABELS, "in sorted(every):", "in sorted(every, reverse=True):", LABELLED),
