@@ -13,6 +13,7 @@ HDF5, REPORTS, OUTLIERS = (
     ("tests/reports/test_data_that_comes_in.py",),
     ("tests/data/tools/test_outliers.py",),
 )
+AT_THE_END = ("tests/data/test_pixels_at_a_page_end.py",)
 ARRAYS = ("tests/data/tools/test_foreign_arrays.py",)
 NPZ = ("tests/data/tools/test_robomimic_and_npz.py",)
 DESCRIBED = ("tests/data/test_data_statistics.py",)
@@ -93,6 +94,7 @@ MUTANTS: dict[str, Mutant] = {
     "the-terminal-step-is-the-first": Mutant(f"{FORMATS}/rlds.py", '"is_terminal")[-1:]', '"is_terminal")[:1]', ARRAYS),
     "the-newest-record-serves-all": Mutant(f"{FORMATS}/rlds.py", "if newest is None or newest[0] != number:", "if newest is None:", ARRAYS),
     "a-split-is-all": Mutant(f"{FORMATS}/rlds.py", "shards[split] if split else", "shards[split] if False else", ARRAYS),
+    "pixels-lie-at-the-end-of-memory": Mutant("robolearn/data/video/packing.py", "room[: pixels.size].reshape(pixels.shape)\n    own[:] = pixels", "pixels", AT_THE_END),
     "colours-are-swapped": Mutant("robolearn/data/video/readers.py", "else picture[..., ::-1].astype", "else picture.astype", ARRAYS),
     "aloha-sorts-by-letters": Mutant(f"{FORMATS}/aloha.py", "for _, file in sorted(found)]", "for _, file in sorted(found, key=lambda one: one[1].name)]", ARRAYS),
     "links-lead-out-of-aloha": Mutant(f"{FORMATS}/aloha.py", "                check_own(file, files[number])\n", "", ARRAYS),

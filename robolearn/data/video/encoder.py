@@ -30,7 +30,7 @@ from robolearn.core import ArraySpec, BadInput, RobolearnError
 from robolearn.core.machine import ordinary_priority
 from robolearn.data.lerobot.statistics import PixelStatistics, Stats
 from robolearn.data.video.container import described
-from robolearn.data.video.packing import in_format
+from robolearn.data.video.packing import in_format, of_pixels
 from robolearn.io.append_only import Journal, records
 
 log = logging.getLogger(__name__)
@@ -275,9 +275,7 @@ class VideoEncoder:
                     if self._error is not None:  # aborted
                         continue
                     self._statistics.add(frame)
-                    # Of the pixels where they lie: they change no more.
-                    whole = av.VideoFrame.from_numpy_buffer(np.ascontiguousarray(frame), format="rgb24")
-                    picture = in_format(whole, pixels)
+                    picture = in_format(of_pixels(frame), pixels)
                     # The first one starts more of its threads.
                     with nullcontext() if self._frames else ordinary_priority():
                         mux(stream.encode(picture))

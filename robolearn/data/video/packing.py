@@ -24,6 +24,10 @@ _NAMES = tuple(_FORMATS)
 # One thread for colours, where PyAV lets us say so (18): starting more takes longer than the work.
 _ONE_THREAD = {"threads": 1} if int(av.__version__.split(".")[0]) >= 18 else {}
 
+# libswscale reads whole registers: of a picture whose width is no multiple of 16, up to 48 bytes behind its last pixel
+# (FFmpeg 8, AVX2). Where a page ends there, the process would crash.
+READ_BEHIND = 64
+
 
 class _Tools(threading.local):
     """Tools of one thread."""
@@ -38,6 +42,14 @@ _tools = _Tools()
 
 class Damaged(ValueError):
     """Bytes that are no packed picture any more."""
+
+
+def of_pixels(pixels: NDArray[np.uint8]) -> av.VideoFrame:
+    """A picture of the (H, W, 3) `pixels`, copied, with memory behind them that libswscale may read."""
+    room = np.empty(pixels.size + READ_BEHIND, np.uint8)
+    own = room[: pixels.size].reshape(pixels.shape)
+    own[:] = pixels
+    return av.VideoFrame.from_numpy_buffer(own, format="rgb24")
 
 
 def rgb(picture: av.VideoFrame) -> NDArray[np.uint8]:
