@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 
 READY_S = 120.0  # on a busy machine the imports of a node alone take half a minute
+END_S = 10.0  # from SIGINT to SIGKILL: on a busy machine torch alone takes some of it
 POLL_S = 0.05
 TAIL_LINES = 6  # of a dead node's log that an error quotes
 SAID = re.compile(r"(?:robolearn: )?error: (.*)")  # the one sentence of a node, or of a command
@@ -129,7 +130,7 @@ class StackProcesses:
         """Name → exit code, of those that have ended."""
         return {name: code for name, p in self._running.items() if (code := p.poll()) is not None}
 
-    def stop(self, limit_s: float = 5.0) -> None:
+    def stop(self, limit_s: float = END_S) -> None:
         """End all of them, one after the other: SIGINT and `limit_s`, then SIGKILL; a second Ctrl-C changes nothing."""
         with undisturbed():
             for process in self._running.values():
