@@ -352,10 +352,8 @@ def test_a_second_publisher_of_joint_states(station: Station) -> None:
 
 
 def test_incompatible_qos_is_refused_before_arming(station: Station) -> None:
-    context = station.background.context
-    # Without endpoints of its own: while they are made no other thread of this process runs, and silence means stop.
-    bare = PlainNode("picky_controller", context=context, start_parameter_services=False, enable_rosout=False)
-    node = station.background.add(bare)
+    background = station.background
+    node = background.add(PlainNode("picky_controller", context=background.context))
     picky = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     subscription = node.create_subscription(Float64MultiArray, CONTRACT.command.topic, print, picky)
     wait_until(lambda: station.safety.problems, 5, "the event")
