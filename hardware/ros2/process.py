@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import inspect
 import logging
 import os
 import signal
@@ -84,8 +83,6 @@ def host(factory: Callable[[], Node], args: Sequence[str] | None = None) -> int:
 
 
 def serve(node: Node, executor: SingleThreadedExecutor, stop: Stop) -> int:
-    # rclpy's logger looks for its caller in all modules: the first warning takes 70 ms, in which an arm would stand.
-    inspect.getframeinfo(sys._getframe())
     limit = float("inf")
     code = 0
     failure: RobolearnError | None = None

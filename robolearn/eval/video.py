@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from policies.policy import ChunkPolicy
 from robolearn.core import BadInput, Env, Observation, Policy
 from robolearn.core.specs import is_image
-from robolearn.data.video.packing import of_pixels
 from robolearn.eval.evaluation import Evaluation, evaluate
 from robolearn.eval.verdict import number
 from robolearn.io.atomic import replacing
@@ -142,7 +141,7 @@ def write_video(
             even = np.pad(frame, ((0, frame.shape[0] % 2), (0, frame.shape[1] % 2), (0, 0)), mode="edge")
             if count == 0:
                 stream.height, stream.width = even.shape[:2]
-            container.mux(stream.encode(of_pixels(even)))
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(even, format="rgb24")))
             count += 1
         if count == 0:
             raise BadInput("video", got="no frames", expected="at least one")

@@ -21,8 +21,7 @@ import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.node_parameters import NodeParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.runtime import Node
-from robots import stations
-from robots.stations import load_contract
+from robots.stations import CONTRACTS, load_contract
 
 CONTRACT = load_contract("sim").with_cameras(())
 
@@ -60,7 +59,7 @@ class Listener(Node):
 
 def light_station(folder: Path) -> Path:
     """`sim` at half its stream rate: two cores have to do for its nodes and for a browser that draws in software."""
-    contract = yaml.safe_load((Path(stations.__file__).parent / "sim.yaml").read_text())
+    contract = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())
     contract["stream_hz"] = CONTRACT.stream_hz / 2
     path = folder / "sim.yaml"
     path.write_text(yaml.safe_dump(contract))

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def deployed(folder: Path, tmp_path: Path) -> None:
     """One episode of the policy in `folder`, to its end."""
-    # The simulated arm, with patience for a machine that is busy: its joint states may be late.
+    # The simulated arm, with patience for a machine that is busy: its joint states may be late, and are half as many.
     contract = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())
     contract["joint_states"]["max_age_s"] = contract["objects"]["max_age_s"] = 1.0
     contract["stream_hz"] = 100

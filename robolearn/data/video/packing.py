@@ -45,7 +45,10 @@ class Damaged(ValueError):
 
 
 def of_pixels(pixels: NDArray[np.uint8]) -> av.VideoFrame:
-    """A picture of the (H, W, 3) `pixels`, copied, with memory behind them that libswscale may read."""
+    """A picture of the (H, W, 3) `pixels`, copied, with memory behind them that libswscale may read.
+
+    PyAV's `from_ndarray` leaves as much, and takes 1.5 ms for 640 x 480 pixels in place of 0.1.
+    """
     room = np.empty(pixels.size + READ_BEHIND, np.uint8)
     own = room[: pixels.size].reshape(pixels.shape)
     own[:] = pixels
