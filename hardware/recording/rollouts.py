@@ -11,8 +11,6 @@ step, and acceptances change while an arm waits at a border: the last one before
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -50,19 +48,15 @@ class RolloutRecording:
       writer: where episodes go.
       task: in words.
       storage: where jobs of the writer are done.
-      clock, wall: steady time and time of day [s].
 
     Attributes:
       recorded, dropped: episodes so far.
       error: of the writer; nothing is recorded any more.
     """
 
-    def __init__(
-        self, observer: Observer, writer: Writer, task: str, storage: Storage, *,
-        clock: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time,
-    ) -> None:  # fmt: skip
+    def __init__(self, observer: Observer, writer: Writer, task: str, storage: Storage) -> None:
         self._observer, self._writer, self._task, self._storage = observer, writer, task, storage
-        self._clock, self._wall, self._hz = clock, wall, observer.contract.control_hz
+        self._hz = observer.contract.control_hz
         self._set_points = SetPoints(observer.contract)
         self.recorded = self.dropped = 0
         self.error: RobolearnError | OSError | None = None
@@ -87,12 +81,17 @@ class RolloutRecording:
         self._rested = self._begun and (self._rested or (self._armed and not arming))
         self._armed = self._begun and arming
 
-    def target(self, positions: NDArray, late_s: float = 0.0, missed: str = "") -> None:
-        """A target (n + arms,) of the streamer, sent `late_s` ago: the observer was fed with what had been sent before
-        it, but for what was `missed`, in words."""
+    def missed(self, what: str, late_s: float) -> None:
+        """Messages were sent and never read: `what`, in words, until `late_s` ago. An episode is not stored without."""
+        if self._row is not None or self._why:  # which it explains
+            self._why = f"the recorder was held up, {late_s:.2f} s behind, and missed {what}"
+
+    def target(self, positions: NDArray, sent_s: float, old: str = "") -> None:
+        """A target (n + arms,) of the streamer, sent at `sent_s`, in the time of other stamps, whenever it is read: the
+        observer was fed with what had been sent before it, of which something is too `old`, in words."""
         if not self._armed or self.error is not None or self._why:
             return
-        now = self._clock() - late_s
+        now = sent_s
         if self._row is not None and np.array_equal(positions, self._row.target):
             # Sent once more; that of the next step, too, where the arm stands and is asked for the same again.
             if (now - self._last) * self._hz < REPEATED:
@@ -103,8 +102,8 @@ class RolloutRecording:
         except NotObserved as error:
             self._why = str(error)
             return
-        if missed:
-            self._why = f"the recorder was held up for {late_s:.2f} s and missed {missed}"
+        if old:
+            self._why = old
             return
         if self._storage.pending() > BEHIND_S * self._hz:
             self._why = f"images and rows are stored {BEHIND_S:g} s behind"
@@ -114,7 +113,7 @@ class RolloutRecording:
         assert q is not None
         self._first = now if self._count == 0 and self._row is None else self._first
         self._last = now
-        stamps = {**self._observer.source_stamps(), "action": self._wall() - late_s}
+        stamps = {**self._observer.source_stamps(), "action": sent_s}
         self._row = _Pending(observation, q.copy(), np.array(positions, dtype=np.float64), stamps)
 
     def accepted(self, positions: NDArray) -> None:

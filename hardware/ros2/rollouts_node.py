@@ -14,7 +14,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 BEAT_S = 0.005  # at least, between two looks; in between, commands wait
 ONE_CLOCK_S = 0.01  # a sender that is off by less has the clock of this machine
+SLOW_S, ENOUGH = 1.0, 20  # the first messages may be as slow on a busy machine; so many later ones are not, all of them
 PICTURES = 20  # that may wait; of other inputs as many as set-points
 READY = "ready to record"  # logged once everything that can fail was tried
 
@@ -70,22 +71,23 @@ class RolloutsNode(Node):
         self._storage: StorageThread | None = None
         self._arming = ""
         self._waiting: list[tuple[float, int, Callable[[], None]]] = []  # sent at, rank among equals, what it does
-        self._needed: dict[str, float] = {}  # topic of an input → its age from which on one was missed [s]
+        self._needed: dict[str, float] = {}  # topic → seconds of it that no row can do without
+        self._permitted: dict[str, float] = {}  # topic of an input → its greatest age [s]
         self._heard: dict[str, float] = {}  # topic → when its newest message was sent
+        self._numbered: set[str] = set()  # topics whose missing messages are noticed by their numbers
 
     def configure(self) -> None:
         rollouts = self._open(self.parameters, self._stack)
         features = tuple(rollouts.contract.interface.observation)
         observer, self._storage = Observer(rollouts.contract, features), StorageThread(step_back)
-        self.recording = RolloutRecording(
-            observer, rollouts.writer, rollouts.task, self._storage,
-            wall=lambda: 1e-9 * self.get_clock().now().nanoseconds,
-        )  # fmt: skip
+        self.recording = RolloutRecording(observer, rollouts.writer, rollouts.task, self._storage)
         sys.setswitchinterval(0.001)  # the thread that stores rows must not hold up the one that takes them
         robot = rollouts.contract.robot
         robot.forward(np.zeros((1, len(rollouts.contract.joints))))  # compiled now, not while the arm moves
         self._inputs_of_rows = ObservationInputs(self, rollouts.contract, observer, features)
-        self._needed = _needed(rollouts.contract, features)
+        self._permitted = _permitted(rollouts.contract, features)
+        states = [arm.joint_states.topic for arm in rollouts.contract.arms.values()]
+        self._needed = self._permitted | dict.fromkeys([*states, topics.TARGET], 1.0 / rollouts.contract.control_hz)
         self.hear(String, topics.ROLLOUT, self._on_rollout, qos.latched(10))
         self.hear(String, topics.POLICY_STATUS, self._on_policy, qos.latched())
         self.hear(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
@@ -113,14 +115,16 @@ class RolloutsNode(Node):
         """As of any node, but messages queue while this one is held up, and wait for those of other topics that were
         sent before them."""
         rank = _RANKS.get(topic, 0)
-        sender = SenderOffset()
+        sender, numbers = SenderOffset(), Numbers()
         if profile.reliability == ReliabilityPolicy.BEST_EFFORT:
             profile = qos.sensor(PICTURES if kind in (Image, CompressedImage) else qos.SET_POINT.depth)
 
         def wait(message: Any, info: MessageInfo) -> None:
             sent = sender.sent_s(info)
+            gap_s = numbers.gap_s(info, sent)
 
             def act() -> None:
+                self._look_for_gap(topic, gap_s, sent)
                 self._heard[topic] = sent
                 callback(message, info)
 
@@ -135,11 +139,23 @@ class RolloutsNode(Node):
         for _, _, act in waiting:
             act()
 
-    def _missed(self, sent_s: float) -> str:
-        """The input that was sent shortly before `sent_s` and is not there, in words; nothing where all are."""
-        ages = {topic: sent_s - self._heard.get(topic, sent_s) for topic in self._needed}
-        late = [topic for topic, age in ages.items() if age > self._needed[topic]]
-        return f"{ages[late[0]]:.2f} s of {late[0]}" if late else ""
+    def _look_for_gap(self, topic: str, gap_s: float | None, sent_s: float) -> None:
+        """A message came `gap_s` after the last one before those that are missing; None: nobody numbers them."""
+        assert self.recording is not None
+        if gap_s is None:
+            self._numbered.discard(topic)
+            return
+        self._numbered.add(topic)
+        if gap_s > self._needed.get(topic, math.inf):
+            self.recording.missed(f"{gap_s:.2f} s of {topic}", time.time() - sent_s)
+
+    def _silent(self, sent_s: float) -> str:
+        """The input that is too old for a target of `sent_s`, in words; nothing where none is. Where messages have no
+        numbers, joint states that are older than a control step were missed."""
+        ages = {topic: sent_s - self._heard.get(topic, sent_s) for topic in self._permitted}
+        limits = {topic: (self._permitted if topic in self._numbered else self._needed)[topic] for topic in ages}
+        late = [topic for topic, age in ages.items() if age > limits[topic]]
+        return f"no {late[0]} for {ages[late[0]]:.2f} s" if late else ""
 
     # --- what arrives ----------------------------------------------------------------------------------------
 
@@ -173,8 +189,11 @@ class RolloutsNode(Node):
     def _on_target(self, message: JointTrajectory, info: Any) -> None:
         sent_s = self._heard[topics.TARGET]
         assert self.recording is not None
+        other = 0.0
+        if self.get_parameter("use_sim_time").value:  # other stamps are in the time of a simulator
+            other = 1e-9 * self.get_clock().now().nanoseconds - time.time()
         for point in list(message.points)[:1]:
-            self.recording.target(np.array(point.positions), time.time() - sent_s, self._missed(sent_s))
+            self.recording.target(np.array(point.positions), sent_s + other, self._silent(sent_s))
 
     def _on_accepted(self, message: JointTrajectory, info: Any) -> None:
         assert self.recording is not None
@@ -196,23 +215,44 @@ class SenderOffset:
     anything, which the message that took least time shows."""
 
     def __init__(self) -> None:
-        self._least = math.inf
+        self._least, self._count = math.inf, 0
 
     def sent_s(self, info: Mapping[str, Any]) -> float:
         """When the message of `info` was sent [s]."""
         sent, received = 1e-9 * info["source_timestamp"], 1e-9 * (info.get("received_timestamp") or 0)
         if received:
-            self._least = min(self._least, received - sent)
-        off = math.isfinite(self._least) and abs(self._least) > ONE_CLOCK_S
+            self._least, self._count = min(self._least, received - sent), self._count + 1
+        slowest = ONE_CLOCK_S if self._count > ENOUGH else SLOW_S
+        off = math.isfinite(self._least) and not -ONE_CLOCK_S < self._least < slowest
         return sent + self._least if off else sent
+
+
+class Numbers:
+    """The numbers that publishers of one topic give their messages: whose are missing was sent and never read."""
+
+    def __init__(self) -> None:
+        self._last: dict[
+            Hashable, tuple[int, float]
+        ] = {}  # publisher → number of its newest message, and when it was sent
+
+    def gap_s(self, info: Mapping[str, Any], sent_s: float) -> float | None:
+        """Time [s] from the message before those that are missing to that of `info`, which was sent at `sent_s`; 0
+        where none is missing, None where the middleware gives no numbers."""
+        number = info.get("publication_sequence_number")
+        if number is None:
+            return None
+        publisher = messages.publisher(info)
+        before, then = self._last.get(publisher, (number - 1, sent_s))
+        self._last[publisher] = number, sent_s
+        return sent_s - then if number > before + 1 else 0.0
 
 
 _RANKS = {topics.TARGET: 1, topics.ACCEPTED: 2}
 
 
-def _needed(contract: AnyContract, features: Collection[str]) -> dict[str, float]:
-    """Topic of an input → the age [s] from which on the recorder has missed messages of it."""
-    found = {arm.joint_states.topic: 1.0 / contract.control_hz for arm in contract.arms.values()}
+def _permitted(contract: AnyContract, features: Collection[str]) -> dict[str, float]:
+    """Topic of an input → the greatest age [s] that the contract permits."""
+    found = {arm.joint_states.topic: arm.joint_states.max_age_s for arm in contract.arms.values()}
     if "objects" in features and contract.objects is not None:
         found[contract.objects.topic] = contract.objects.max_age_s
     seen = [camera for name, camera in contract.cameras.items() if f"images.{name}" in features]

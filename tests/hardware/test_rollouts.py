@@ -39,9 +39,7 @@ class Bench:
     def __init__(self) -> None:
         self.now, self.q, self.paper, self.storage = 100.0, HOME.copy(), Paper(), AtOnce()
         self.observer = Observer(SIM.with_cameras(()), ("proprio",), lambda: self.now)
-        self.recording = RolloutRecording(
-            self.observer, self.paper, "lift", self.storage, clock=lambda: self.now, wall=lambda: 1e9 + self.now
-        )
+        self.recording = RolloutRecording(self.observer, self.paper, "lift", self.storage)
 
     def at(self, q: np.ndarray) -> None:
         names = (*SIM.joints, *SIM.gripper_joints)
@@ -53,7 +51,7 @@ class Bench:
         """The first joint is asked to move by `moves` [rad]; it is let go by `accepted`, and goes there."""
         self.now += dt
         self.at(self.q)
-        self.recording.target(self.asked(moves))
+        self.recording.target(self.asked(moves), 1e9 + self.now)
         if accepted is not None:
             self.recording.accepted(self.asked(accepted))
             self.at_next = self.q + np.eye(len(self.q))[0] * accepted
@@ -94,7 +92,7 @@ def test_a_row_is_what_was_accepted_and_not_what_was_asked_for(bench: Bench) -> 
     for asked, accepted in ((0.02, 0.02), (0.02, 0.01), (0.02, 0.0)):
         starts.append(bench.q.copy())
         bench.step(asked, accepted)
-        bench.recording.target(bench.asked(asked))  # streamed once more: no step of its own
+        bench.recording.target(bench.asked(asked), 1e9 + bench.now)  # streamed once more: no step of its own
         bench.go()
     bench.step(0.03)
     bench.recording.armed(False)
@@ -182,7 +180,8 @@ def test_an_episode_without_an_outcome_leaves_nothing(bench: Bench, caplog: pyte
 
 def test_what_cannot_be_right_is_left_out_and_said(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     for wrong, words in (
-        ("late", "held up for 0.20 s and missed 0.30 s of /joint_states"),
+        ("old", "no /joint_states for 0.30 s"),
+        ("missed", "held up, 0.20 s behind, and missed 0.30 s of /joint_states"),
         ("blind", "joint"),
         ("behind", "behind"),
         ("slow", "stored"),
@@ -195,12 +194,14 @@ def test_what_cannot_be_right_is_left_out_and_said(bench: Bench, caplog: pytest.
             if step == 30:
                 bench.storage.waiting = 10**6 * (wrong == "behind")
                 bench.now += 30.0 * (wrong == "blind")
-                late = (0.2, "0.30 s of /joint_states") if wrong == "late" else ()
-                bench.recording.target(bench.asked(0.3), *late)
+                old = "no /joint_states for 0.30 s" if wrong == "old" else ""
+                bench.recording.target(bench.asked(0.3), 1e9 + bench.now, old)
+                if wrong == "missed":
+                    bench.recording.missed("0.30 s of /joint_states", 0.2)
                 bench.storage.waiting = 0
         bench.recording.end("success")
         assert words in caplog.records[-1].message, (wrong, caplog.records[-1].message)
-    assert bench.recording.dropped == 4 and not bench.paper.episodes
+    assert bench.recording.dropped == 5 and not bench.paper.episodes
     bench.episode(1)
     bench.episode(0)  # armed and stopped at once
     assert len(bench.paper.episodes) == 1 and "no steps" in caplog.records[-1].message

@@ -17,7 +17,7 @@ from recording_rig import HOME, SIM, Paper
 import hardware.ros2  # noqa: F401  (prepares the environment for rclpy)
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.process import Background, wait_until
-from hardware.ros2.rollouts_node import Rollouts, RolloutsNode, SenderOffset
+from hardware.ros2.rollouts_node import Numbers, Rollouts, RolloutsNode, SenderOffset
 from hardware.safety.states import SafetyState
 
 DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 8
@@ -25,8 +25,14 @@ DOMAIN = int(os.environ["ROS_DOMAIN_ID"]) + 8
 
 @pytest.mark.long
 @pytest.mark.realtime
-@pytest.mark.parametrize("silent_s", [0.0, 0.2])
-def test_an_episode_that_queued_while_the_recorder_was_held_up_is_stored_as_it_was(silent_s: float) -> None:
+@pytest.mark.parametrize(
+    ("silent_s", "lost", "why"),
+    [(0.0, 0, ""), (0.07, 0, ""), (0.2, 0, "no /joint_states for 0."), (0.0, 400, "s of /joint_states")],
+)
+def test_an_episode_that_queued_while_the_recorder_was_held_up_is_stored_as_it_was(
+    silent_s: float, lost: int, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or not at all: the arm was silent for longer than its contract permits, or more came than may wait."""
     from diagnostic_msgs.msg import DiagnosticArray
     from rclpy.node import Node
     from sensor_msgs.msg import JointState
@@ -60,11 +66,16 @@ def test_an_episode_that_queued_while_the_recorder_was_held_up_is_stored_as_it_w
         rollout.publish(messages.text('{"outcome": ""}'))
         safety.publish(messages.safety_report(SafetyState.ARMED, "", {"arming": 1}, now()))
         names = (*contract.joints, *contract.gripper_joints)
+        joints.publish(messages.joint_state(names, [*HOME, 0.02, 0.02], messages.seconds(now())))
+        time.sleep(0.1)
+        node.take_all()
         begun, steps = time.monotonic(), 60
         for tick in range(5 * steps + 1):
             q = HOME.copy()
             q[0] += 1e-4 * tick
             if not begun + 1.0 < time.monotonic() < begun + 1.0 + silent_s:
+                joints.publish(messages.joint_state(names, [*q, 0.02, 0.02], messages.seconds(now())))
+            for _ in range(lost if tick == 250 else 0):
                 joints.publish(messages.joint_state(names, [*q, 0.02, 0.02], messages.seconds(now())))
             if tick % 5 == 0:
                 moved.append(q[0])
@@ -79,15 +90,28 @@ def test_an_episode_that_queued_while_the_recorder_was_held_up_is_stored_as_it_w
         assert recording is not None
         wait_until(lambda: recording.recorded + recording.dropped, 10.0, "the outcome")
         wait_until(node.stopped, 10.0, "the rows")
-    if silent_s:
-        assert recording.dropped == 1 and not paper.episodes, "what was not sent is not there"
+    if why:
+        assert recording.dropped == 1 and not paper.episodes and why in caplog.text
         return
     ((facts, rows),) = paper.episodes
     assert facts["success"] and len(rows) == steps
     seen = [row[0]["proprio"][0] for row in rows]
-    np.testing.assert_allclose(seen, moved[:-1], atol=1.5e-4)
+    np.testing.assert_allclose(seen, moved[:-1], atol=1.5e-4 + 0.011 * silent_s)
     stamps = np.array([row[3]["action"] for row in rows])
     np.testing.assert_allclose(np.diff(stamps), 0.05, atol=0.03)
+
+
+def test_the_numbers_of_messages_show_which_are_missing() -> None:
+    def info(number: int | None, publisher: int = 1) -> dict[str, Any]:
+        return {"publication_sequence_number": number, "publisher_gid": {"data": bytes([publisher])}}
+
+    numbers = Numbers()
+    assert numbers.gap_s(info(7), 1.0) == 0.0, "where one begins to listen"
+    assert numbers.gap_s(info(8), 1.3) == 0.0, "silent, and nothing is missing"
+    assert numbers.gap_s(info(70, publisher=2), 1.35) == 0.0
+    assert numbers.gap_s(info(10), 1.5) == pytest.approx(0.2)
+    assert numbers.gap_s(info(71, publisher=2), 1.55) == numbers.gap_s(info(11), 1.6) == 0.0
+    assert numbers.gap_s(info(None), 1.7) is None
 
 
 def test_a_sender_elsewhere_has_a_clock_of_its_own() -> None:
@@ -100,4 +124,8 @@ def test_a_sender_elsewhere_has_a_clock_of_its_own() -> None:
     assert behind.sent_s(info(70.0, 100.0)) == pytest.approx(100.0)
     assert behind.sent_s(info(71.0, 101.4)) == pytest.approx(101.0), "as late as others"
     assert ahead.sent_s(info(130.0, 100.0)) == pytest.approx(100.0)
+    slow, near = SenderOffset(), SenderOffset()
+    assert slow.sent_s(info(100.0, 100.05)) == pytest.approx(100.0), "a busy machine, or another clock: not known yet"
+    assert slow.sent_s(info(101.0, 101.002)) == slow.sent_s(info(101.0, 101.002)) == pytest.approx(101.0)
+    assert [near.sent_s(info(100.0 + k, 100.05 + k)) for k in range(30)][-1] == pytest.approx(129.05), "another clock"
     assert SenderOffset().sent_s(info(100.0, 0.0)) == pytest.approx(100.0), "no middleware gives more"
