@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,7 @@ class Imagined(Machine):
     files: dict[str, str] = field(default_factory=dict)  # path → content
     closed: tuple[str, ...] = ()
     shm: tuple[int, int] | None = (4 * GIB, 4 * GIB)
+    dead: int = 0
     variants: tuple[Plugin, ...] = ()
 
     def python(self, *arguments: str, timeout_s: float = 0) -> Answer:
@@ -78,6 +82,9 @@ class Imagined(Machine):
 
     def space(self, path: str) -> tuple[int, int] | None:
         return self.shm
+
+    def left_behind(self, folder: str = "/dev/shm") -> int:
+        return self.dead
 
     def cpus(self) -> int:
         return 2
@@ -181,6 +188,9 @@ def test_a_machine_with_everything() -> None:
         (software.images, Imagined(shm=None), "no /dev/shm", "remount"),
         (software.images, Imagined(shm=(2**26, 2**26)), "64 MiB", "mount -o remount,size=1G"),
         (software.images, Imagined(shm=(2**26, 2**26), files={"/.dockerenv": ""}), "64 MiB", "--shm-size=1g"),
+        (software.images, Imagined(dead=3 * 2**28), "768 MiB in /dev/shm are left", "rm /dev/shm/*fastdds_*"),
+        (software.images, Imagined(shm=(2**30, 2**27), dead=2**27), "128 MiB in /dev/shm are left", "while no node"),
+        (software.images, Imagined(shm=(2**26, 2**25), dead=2**25), "32 MiB free", "remount"),
         (
             software.images,
             Imagined(environ={"ROS_DISTRO": "jazzy"}),
@@ -326,3 +336,23 @@ def test_plugins_are_listed_and_what_is_left_out_has_its_reason() -> None:
     found = software.plugins(Imagined(variants=(good, bad)))
     assert [(check.name, check.ok) for check in found] == [("stack (tasks)", True), ("arm (robots)", False)]
     assert found[1].found == "of my-lab 1.0, left out: the name arm is taken"
+
+
+def test_shared_memory_of_a_process_that_is_gone(tmp_path: Path) -> None:
+    program = "import hardware.ros2, rclpy; rclpy.init(); node = rclpy.create_node('n'); print(1, flush=True); input()"
+    node = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert node.stdout is not None and node.stdout.readline() == b"1\n"
+        segments = set(re.findall(r"/dev/shm/fastdds_[0-9a-f]{16}\b", Path(f"/proc/{node.pid}/maps").read_text()))
+        for path in (f"{segment}{end}" for segment in segments for end in ("", "_el")):
+            (tmp_path / Path(path).name).symlink_to(path)
+        assert segments and Machine().left_behind(str(tmp_path)) == 0
+        node.kill()
+        node.wait()
+        sizes = [Path(segment).stat().st_size for segment in segments]
+        assert Machine().left_behind(str(tmp_path)) == sum(sizes) > 2**19
+    finally:
+        node.kill()
+        node.communicate()
+        for link in tmp_path.iterdir():
+            link.readlink().unlink(missing_ok=True)
