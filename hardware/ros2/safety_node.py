@@ -37,7 +37,7 @@ from hardware.ros2 import messages, qos, topics
 from hardware.ros2.controllers import ArmControllers
 from hardware.ros2.observation_inputs import hear_conditions, with_installed_conditions
 from hardware.ros2.runtime import Node
-from hardware.ros2.senders import Callers, comparable, endpoint_name, publisher_name, same_program, sent_at
+from hardware.ros2.senders import Alive, Callers, comparable, endpoint_name, publisher_name, same_program, sent_at
 from hardware.safety import ArmCommand, PoseTarget, SafetyState
 from hardware.safety.supervisor import SafetySupervisor, attempt
 from robolearn.core import BadInput, check_choice
@@ -100,7 +100,7 @@ class SafetyNode(Node):
             topics.DEADMAN,
             lambda message, info: supervisor.deadman(message.data, messages.publisher(info)),
             qos.DEADMAN_HEARD,
-            liveliness=lambda event: supervisor.operators_alive(event.alive_count),
+            **Alive(supervisor.operators_alive).events,
         )
         self._hear_targets(self.value("targets"))
         for name, arm in contract.arms.items():
@@ -137,7 +137,7 @@ class SafetyNode(Node):
             callback,
             qos.TARGET,
             deadline=lambda event: self.supervisor.deadline_missed(),
-            liveliness=lambda event: self.supervisor.streamers_alive(event.alive_count, self._targets),
+            **Alive(lambda count: self.supervisor.streamers_alive(count, self._targets)).events,
         )
 
     def deactivate(self) -> None:

@@ -22,6 +22,7 @@ from hardware.node_parameters import StreamerParameters
 from hardware.ros2 import messages, qos, topics
 from hardware.ros2.observation_inputs import hear_all_joints
 from hardware.ros2.runtime import Node
+from hardware.ros2.senders import Alive
 from robolearn.core import RobolearnError
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class StreamerNode(Node):
         self._policies = 0  # alive
         self._target_publisher = self.create_publisher(JointTrajectory, topics.TARGET, qos.TARGET)
         self._status_publisher = self.create_publisher(String, topics.STREAMER_STATUS, qos.latched())
-        events = SubscriptionEventCallbacks(liveliness=self._on_liveliness, incompatible_qos=self._on_incompatible)
+        events = SubscriptionEventCallbacks(incompatible_qos=self._on_incompatible, **Alive(self._on_policies).events)
         hear_all_joints(self, contract, self.streamer.joints, self._on_joints)
         self.hear(DiagnosticArray, topics.SAFETY_STATE, self._on_safety, qos.latched())
         self.hear(JointTrajectory, topics.ACTION_CHUNK, self._on_chunk, qos.CHUNK, events)
@@ -80,9 +81,9 @@ class StreamerNode(Node):
         if self.streamer.chunk(stamp_ns, names, actions, times, sender):
             self._due = time.monotonic() + self._stream_period  # a second target would hide when the first was sent
 
-    def _on_liveliness(self, event: Any) -> None:
-        self._policies = event.alive_count
-        self.streamer.policies_alive(event.alive_count, self.resolve_topic_name(topics.ACTION_CHUNK))
+    def _on_policies(self, count: int) -> None:
+        self._policies = count
+        self.streamer.policies_alive(count, self.resolve_topic_name(topics.ACTION_CHUNK))
 
     def _on_incompatible(self, event: object) -> None:
         self.streamer.last_stop = (
