@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -132,6 +133,18 @@ class Driver:
         self.advance = made.advance
         return made
 
+    def close(self, hand: FrankaHand) -> None:
+        """In the thread that waits for what the hand has: it is not to be gone while it is waited for."""
+        done = threading.Event()
+
+        def close(seconds: float) -> None:
+            self.advance = lambda seconds: None
+            hand.close()
+            done.set()
+
+        self.advance = close
+        assert done.wait(10.0)
+
     @property
     def heard(self) -> bool:
         return self.wanted.get_subscription_count() == 1
@@ -175,7 +188,7 @@ def test_openings_become_moves_and_grasps_of_the_hand(driver: Callable[[Contract
         )
         assert hand.goals[begun][0] == kind
     assert hand.goals[0][2:] == (20.0, 0.08), "the force of the contract, and whatever is held is held"
-    hand.close()
+    rig.close(hand)
     wait_until(lambda: not rig.heard, 10.0, "the gripper node to notice")
 
 
