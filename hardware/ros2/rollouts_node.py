@@ -228,12 +228,10 @@ class SenderOffset:
 
 
 class Numbers:
-    """The numbers that publishers of one topic give their messages: whose are missing was sent and never read."""
+    """The numbers that publishers of one topic give their messages: one that is missing was sent and never read."""
 
     def __init__(self) -> None:
-        self._last: dict[
-            Hashable, tuple[int, float]
-        ] = {}  # publisher → number of its newest message, and when it was sent
+        self._last: dict[Hashable, tuple[int, float]] = {}  # publisher → number of its newest message, sent at [s]
 
     def gap_s(self, info: Mapping[str, Any], sent_s: float) -> float | None:
         """Time [s] from the message before those that are missing to that of `info`, which was sent at `sent_s`; 0

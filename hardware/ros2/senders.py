@@ -58,7 +58,8 @@ class Alive:
     """Counts the publishers of a topic that are alive, by their leases.
 
     Of one publisher in a hundred that a busy subscriber finds no lease is ever reported, although its messages arrive
-    (Fast DDS 3.2 by rclpy 9.1): one that is matched counts until its first lease is.
+    (Fast DDS 3.2 by rclpy 9.1): one that is matched counts until its first lease is. That such a one was killed may be
+    noticed by its silence alone.
     """
 
     def __init__(self, changed: Callable[[int], object]) -> None:

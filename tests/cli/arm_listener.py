@@ -58,7 +58,8 @@ class Listener(Node):
 
 
 def light_station(folder: Path) -> Path:
-    """`sim` at half its stream rate: two cores have to do for its nodes and for a browser that draws in software."""
+    """`sim` at half its stream rate: two cores have to do for its nodes beside a recorder, or a browser that draws in
+    software."""
     contract = yaml.safe_load((CONTRACTS / "sim.yaml").read_text())
     contract["stream_hz"] = CONTRACT.stream_hz / 2
     path = folder / "sim.yaml"

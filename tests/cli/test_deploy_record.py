@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+from arm_listener import light_station
 from running import Running
 from untrained import make_constant
 
@@ -33,7 +34,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.realtime
 def test_a_deployment_leaves_a_set_like_others(policy: Path, tmp_path: Path) -> None:
     out = tmp_path / "deployed"
-    words = ["--policy", policy, "--episodes", 2, "--record", out]
+    words = ["--policy", policy, "--robot", light_station(tmp_path), "--episodes", 2, "--record", out]
     running = Running(tmp_path / "logs", "deploy", *words, domain=DOMAIN)
     try:
         code, said, err = running.end()
