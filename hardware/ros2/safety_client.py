@@ -110,13 +110,15 @@ class SafetyClient:
 
     def arm(self, timeout_s: float = 10.0) -> None:
         """Hold the dead-man and arm. What passes by itself within the time (a joint state late) is asked again. Raises
-        `RobolearnError`: the safety node refuses; its reason."""
+        `RobolearnError`: the safety node refuses; its reason. An arm that was armed and has been stopped since is no
+        refusal: `state` says so."""
         self.hold()
         end = time.monotonic() + timeout_s
         while True:
+            before = self._arming
             done, message = self.call(topics.ARM, max(end - time.monotonic(), 1.0))
             if done:
-                self.wait_for(SafetyState.ARMED, 5.0)
+                self._wait(lambda number=before: self._was_armed(number), SafetyState.ARMED, 5.0)
                 return
             if SafetyState.LATCHED in message or time.monotonic() > end:
                 raise RobolearnError(message)
@@ -192,14 +194,27 @@ class SafetyClient:
     def wait_for(self, state: str, timeout_s: float = 5.0) -> SafetyReport:
         """Wait for a state of the safety node. Raises `RobolearnError`: it is not reached within the time; the message
         has the state and its reason."""
+        self._wait(lambda: self.state == state, state, timeout_s)
+        assert self.report is not None
+        return self.report
+
+    @property
+    def _arming(self) -> str:
+        """The number of the present or last arming, as reported."""
+        return self.report.values.get("arming", "") if self.report else ""
+
+    def _was_armed(self, before: str) -> bool:
+        """True where the arm is armed, or was since the arming `before` and was stopped before that was heard."""
+        stopped = self.state in (SafetyState.BRAKING, SafetyState.LATCHED)
+        return self.state == SafetyState.ARMED or (stopped and self._arming != before)
+
+    def _wait(self, condition: Callable[[], bool], state: str, timeout_s: float) -> None:
         try:
-            wait_until(lambda: self._meanwhile(self.state == state), timeout_s, f"the safety node to be {state}")
+            wait_until(lambda: self._meanwhile(condition()), timeout_s, f"the safety node to be {state}")
         except SafetySilent:
             raise
         except RobolearnError as error:
             raise RobolearnError(f"{error}; it is {self.state or 'silent'}: {self.reason}") from None
-        assert self.report is not None
-        return self.report
 
     def subscribe_json(self, topic: str, callback: Callable[[dict[str, Any]], None], depth: int = 1) -> None:
         """Call back with each JSON object on a latched String topic, from the spinning thread."""

@@ -35,6 +35,7 @@ IN_TABLES = ("tests/data/tools/test_pictures_in_tables.py::test_a_reader_looks_a
 TEXTS, SUMS = "tests/data/tools/test_texts.py", "tests/data/test_data_checksums.py"
 MOVING = ("tests/reports/test_arms_that_move.py",)
 ROLLOUTS, ROLLOUT = "hardware/recording/rollouts.py", ("tests/hardware/test_rollouts.py",)
+CLIENT, CLIENTS = "hardware/ros2/safety_client.py", ("tests/hardware/test_safety_client.py",)
 SENDERS, ALIVE = "hardware/ros2/senders.py", ("tests/hardware/test_alive.py",)
 WAITING, WAITED = "hardware/ros2/rollouts_node.py", ("tests/hardware/test_rollouts_node.py",)
 OLD_PICTURE = ("tests/data/tools/test_data_validate.py::test_a_picture_may_be_as_old_as_a_station_permits",)
@@ -252,6 +253,8 @@ MUTANTS: dict[str, Mutant] = {
     "rows-of-what-was-missed-are-stored": Mutant(ROLLOUTS, "if self._row is not None or self._why:", "if False:", ROLLOUT),
     "what-waited-is-read-by-topic": Mutant(WAITING, "sorted(self._waiting, key=lambda one: one[:2]), []", "[*self._waiting], []", WAITED),
     "a-target-is-now": Mutant(WAITING, "np.array(point.positions), sent_s + other,", "np.array(point.positions), time.time(),", WAITED),
+    "who-was-stopped-was-never-armed": Mutant(CLIENT, "(stopped and self._arming != before)", "False", CLIENTS),
+    "what-is-latched-was-armed-now": Mutant(CLIENT, "(stopped and self._arming != before)", "stopped", CLIENTS),
     "who-is-matched-is-not-alive": Mutant(SENDERS, "max(0, event.current_count - self._alive - self._lost)", "0", ALIVE),
     "the-dead-are-alive": Mutant(SENDERS, "event.current_count - self._alive - self._lost", "event.current_count - self._alive", ALIVE),
     "a-lease-counts-twice": Mutant(SENDERS, "self._unreported - max(0, more)", "self._unreported", ALIVE),
