@@ -11,6 +11,7 @@ step costs about a microsecond an arm, so simulator and hardware can share it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import mujoco
@@ -39,7 +40,7 @@ class Chain:
     base_pos: Array = field(default_factory=lambda: np.zeros(3))
     base_rot: Array = field(default_factory=lambda: np.eye(3))
 
-    @property
+    @cached_property
     def placed(self) -> Chain:
         """The chain station → tcp: its base frame is the station's.
 

@@ -46,6 +46,12 @@ class PairSpec:
 
     # --- one after the other ---------------------------------------------------------------------------------
 
+    @cached_property
+    def finger_slices(self) -> tuple[slice, ...]:
+        """The joints of the gripper of each part among those of both."""
+        ends = np.cumsum([len(part.robot.gripper.joints) for part in self.parts]).tolist()
+        return tuple(slice(begin, end) for begin, end in zip([0, *ends], ends, strict=False))
+
     @property
     def joints(self) -> tuple[str, ...]:
         """(n,) names."""
@@ -132,9 +138,8 @@ class PairSpec:
 
     def width_of(self, fingers: Array) -> Array:
         """(N, 2) openings [m] from the positions (N, fingers) of the grippers' joints."""
-        ends = np.cumsum([len(part.robot.gripper.joints) for part in self.parts])
-        apart = np.split(fingers, ends[:-1], axis=-1)
-        return np.stack([p.robot.gripper.width_of(one) for p, one in zip(self.parts, apart, strict=True)], axis=-1)
+        each = zip(self.parts, self.finger_slices, strict=True)
+        return np.stack([part.robot.gripper.width_of(fingers[..., own]) for part, own in each], axis=-1)
 
     def fingers_of(self, width: Array) -> Array:
         """(N, fingers) positions of the grippers' joints at openings (N, 2) [m]."""

@@ -61,6 +61,7 @@ class RealtimeWorld:
                                 look_s=self.task.timestep)  # fmt: skip
         self._cameras = Cameras(self.physics.model, cameras, image_size, later=True)
         self._per_control = round(1.0 / CONTROL_HZ / self.task.timestep)
+        self._measured = [self._joints_of(arm) for arm in range(len(robot.parts))]
         self._view = TaskView(self.physics.model, robot)
         self._lock = threading.Lock()  # the state, between physics and pictures
         self._shown: mujoco.MjData | None = None
@@ -174,14 +175,19 @@ class RealtimeWorld:
 
         With dynamics, positions have the offsets and the noise of the arm's sensors, and those of its joints are late.
         """
+        names, where, how_fast = self._measured[arm]
+        q, v = self.physics.qpos[0, where], self.physics.qvel[0, how_fast]
+        if self.physics.arms is not None:
+            q[: len(self.robot.parts[arm].robot.joints)] = self.physics.arms.sensed(self._noise)
+        return names, q, v
+
+    def _joints_of(self, arm: int) -> tuple[tuple[str, ...], NDArray[np.intp], NDArray[np.intp]]:
+        """Names of the joints of an arm and its gripper, and where the model keeps their positions and velocities."""
         p, own, at = self.physics, self.robot.parts[arm].robot, self.robot.slices[arm]
         begin = sum(len(part.robot.gripper.joints) for part in self.robot.parts[:arm])
         fingers = slice(begin, begin + len(own.gripper.joints))
-        q = np.concatenate([p.qpos[0, p.arm_q[at]], p.qpos[0, p.finger_q[fingers]]])
-        if p.arms is not None:
-            q[: len(own.joints)] = p.arms.sensed(self._noise)
-        v = np.concatenate([p.qvel[0, p.arm_v[at]], p.qvel[0, p.finger_v[fingers]]])
-        return (*own.joints, *own.gripper.joints), q, v
+        where, how_fast = (p.arm_q[at], p.finger_q[fingers]), (p.arm_v[at], p.finger_v[fingers])
+        return (*own.joints, *own.gripper.joints), np.concatenate(where), np.concatenate(how_fast)
 
     def objects(self) -> tuple[tuple[str, ...], Array]:
         """Names and values of the task's privileged vector."""

@@ -143,7 +143,7 @@ MUTANTS: dict[str, Mutant] = {
     "knots-of-two-phases": Mutant(MOTION, "= t1, t1 + t2, t1 + t2 + t3", "= t1, t1 + t2, t1 + t2", LATE),
     "an-arm-at-rest-is-not-waited-for": Mutant(FILTER, "now < self._until\n        return waits", "False\n        return waits", LATE),
     "late-is-a-stall-ahead-too": Mutant("hardware/safety/output.py", "math.inf if ahead else STALL", "STALL", LATE),
-    "commands-of-this-period": Mutant(LEADS, "self._at(self._time + PERIOD_S, self._begin", "self._at(self._time, self._begin", LED),
+    "commands-of-this-period": Mutant(LEADS, "self._at(self._time + PERIOD_S, self._before", "self._at(self._time, self._before", LED),
     "a-cancelled-goal-is-held-where-it-was-commanded": Mutant(
         LEADS, "self.desired = np.array(positions, dtype=np.float64)", "self.desired = getattr(self, 'desired', positions)", LED
     ),

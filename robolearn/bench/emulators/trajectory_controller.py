@@ -17,6 +17,7 @@ not. `tests/programs/controller_sources.py` compares it with the controller's ow
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from dataclasses import dataclass
 
@@ -79,6 +80,7 @@ class TrajectoryController:
         self._velocity = np.zeros(len(self._joints))
         self._runs_on = False
         self._points: list[TrajectoryPoint] = []
+        self._times: list[float] = []  # of the points, by its clock [s]; none before it has begun
         self._begin: float | None = None
         self._before: TrajectoryPoint | None = None  # `after` is a time of the clock here
 
@@ -117,7 +119,7 @@ class TrajectoryController:
             TrajectoryPoint(p.after, p.positions[order], None if p.velocities is None else p.velocities[order])
             for p in points
         ]
-        self._begin, self._before = begin or None, None
+        self._begin, self._before, self._times = begin or None, None, []
         return ""
 
     def sample(self, now: float, measured: Array, velocity: Array) -> Array:
@@ -136,27 +138,29 @@ class TrajectoryController:
             self._time += self.speed * (now - last)
         if self._begin is None:
             self._begin = self._time
-        ends = self._begin + self._points[-1].after
+        if not self._times:
+            self._times = [self._begin + p.after for p in self._points]
+        ends = self._times[-1]
         moving = self._time + PERIOD_S < ends
         if self._tolerance and (moving or first):
-            error = np.abs(self._at(self._time, self._begin, self._before)[0] - measured).max()
+            error = np.abs(self._at(self._time, self._before)[0] - measured).max()
             if error > self._tolerance:
                 kept = self.desired
                 self.hold(measured)
                 return kept  # what it holds is commanded a period later
-        self.desired, self._velocity = self._at(self._time + PERIOD_S, self._begin, self._before)
+        self.desired, self._velocity = self._at(self._time + PERIOD_S, self._before)
         if self._timeout_s and not moving and self._time - ends > self._timeout_s:
             kept = self.desired
             self.hold(measured)
             return kept
         return self.desired
 
-    def _at(self, time: float, begin: float, before: TrajectoryPoint) -> tuple[Array, Array]:
+    def _at(self, time: float, before: TrajectoryPoint) -> tuple[Array, Array]:
         """(n,) positions [rad] and velocities [rad/s] of its trajectory at `time` of its clock [s]."""
-        times = [begin + p.after for p in self._points]
+        times = self._times
         if time >= times[-1]:
             return self._points[-1].positions, np.zeros(len(self._joints))
-        i = int(np.searchsorted(times, time, side="right"))
+        i = bisect.bisect_right(times, time)
         a, t_a = (before, before.after) if i == 0 else (self._points[i - 1], times[i - 1])
         return _between(a, t_a, self._points[i], times[i], time)
 
