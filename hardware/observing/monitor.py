@@ -64,8 +64,8 @@ class LimitMonitor:
         period: float,
     ) -> None:
         self._lower, self._upper = np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
-        # [v_max Δt, a_max Δt², j_max Δt³]: limits of the first, second and third difference. And a_max Δt² once more, of
-        # the first, from which the arm can stand still within a period.
+        # [v_max Δt, a_max Δt², j_max Δt³]: limits of the first, second and third difference. And a_max Δt² once more:
+        # of the first, from which the arm can stand still within a period.
         self._step = np.array([velocity, acceleration, jerk, acceleration], dtype=np.float64)
         if self._lower.ndim != 1 or self._step.shape[1:] != self._lower.shape or self._upper.shape != self._lower.shape:
             raise BadInput("limits", got=(self._lower.shape, self._upper.shape, self._step.shape), expected="(n,) each")
