@@ -39,16 +39,19 @@ from robots.stations import AnyContract, Contract, load_any_contract
 log = logging.getLogger(__name__)
 
 
+_background_threads: set[int] = set()  # ids of those that have stepped back
+
+
 def realtime(priority: int, other_threads: Collection[int] = ()) -> bool:
-    """Request SCHED_FIFO at `priority` (1 to 99; 0: nothing) for all threads; those with ids in `other_threads` get
-    what `step_back` leaves. True where it was granted."""
+    """Request SCHED_FIFO at `priority` (1 to 99; 0: nothing) for all threads; those with ids in `other_threads`, and
+    those that have stepped back before, get what `step_back` leaves. True where it was granted."""
     if priority <= 0:
         return False
-    found = threads()  # those of the middleware too
+    found, background = threads(), {*other_threads, *_background_threads}  # those of the middleware too
     try:
         for thread in found:
             with suppress(ProcessLookupError):  # it has ended meanwhile
-                set_schedule(thread, (os.SCHED_FIFO, _background(priority) if thread in other_threads else priority))
+                set_schedule(thread, (os.SCHED_FIFO, _background(priority) if thread in background else priority))
     except OSError:
         found = []
     if not found:
@@ -69,9 +72,10 @@ def in_realtime(priority: int) -> Iterator[None]:
 
 
 def step_back() -> None:
-    """This thread, and those that it starts, do not drive the arm: half the real-time priority that it has inherited.
-    Not none: a thread that holds the interpreter's lock could be kept from running, and with it the one that drives the
-    arm, for half a second."""
+    """This thread, and those that it starts, do not drive the arm: half the real-time priority that it has inherited,
+    or that its process is to have. Not none: a thread that holds the interpreter's lock could be kept from running, and
+    with it the one that drives the arm, for half a second."""
+    _background_threads.add(threading.get_native_id())
     own = own_schedule()
     if own is not None and own[0] == os.SCHED_FIFO:
         with suppress(OSError):
@@ -270,8 +274,6 @@ class Node(LifecycleNode):
 
     def start(self) -> None:
         """Configure and activate, if `autostart`. Raises `RobolearnError`: one of them failed; the cause."""
-        if self.hosted:
-            realtime(self.value("realtime_priority"), self.other_threads)
         if not self.value("autostart"):
             return
         for trigger in (self.trigger_configure, self.trigger_activate):
@@ -286,6 +288,9 @@ class Node(LifecycleNode):
         return super().on_configure(state) if self._fixed else TransitionCallbackReturn.FAILURE
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        if self.hosted:
+            # Not before: loading a policy or compiling takes a core for seconds, and drives no arm.
+            realtime(self.value("realtime_priority"), self.other_threads)
         done = super().on_activate(state)
         self.active = done == TransitionCallbackReturn.SUCCESS and self._attempt(self.activate)
         return done if self.active or done != TransitionCallbackReturn.SUCCESS else TransitionCallbackReturn.FAILURE

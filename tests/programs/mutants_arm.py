@@ -53,6 +53,8 @@ LATE = ("tests/hardware/test_horizon.py", "tests/hardware/test_trajectory_at_1kh
 
 HABITS = ("tests/hardware/test_emulated_habits.py::test_a_machine_that_was_held_up_makes_the_arm_no_faster",)
 
+PRIORITIES = ("tests/hardware/test_node_priority.py",)
+
 LAUNCHING, LAUNCHED = (
     "launch/launching.py",
     ("tests/launch/test_launch_files.py::test_ros2_launch_ends_with_the_code_of_the_node_that_failed",),
@@ -115,6 +117,13 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a-joint-state-is-stamped-when-the-physics-is-done": Mutant(
         "hardware/ros2/sim_arm_node.py", "self._ros_now() if at is None else at)", "self._ros_now())", HABITS
+    ),
+    "a-node-is-real-time-while-it-loads": Mutant(
+        "hardware/ros2/runtime.py", '        if not self.value("autostart"):\n',
+        '        realtime(self.value("realtime_priority"))\n        if not self.value("autostart"):\n', PRIORITIES,
+    ),
+    "a-thread-that-stepped-back-is-brought-to-the-front": Mutant(
+        "hardware/ros2/runtime.py", "{*other_threads, *_background_threads}", "{*other_threads}", PRIORITIES
     ),
     "a-stranger-moves-the-jaw": Mutant(JOINTS, "if publishers.alone:", "if True:", OBSERVED),
     "two-publishers-of-the-jaw-are-observed": Mutant(

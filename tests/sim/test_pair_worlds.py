@@ -10,7 +10,7 @@ from robolearn.cli.main import main
 from robolearn.core import BadInput
 from robolearn.core.se3 import rotvec_to_matrix
 from robots import PAIRS
-from sim.embedded.task import BodyPose, State
+from sim.embedded.task import BodyPose, Start, State
 from sim.embedded.world import MujocoWorlds
 from sim.experts import make_expert, make_operator
 from sim.realtime import RealtimeWorld
@@ -117,6 +117,20 @@ def test_tcps_are_in_the_station_and_proprioception_is_of_each_arm() -> None:
             assert 0.2 < abs(site[1]) < 0.55 and np.sign(site[1]) == np.sign(y)
             joint = observation["proprio"][w, names.index(f"{arm}_panda_joint1")]
             assert joint == pytest.approx(data.joint(f"{arm}_panda_joint1").qpos[0], abs=1e-6)
+
+
+def test_each_arm_starts_where_its_own_offset_puts_it() -> None:
+    env = worlds("handover", 1)
+    offsets = np.array([[0.04, 0.0, 0.02], [-0.03, 0.05, 0.0]])
+    model, data = env.batch.get_model(0), env.batch.get_data(0)
+    sites = []
+    for offset in (np.zeros((2, 3)), offsets):
+        q, *_ = env.physics.posture([Start(tcp_offset=offset, tcp_yaw=np.zeros(2))])
+        for name, position in zip(PAIRS["panda_pair"].joints, q[0], strict=True):
+            data.joint(name).qpos[0] = position
+        mujoco.mj_kinematics(model, data)
+        sites.append([data.site(f"{arm}_tcp").xpos.copy() for arm in ("left", "right")])
+    np.testing.assert_allclose(np.subtract(*sites[::-1]), offsets, atol=1e-4)
 
 
 def test_an_action_moves_the_arm_that_it_is_of() -> None:
