@@ -13,18 +13,19 @@ weight, the temperature minimises the same loss of f / T (Guo et al., 2017); its
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robolearn.core import BadInput
 from robolearn.data import Dataset
 from robolearn.rewards.classifier import SuccessClassifier
-from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, encoded, kept_of_each, lengths_of
+from robolearn.rewards.head_trainer import HeadTrainer, common_cameras, kept_of_each, lengths_of
 from robolearn.rewards.labels import read_labels
 from robolearn.rewards.networks import DONE
 from robolearn.rewards.pairs import done_label
@@ -34,38 +35,18 @@ TEMPERATURES = np.geomspace(0.05, 20.0, 200)
 
 
 class ClassifierTrainer(HeadTrainer[ClassifierConfig, SuccessClassifier]):
-    """See the module.
-
-    Args:
-      datasets: of one arm and the same cameras, with successes and failures.
-      cameras: picture features to look at; by default all that every set has.
-      pretrained: put the weights of ImageNet into the encoder (extra ``vision``).
-      progress: called with the number of encoded frames and of all.
+    """See the module; of `datasets` with successes and failures.
 
     Raises:
       BadInput: no picture, too few episodes of either outcome to keep one from training, or an extra that is not there.
     """
 
-    def __init__(
-        self,
-        config: ClassifierConfig,
-        datasets: Sequence[Dataset],
-        *,
-        cameras: Sequence[str] = (),
-        pretrained: bool = True,
-        device: str = "cpu",
-        progress: Callable[[int, int], None] | None = None,
-    ) -> None:
-        self.config, self.device = config, torch.device(device)
-        pictures = common_cameras(datasets, cameras)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
-            self.critic = SuccessClassifier(config, pictures)
-        if pretrained:
-            self.critic.encoder.load_pretrained()
-        self.critic.to(self.device)
-        self.label, self.episode, self.success = labels_of(config, datasets)
-        self.kept = kept_apart(self.success, config)
+    def _model(self, datasets: Sequence[Dataset], cameras: Sequence[str]) -> Callable[[], SuccessClassifier]:
+        return partial(SuccessClassifier, self.config, common_cameras(datasets, cameras))
+
+    def _arrange(self, datasets: Sequence[Dataset]) -> None:
+        self.label, self.episode, self.success = labels_of(self.config, datasets)
+        self.kept = kept_apart(self.success, self.config)
         apart = self.kept[self.episode]
         done, solved = self.label == 1.0, self.success[self.episode]
         self._rows = [
@@ -76,11 +57,10 @@ class ClassifierTrainer(HeadTrainer[ClassifierConfig, SuccessClassifier]):
             raise BadInput(
                 "--data", got="no frame of a kind", expected="frames that are done, and others of both outcomes"
             )
-        self._maps = encoded(self.critic.encoder, datasets, list(pictures), config, self.device, progress)
-        self.heads = self.critic.head
-        self.optimizer = torch.optim.AdamW(
-            self.critic.head.parameters(), lr=config.lr, weight_decay=config.weight_decay
-        )
+
+    @property
+    def heads(self) -> nn.Module:
+        return self.critic.head
 
     def _step(self, step: int) -> dict[str, Tensor]:
         rng = np.random.default_rng([self.config.seed, step])

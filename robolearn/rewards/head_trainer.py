@@ -23,7 +23,7 @@ from robolearn.data import Dataset
 from robolearn.rewards.classifier import SuccessClassifier
 from robolearn.rewards.critic import ProgressCritic, save_critic
 from robolearn.rewards.metrics import window_of
-from robolearn.rewards.networks import FrameEncoder
+from robolearn.rewards.networks import PictureModel
 from robolearn.rewards.preference import PreferenceReward
 from robolearn.rewards.settings import ClassifierConfig, CriticConfig, HeadConfig, PreferenceRewardConfig
 from robolearn.runs.checkpoint import pack_optimizer, unpack_optimizer
@@ -37,17 +37,60 @@ Model = TypeVar("Model", ProgressCritic, SuccessClassifier, PreferenceReward)
 class HeadTrainer(ABC, Generic[Config, Model]):
     """Heads in training.
 
+    Args:
+      datasets: of one arm and the same cameras.
+      cameras: picture features to look at; by default all that every set has, or those that `config` observes.
+      pretrained: put the weights of ImageNet into the encoder (extra ``vision``).
+      progress: called with the number of encoded frames and of all.
+
     Attributes:
       critic: the model, encoder included.
       heads: of it, which are learned by `optimizer`.
       done: iterations so far.
+
+    Raises:
+      BadInput: data that this model cannot learn from, no picture where it needs some, or an extra that is not there.
     """
 
     config: Config
     critic: Model
-    heads: nn.Module
-    optimizer: torch.optim.Optimizer
     done: int = 0
+
+    def __init__(
+        self,
+        config: Config,
+        datasets: Sequence[Dataset],
+        *,
+        cameras: Sequence[str] = (),
+        pretrained: bool = True,
+        device: str = "cpu",
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.config, self.device = config, torch.device(device)
+        make = self._model(datasets, cameras)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)
+            self.critic = make()
+        if pretrained and self.critic.cameras:
+            self.critic.encoder.load_pretrained()
+        self.critic.to(self.device)
+        self._arrange(datasets)
+        self._maps = encoded(self.critic, datasets, config, self.device, progress)
+        trained = [p for p in self.heads.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)
+
+    @abstractmethod
+    def _model(self, datasets: Sequence[Dataset], cameras: Sequence[str]) -> Callable[[], Model]:
+        """Makes the model, untrained; everything random of it is drawn in there."""
+
+    @abstractmethod
+    def _arrange(self, datasets: Sequence[Dataset]) -> None:
+        """Prepare what is drawn from; what cannot be learned from is refused before pictures are encoded."""
+
+    @property
+    @abstractmethod
+    def heads(self) -> nn.Module:
+        """The part of the model that is learned."""
 
     @property
     def iterations(self) -> int:
@@ -126,16 +169,18 @@ def kept_of_each(group: NDArray, share: float, seed: int, least: int = 0) -> NDA
 
 
 def encoded(
-    encoder: FrameEncoder,
+    critic: PictureModel,
     datasets: Sequence[Dataset],
-    cameras: Sequence[str],
     config: HeadConfig,
     device: torch.device,
     progress: Callable[[int, int], None] | None,
 ) -> Tensor:
-    """(views, N, C, 112, m, m) float16 of all frames of all sets, final observations included."""
-    count = config.views * int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
-    views, seen = [], 0
+    """(views, N, C, 112, m, m) float16 of all frames of all sets, final observations included; (1, N, 0) of a model
+    that looks at no camera."""
+    frames = int(sum(lengths_of(dataset)[0].sum() for dataset in datasets))
+    if not critic.cameras:
+        return torch.zeros(1, frames, 0)
+    views, seen, count = [], 0, config.views * frames
     with torch_threads(config.threads):
         for view in range(config.views):
             generator = torch.Generator(device).manual_seed(config.seed * 1_000_003 + view)
@@ -143,9 +188,9 @@ def encoded(
             for dataset in datasets:
                 for e in range(dataset.episodes):
                     window = window_of(dataset.episode(e))
-                    frames = [window.observation[camera] for camera in cameras]
-                    parts.append(encoder.encode(frames, generator if view else None))
-                    seen += len(frames[0])
+                    pictures = [window.observation[camera] for camera in critic.cameras]
+                    parts.append(critic.encoder.encode(pictures, generator if view else None))
+                    seen += len(pictures[0])
                     if progress is not None:
                         progress(seen, count)
             views.append(torch.cat(parts))

@@ -17,19 +17,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robolearn.core import BadInput
 from robolearn.core.specs import is_image
 from robolearn.data import Dataset
-from robolearn.rewards.head_trainer import LEAST_SPREAD, HeadTrainer, common_cameras, encoded, lengths_of
+from robolearn.rewards.head_trainer import LEAST_SPREAD, HeadTrainer, common_cameras, lengths_of
 from robolearn.rewards.labels import LEFT_IS_BETTER, read_preferences
 from robolearn.rewards.preference import NEVER, PreferenceReward
 from robolearn.rewards.settings import PreferenceRewardConfig
@@ -123,60 +124,40 @@ def fit_done(better: NDArray[np.floating], worse: NDArray[np.floating]) -> float
 
 
 class PreferenceRewardTrainer(HeadTrainer[PreferenceRewardConfig, PreferenceReward]):
-    """See the module.
-
-    Args:
-      datasets: of one arm, one task and the same features, with preferences beside them.
-      cameras: picture features to look at; by default those of `config.observe`.
-      pretrained: put the weights of ImageNet into the encoder (extra ``vision``).
-      progress: called with the number of encoded frames and of all.
+    """See the module; of `datasets` of one task with preferences beside them.
 
     Raises:
       BadInput: no preferences, none with a better clip, several tasks, a feature that a set has not, or an extra that
         is not there.
     """
 
-    def __init__(
-        self,
-        config: PreferenceRewardConfig,
-        datasets: Sequence[Dataset],
-        *,
-        cameras: Sequence[str] = (),
-        pretrained: bool = True,
-        device: str = "cpu",
-        progress: Callable[[int, int], None] | None = None,
-    ) -> None:
-        self.config, self.device = config, torch.device(device)
-        self.clips = ClipRows.of(datasets)
+    def _model(self, datasets: Sequence[Dataset], cameras: Sequence[str]) -> Callable[[], PreferenceReward]:
+        self.clips, config = ClipRows.of(datasets), self.config
         self._check(datasets)
         features = datasets[0].interface.seeing(config.observe, what=f"data set {datasets[0].path}")
         seen = [key for key, spec in features.observation.items() if is_image(spec)]
         pictures = common_cameras(datasets, cameras or seen) if cameras or seen else {}
         specs = {key: spec for key, spec in features.observation.items() if not is_image(spec)}
         vectors = {key: spec.size for key, spec in specs.items()}
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
-            self.critic = PreferenceReward(
-                config, pictures, vectors,
-                names={key: spec.names for key, spec in specs.items() if spec.names},
-                is_privileged=not set(vectors).isdisjoint(features.privileged),
-            )  # fmt: skip
-        if pictures and pretrained:
-            self.critic.encoder.load_pretrained()
-        self.critic.to(self.device)
+        return partial(
+            PreferenceReward, config, pictures, vectors,
+            names={key: spec.names for key, spec in specs.items() if spec.names},
+            is_privileged=not set(vectors).isdisjoint(features.privileged),
+        )  # fmt: skip
+
+    def _arrange(self, datasets: Sequence[Dataset]) -> None:
         episodes = (dataset.episode(e).seen for dataset in datasets for e in range(dataset.episodes))
         self._vectors = torch.cat([self.critic.vectors_of(found) for found in episodes])
-        if vectors:
+        if self._vectors.shape[1]:
             self.critic.centre.copy_(self._vectors.mean(0))
             self.critic.scale.copy_(self._vectors.std(0).clamp_min(LEAST_SPREAD))
-        self._maps = torch.zeros(1, len(self._vectors), 0)
-        if pictures:
-            self._maps = encoded(self.critic.encoder, datasets, list(pictures), config, self.device, progress)
-        shuffled = np.random.default_rng(config.seed).permutation(len(self.clips))
-        apart = min(round(config.holdout * len(self.clips)), len(self.clips) - 1)
+        shuffled = np.random.default_rng(self.config.seed).permutation(len(self.clips))
+        apart = min(round(self.config.holdout * len(self.clips)), len(self.clips) - 1)
         self.kept, self._pairs = shuffled[:apart], shuffled[apart:]
-        self.heads = self.critic.members
-        self.optimizer = torch.optim.AdamW(self.heads.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+
+    @property
+    def heads(self) -> nn.Module:
+        return self.critic.members
 
     def _check(self, datasets: Sequence[Dataset]) -> None:
         if (self.clips.label == 0.5).all():

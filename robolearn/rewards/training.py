@@ -18,13 +18,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robolearn.core import BadInput
@@ -32,7 +33,7 @@ from robolearn.data import Dataset
 from robolearn.rewards.critic import STARTS, ProgressCritic
 from robolearn.rewards.done import FIRST_SURE
 from robolearn.rewards.first_frames import FirstFrames
-from robolearn.rewards.head_trainer import LEAST_SPREAD, HeadTrainer, common_cameras, encoded, kept_of_each, lengths_of
+from robolearn.rewards.head_trainer import LEAST_SPREAD, HeadTrainer, common_cameras, kept_of_each, lengths_of
 from robolearn.rewards.networks import ProgressNet
 from robolearn.rewards.pairs import Pairs, PairSampler
 from robolearn.rewards.settings import HAND, STATE, CriticConfig, other_sentences
@@ -106,63 +107,51 @@ def done_loss(odds: Tensor, pairs: Pairs) -> Tensor:
 
 
 class CriticTrainer(HeadTrainer[CriticConfig, ProgressCritic]):
-    """See the module.
+    """See the module; of `datasets` with successes and failures.
 
     Args:
-      datasets: of one arm and the same cameras, with successes and failures.
-      cameras: picture features to look at; by default all that every set has.
       embed: sentences → vectors; by default the sentence encoder of the extra ``words``.
-      pretrained: put the weights of ImageNet into the encoder (extra ``vision``).
-      progress: called with the number of encoded frames and of all.
+      options: of `HeadTrainer`.
 
     Raises:
       BadInput: no picture, no success, no failure, or an extra that is not installed.
     """
 
     def __init__(
-        self,
-        config: CriticConfig,
-        datasets: Sequence[Dataset],
-        *,
-        cameras: Sequence[str] = (),
-        embed: Embed | None = None,
-        pretrained: bool = True,
-        device: str = "cpu",
-        progress: Callable[[int, int], None] | None = None,
+        self, config: CriticConfig, datasets: Sequence[Dataset], *, embed: Embed | None = None, **options: Any
     ) -> None:
-        self.config, self.device = config, torch.device(device)
-        pictures = common_cameras(datasets, cameras)
-        tasks = list(dict.fromkeys(task for dataset in datasets for task in dataset.tasks))
-        if any(not task.strip() for task in tasks):
-            raise BadInput("--data", got="a task without words", expected="a sentence for each task",
-                           hint="robolearn dataset edit rename-task gives it one")  # fmt: skip
-        sentences = [*tasks, *other_sentences(tasks)]
-        if embed is None:
-            from policies.networks.words import SentenceEncoder
-
-            embed = SentenceEncoder()
-        vectors = torch.as_tensor(np.asarray(embed(sentences)), dtype=torch.float32)
-        state = common_state(datasets) if config.hand else ()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)
-            self.critic = ProgressCritic(config, pictures, sentences, vectors, state, tasks=len(tasks))
-        if pretrained:
-            self.critic.encoder.load_pretrained()
-        self.critic.to(self.device)
-        self._episodes = _episodes(datasets, tasks)
-        self._kept = self._episodes.kept(config)
-        self._sampler = self._episodes.sampler(config, ~self._kept, len(sentences))
-        self._maps = encoded(self.critic.encoder, datasets, list(pictures), config, self.device, progress)
+        self._embed = embed
+        super().__init__(config, datasets, **options)
         kept = np.concatenate([np.resize(starts, STARTS) for starts in self._sampler.solved_starts])
         self.critic.starts.copy_(self._maps[0, torch.from_numpy(kept)])
         if self._kept.any():
             firsts = self._maps[0, torch.from_numpy(self._episodes.starts)]
             self.critic.firsts = FirstFrames(firsts.shape[1:]).to(self.device)
             self.critic.firsts.fit(firsts[torch.from_numpy(~self._kept)], firsts[torch.from_numpy(self._kept)])
+
+    def _model(self, datasets: Sequence[Dataset], cameras: Sequence[str]) -> Callable[[], ProgressCritic]:
+        pictures = common_cameras(datasets, cameras)
+        tasks = list(dict.fromkeys(task for dataset in datasets for task in dataset.tasks))
+        if any(not task.strip() for task in tasks):
+            raise BadInput("--data", got="a task without words", expected="a sentence for each task",
+                           hint="robolearn dataset edit rename-task gives it one")  # fmt: skip
+        self._episodes, sentences = _episodes(datasets, tasks), [*tasks, *other_sentences(tasks)]
+        if self._embed is None:
+            from policies.networks.words import SentenceEncoder
+
+            self._embed = SentenceEncoder()
+        vectors = torch.as_tensor(np.asarray(self._embed(sentences)), dtype=torch.float32)
+        state = common_state(datasets) if self.config.hand else ()
+        return partial(ProgressCritic, self.config, pictures, sentences, vectors, state, tasks=len(tasks))
+
+    def _arrange(self, datasets: Sequence[Dataset]) -> None:
+        self._kept = self._episodes.kept(self.config)
+        self._sampler = self._episodes.sampler(self.config, ~self._kept, len(self.critic.sentences))
         self._hands = self._standardised(datasets)
-        trained = [p for p in self.critic.members.parameters() if p.requires_grad]
-        self.heads = self.critic.members
-        self.optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)
+
+    @property
+    def heads(self) -> nn.Module:
+        return self.critic.members
 
     def _rate(self, step: int) -> float:
         # lr = lr_0 (0.1 + 0.9 (1 + cos π s) / 2)
