@@ -16,14 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
-from robolearn.bench.measuring import (
-    in_turn,
-    lerobot_environment,
-    lerobot_failed,
-    lerobot_program,
-    lerobot_python,
-    rate,
-)
+from robolearn.bench.measuring import LeRobot, in_turn, rate
 from robolearn.core import BadInput, RobolearnError
 from robolearn.core.machine import torch_threads
 from robolearn.core.switches import switch
@@ -68,7 +61,7 @@ class BenchmarkData(Command):
         if not self.scales or min(self.scales) < 1 or not self.seconds > 0:
             raise BadInput("--scales, --seconds", got=(self.scales, self.seconds), expected="positive numbers")
         begun = time.perf_counter()
-        python = lerobot_python(self.lerobot_python) if self.lerobot else None
+        rival = LeRobot.found(self.lerobot_python) if self.lerobot else None
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix="robolearn-benchmark-data-", dir=self.folder))
@@ -84,7 +77,7 @@ class BenchmarkData(Command):
             imported = _import(work / f"ours-{min(self.scales)}", work)
             largest = work / f"ours-{max(self.scales)}"
             beyond = beyond_memory(largest, 3 * self.seconds) if self.beyond_memory else None
-            theirs = measure_lerobot(python, work, self.scales, self.seconds) if python is not None else None
+            theirs = measure_lerobot(rival, work, self.scales, self.seconds) if rival is not None else None
         finally:
             shutil.rmtree(work, ignore_errors=True)
         more = {"import_pictures_per_s": imported, "beyond_memory": beyond}
@@ -231,7 +224,7 @@ def _take(stream: Iterator[Any], floats: bool) -> int:
     return len(batch)
 
 
-def measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: float) -> dict[str, Any]:
+def measure_lerobot(rival: LeRobot, work: Path, scales: tuple[int, ...], seconds: float) -> dict[str, Any]:
     """The same by LeRobot, in its own interpreter.
 
     Raises:
@@ -243,11 +236,9 @@ def measure_lerobot(python: str, work: Path, scales: tuple[int, ...], seconds: f
         "observed": OBSERVED, "predicted": PREDICTED, "batch": BATCH, "seconds": seconds,
         "sets": {str(scale): str(work / f"ours-{scale}") for scale in scales if scale != 1},
     }  # fmt: skip
-    done = subprocess.run(
-        lerobot_program(python, "lerobot_data.py", task),
-        cwd=work, env=lerobot_environment(work), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = rival.program("lerobot_data.py", task)
+    done = subprocess.run(words, **rival.options(work), capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
-        raise RobolearnError(f"{lerobot_failed(python, done.stderr or done.stdout)}. --no-lerobot leaves it out")
+        raise RobolearnError(f"{rival.failed(done.stderr or done.stdout)}. --no-lerobot leaves it out")
     return json.loads(lines[-1])

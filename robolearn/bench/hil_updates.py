@@ -15,15 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from robolearn.bench.measuring import (
-    MeasuringProcess,
-    in_turn,
-    lerobot_environment,
-    lerobot_failed,
-    lerobot_program,
-    lerobot_python,
-    rate,
-)
+from robolearn.bench.measuring import LeRobot, MeasuringProcess, in_turn, rate
 from robolearn.core import ArraySpec, BadInput, Interface
 from robolearn.core.machine import torch_threads
 from robolearn.core.switches import Count
@@ -67,16 +59,16 @@ class BenchmarkHilUpdates(Command):
         if self.settings.batch % 2:
             raise BadInput("--batch", got=self.settings.batch, expected="an even number: half of it demonstrations")
         begun = time.perf_counter()
-        python = lerobot_python(self.lerobot_python)
+        lerobot = LeRobot.found(self.lerobot_python)
         with ExitStack() as stack, torch_threads(1):
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="robolearn-hil-updates-")))
             sides: dict[str, Callable[[], float]] = {}
             parameters: dict[str, int] = {}
             version = None
-            if python is not None:
+            if lerobot is not None:
                 for name, compiled in (("lerobot", True), ("lerobot_eager", False)):
                     log.info("%s gets ready", name)
-                    rival = stack.enter_context(_rival(python, work, self.settings, compiled=compiled))
+                    rival = stack.enter_context(_rival(lerobot, work, self.settings, compiled=compiled))
                     ready, sides[name] = rival.answer(), partial(rival.measure, self.seconds)
                     parameters[name], version = ready["parameters"], ready["ready"]
             update, parameters["ours"], _ = _ours(self.settings)
@@ -155,12 +147,11 @@ def _ours(settings: RlpdConfig, steps: int = 0) -> tuple[Callable[[], float], in
     return update, sum(p.numel() for p in algorithm.critic.net.parameters()), experience.bytes + windows
 
 
-def _rival(python: str, work: Path, settings: RlpdConfig, *, compiled: bool) -> MeasuringProcess:
+def _rival(lerobot: LeRobot, work: Path, settings: RlpdConfig, *, compiled: bool) -> MeasuringProcess:
     """LeRobot's learner in a process of its own."""
     task = {
         "features": FEATURES, "actions": COMPONENTS * CHUNK, "transitions": TRANSITIONS, "batch": settings.batch,
         "width": settings.width, "depth": settings.depth, "critics": settings.critics, "subset": settings.subset,
         "compile": compiled,
     }  # fmt: skip
-    words = lerobot_program(python, "lerobot_sac.py", task)
-    return MeasuringProcess(words, partial(lerobot_failed, python), cwd=work, env=lerobot_environment(work))
+    return MeasuringProcess(lerobot.program("lerobot_sac.py", task), lerobot.failed, **lerobot.options(work))

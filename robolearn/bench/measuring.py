@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -90,38 +91,38 @@ class MeasuringProcess:
 SCRIPTS = Path(__file__).parent
 
 
-def lerobot_python(given: Path | None) -> str | None:
-    """The interpreter that has LeRobot: `given`, else this one where LeRobot is installed, else None.
+@dataclass(frozen=True)
+class LeRobot:
+    """LeRobot in an interpreter of its own, the rival of a benchmark."""
 
-    Raises:
-      BadInput: the given one is not there.
-    """
-    if given is None:
-        return sys.executable if find_spec("lerobot") is not None else None
-    if (found := shutil.which(str(given))) is None:
-        raise BadInput("--lerobot-python", got=given, expected="a Python interpreter")
-    return os.path.abspath(found)  # it is started elsewhere; a link stays one: it says which environment
+    python: str
 
+    @classmethod
+    def found(cls, given: Path | None) -> LeRobot | None:
+        """That of the interpreter `given`, else of this one where LeRobot is installed, else None. Raises `BadInput`:
+        the given one is not there."""
+        if given is None:
+            return cls(sys.executable) if find_spec("lerobot") is not None else None
+        if (found := shutil.which(str(given))) is None:
+            raise BadInput("--lerobot-python", got=given, expected="a Python interpreter")
+        return cls(os.path.abspath(found))  # it is started elsewhere; a link stays one: it says which environment
 
-def lerobot_program(python: str, script: str, task: Mapping[str, Any]) -> list[str]:
-    """The command line that runs `script` with `task` in LeRobot's interpreter.
+    def program(self, script: str, task: Mapping[str, Any]) -> list[str]:
+        """The command line that runs `script` with `task`. The script goes there as text, so that the modules beside it
+        are not in the way of LeRobot's own imports."""
+        return [self.python, "-c", (SCRIPTS / script).read_text(), json.dumps(task)]
 
-    The script goes there as text, so that the modules beside it are not in the way of LeRobot's own imports.
-    """
-    return [python, "-c", (SCRIPTS / script).read_text(), json.dumps(task)]
+    def options(self, work: Path) -> dict[str, Any]:
+        """Options of `subprocess` for that process: in `work`, caches below it, one thread, no network."""
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            "HF_HOME": str(work / "huggingface"),
+            "TOKENIZERS_PARALLELISM": "false",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        return {"cwd": work, "env": environment}
 
-
-def lerobot_environment(work: Path) -> dict[str, str]:
-    """Environment of that process: one thread, no network, caches below `work`."""
-    return os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(work / "huggingface"),
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-
-
-def lerobot_failed(python: str, output: str) -> RobolearnError:
-    """The error for a process that ended too early, with the end of its output."""
-    return RobolearnError(f"LeRobot in {python} failed: {' | '.join(output.strip().splitlines()[-3:])}")
+    def failed(self, output: str) -> RobolearnError:
+        """The error for a process that ended too early, with the end of its output."""
+        return RobolearnError(f"LeRobot in {self.python} failed: {' | '.join(output.strip().splitlines()[-3:])}")

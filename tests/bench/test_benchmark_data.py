@@ -11,7 +11,7 @@ import pytest
 from robolearn.bench import data as benchmark_data
 from robolearn.bench import memory as benchmark_memory
 from robolearn.bench.data import BenchmarkData
-from robolearn.bench.measuring import lerobot_python
+from robolearn.bench.measuring import LeRobot
 from robolearn.core import ArraySpec, BadInput, Interface, RobolearnError
 from robolearn.data import Dataset, EpisodeWriter
 
@@ -70,8 +70,8 @@ def test_ratios():
 def test_an_interpreter_without_lerobot_is_said(tmp_path):
     with pytest.raises(BadInput, match="--lerobot-python"):
         BenchmarkData(scales=(1,), seconds=0.05, lerobot_python=tmp_path / "python").run()
-    if lerobot_python(None) is None:
+    if LeRobot.found(None) is None:
         with pytest.raises(RobolearnError, match=r"failed: .*lerobot"):
-            benchmark_data.measure_lerobot(sys.executable, tmp_path, (1,), 0.1)
+            benchmark_data.measure_lerobot(LeRobot(sys.executable), tmp_path, (1,), 0.1)
     with pytest.raises(BadInput, match="positive"):
         BenchmarkData(scales=(0,)).run()

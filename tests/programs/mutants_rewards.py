@@ -161,7 +161,7 @@ MUTANTS: dict[str, Mutant] = {
     "reference-not-in-the-name": Mutant(f"{VLA}/critic.py", "content_hash(*self._folders()), *shown)", "content_hash(*self._folders()))", REFERRED),
     "reference-without-its-time": Mutant(f"{VLA}/gvl.py", "percent=percent[place])", "percent=percent[0])", REFERRED),
     "reference-without-the-beginning": Mutant(f"{VLA}/vlac.py", "[*shown, *frames[:1][: len(shown)], earlier, later]", "[*shown, earlier, later]", REFERRED),
-    "threshold-fitted-on-what-was-learned": Mutant(TAUGHT, "self._episodes.sampler(config, ~self._kept,", "self._episodes.sampler(config, ~self._kept | True,", FITTED),
+    "threshold-fitted-on-what-was-learned": Mutant(TAUGHT, "sampler(self.config, ~self._kept,", "sampler(self.config, ~self._kept | True,", FITTED),
     "threshold-of-any-false-positives": Mutant(THRESHOLD, "FALSE = 0.02", "FALSE = 0.2", FITTED),
     "threshold-at-the-highest-failure": Mutant(THRESHOLD, "else (lo + hi) / 2.0", "else lo", FITTED),
     "threshold-of-single-frames": Mutant(THRESHOLD, ".min(1).max())", ".max(1).max())", FITTED),

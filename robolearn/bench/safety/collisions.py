@@ -22,6 +22,7 @@ from hardware.safety.collision import Collision
 from hardware.safety.filter import SafetyFilter
 from hardware.safety.measured import REST_S
 from hardware.safety.states import JointTarget, SafetyRefused
+from robots import AnyRobot
 from robots.limits import Limits, Plane
 from robots.spec import RobotSpec
 
@@ -244,13 +245,44 @@ def cost_of_a_check(robot: RobotSpec, limits: Limits, postures: int, seed: int) 
     return {name: 1e6 * float(np.median(values)) for name, values in taken.items()} | counts
 
 
-class Attack:
-    """An armed filter, and a driver who wants the arm in itself or in an obstacle. The arm is where it is commanded to.
+class DrivenFilter:
+    """A safety filter with a clock of its own, whose arm, or two of them, is where it was commanded to.
 
     Args:
       robot, limits: of the filter.
       period: of the filter [s].
       seed: of everything random.
+    """
+
+    def __init__(self, robot: AnyRobot, limits: Limits, period: float, seed: int) -> None:
+        self.now = 0.0
+        self.filter = SafetyFilter(robot, robot.joints, limits, period, lambda: self.now)
+        self._limits, self._period = limits, period
+        self._joints, self._home = robot.joints, np.array(robot.home)
+        self._q = self._home.copy()
+        self._rng = np.random.default_rng(seed)
+
+    def armed(self) -> bool:
+        """Rest, reset and arm; where that is refused the arm is put at its home."""
+        for _ in range(math.ceil(REST_S / self._period) + 2):
+            self.pass_period()
+        try:
+            self.filter.reset()
+            self.filter.arm()
+        except SafetyRefused:
+            self._q = self._home.copy()
+            return False
+        return True
+
+    def pass_period(self) -> None:
+        """A period passes, the dead-man's switch is held and the arm is measured."""
+        self.now += self._period
+        self.filter.deadman(True)
+        self.filter.measured(self._joints, self._q)
+
+
+class Attack(DrivenFilter):
+    """An armed filter, and a driver who wants the arm in itself or in an obstacle; see `DrivenFilter`.
 
     Attributes:
       overlaps: commands at which something overlaps.
@@ -259,19 +291,15 @@ class Attack:
     """
 
     def __init__(self, robot: RobotSpec, limits: Limits, period: float, seed: int) -> None:
-        self.now = 0.0
-        self.filter = SafetyFilter(robot, robot.joints, limits, period, lambda: self.now)
+        super().__init__(robot, limits, period, seed)
         self.overlaps = self.commands = self.tries = self.stopped = 0
-        self._robot, self._limits, self._period = robot, limits, period
         self._reference = CollisionReference(robot, limits)
-        self._rng = np.random.default_rng(seed)
-        self._q = np.array(robot.home)
 
     def run(self, tries: int) -> None:
         """So many goals, from home and from wherever the one before ended."""
         for k in range(tries):
             if k % 3 == 0:
-                self._q = np.array(self._robot.home)
+                self._q = self._home.copy()
             self.tries += 1
             self._drive(self._bad_goal(), self._rng.uniform(0.05, 1.0) * self._limits.max_jump)
 
@@ -288,24 +316,16 @@ class Attack:
 
     def _drive(self, goal: Array, step: float) -> None:
         """Towards the goal by the shortest way, until the arm stands or is stopped; perhaps an e-stop on the way."""
-        for _ in range(math.ceil(REST_S / self._period) + 2):
-            self.now += self._period
-            self._feed()
-        try:
-            self.filter.reset()
-            self.filter.arm()
-        except SafetyRefused:
-            self._q = np.array(self._robot.home)
+        if not self.armed():
             return
         stop_at = self._rng.integers(20, 400) if self._rng.random() < 0.3 else -1
         still = 0
         for k in range(4000):
-            self.now += self._period
-            self._feed()
+            self.pass_period()
             if k == stop_at:
                 self.filter.estop()
             away = goal - self._q
-            self.filter.target(JointTarget(self._robot.joints, self._q + np.clip(away, -step, step)))
+            self.filter.target(JointTarget(self._joints, self._q + np.clip(away, -step, step)))
             command = self.filter.step()
             if command is None:
                 self.stopped += 1
@@ -320,7 +340,3 @@ class Attack:
                 self.now += self._period
                 self.filter.step()
                 return
-
-    def _feed(self) -> None:
-        self.filter.deadman(True)
-        self.filter.measured(self._robot.joints, self._q)

@@ -7,7 +7,6 @@ model (`CollisionReference`).
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any
 
@@ -15,10 +14,8 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hardware.safety.filter import SafetyFilter
-from hardware.safety.measured import REST_S
-from hardware.safety.states import JointTarget, PairTarget, PoseTarget, SafetyRefused
-from robolearn.bench.safety.collisions import CollisionReference
+from hardware.safety.states import JointTarget, PairTarget, PoseTarget
+from robolearn.bench.safety.collisions import CollisionReference, DrivenFilter
 from robolearn.core.se3 import matrix_to_quat
 from robots.limits import Limits
 from robots.pair import PairSpec
@@ -64,12 +61,8 @@ class PairJudge:
         return max(one.depth(q[at]) for one, at in zip(self._own, self._slices, strict=True))
 
 
-class PairAttack:
-    """An armed filter of two arms, and a driver who wants them in each other. They are where they are commanded to.
-
-    Args:
-      period: of the filter [s].
-      seed: of everything random.
+class PairAttack(DrivenFilter):
+    """An armed filter of two arms, and a driver who wants them in each other; see `DrivenFilter`.
 
     Attributes:
       ticks: commands that were sent.
@@ -82,23 +75,20 @@ class PairAttack:
     """
 
     def __init__(self, pair: PairSpec, limits: Limits, period: float, seed: int) -> None:
-        self.now = 0.0
-        self.filter = SafetyFilter(pair, pair.joints, limits, period, lambda: self.now)
+        super().__init__(pair, limits, period, seed)
         self.judge = PairJudge(pair, limits)
         self.ticks = self.contacts = self.overlaps = self.stopped = 0
         self.nearest = REACH
         self.reasons: set[str] = set()
         self.cost_us: list[float] = []
-        self._pair, self._limits, self._period = pair, limits, period
-        self._rng = np.random.default_rng(seed)
-        self._q = np.array(pair.home)
+        self._pair = pair
 
     def run(self, ticks: int) -> None:
         """Tries of all kinds in turn, from home and from wherever the one before ended, until so many commands."""
         k = 0
         while self.ticks < ticks:
             if k % 3 == 0:
-                self._q = np.array(self._pair.home)
+                self._q = self._home.copy()
             self._drive(WAYS[k % len(WAYS)], ticks)
             k += 1
 
@@ -113,19 +103,11 @@ class PairAttack:
 
     def _drive(self, way: str, most: int) -> None:
         """One try: until the filter stops, the arms stand, or `DRIVE` ticks are over."""
-        for _ in range(math.ceil(REST_S / self._period) + 2):
-            self.now += self._period
-            self._feed()
-        try:
-            self.filter.reset()
-            self.filter.arm()
-        except SafetyRefused:
-            self._q = np.array(self._pair.home)
+        if not self.armed():
             return
         goal, share = self._bad_goal() if way == "overlap" else self._q, self._rng.uniform(0.1, 1.0)
         for k in range(DRIVE):
-            self.now += self._period
-            self._feed()
+            self.pass_period()
             if way == "leaps" and k % 40 == 0:
                 goal = self._rng.uniform(self._limits.lower, self._limits.upper)
             target = self._hands() if way == "hands" else self._toward(goal, share)
@@ -178,7 +160,3 @@ class PairAttack:
             if self.judge.between(q) < -0.005:
                 break
         return q
-
-    def _feed(self) -> None:
-        self.filter.deadman(True)
-        self.filter.measured(self._pair.joints, self._q)
