@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,10 @@ from std_srvs.srv import Trigger
 
 from hardware.observing.monitor import LimitMonitor, joined
 from hardware.ros2 import faults, messages, qos, topics
-from hardware.ros2.runtime import Node, step_back
+from hardware.ros2.runtime import step_back
 from hardware.ros2.scene import MarkerArray, SceneMarkers
-from hardware.ros2.sim_driver import MakesDriver, SimDriver
+from hardware.ros2.sim_driver import ArmWorld, MakesDriver, SimDriver, WorldNode
 from robolearn.core.errors import BadInput, RobolearnError
-from robolearn.core.scene import Scene
 from robots.stations import COMPRESSED, AnyContract, Contract
 from robots.stations.pictures import turned
 
@@ -44,25 +43,7 @@ SCENE_PERIOD_S = 0.05
 CAMERA_NICE = 5
 
 
-class ArmWorld(Protocol):
-    """A simulated world; `sim.realtime.RealtimeWorld` is one, and describes the methods. Units: rad, m, s, Nm. Pictures
-    are asked for, and ended by `close`, in a thread of their own."""
-
-    @property
-    def outcome(self) -> dict[str, Any] | None: ...
-    def reset(self) -> int: ...
-    def command(self, q: Array | None, width: float | None = None, arm: int = 0) -> None: ...
-    def push(self, torque: Array, arm: int = 0) -> None: ...
-    def advance(self, seconds: float) -> None: ...
-    def joint_state(self, arm: int = 0) -> tuple[tuple[str, ...], Array, Array]: ...
-    def objects(self) -> tuple[tuple[str, ...], Array]: ...
-    def external_torque(self, arm: int = 0) -> Array: ...
-    def scene(self) -> Scene: ...
-    def image(self, camera: str) -> NDArray[np.uint8]: ...
-    def close(self) -> None: ...
-
-
-class SimArmNode(Node):
+class SimArmNode(WorldNode):
     """The node `sim_arm`. A parameter of its own that may be set at any time: `fault`, see `hardware.ros2.faults`.
 
     Args:
@@ -230,8 +211,7 @@ class SimArmNode(Node):
         return 1e-9 * self.get_clock().now().nanoseconds
 
     def stamp(self, fault: str | None = None, at: float | None = None) -> float:
-        """The time of a message [s], with this fault of a clock, or that of all: of now, or of what was so `at` a time,
-        however long this process took since."""
+        """See `WorldNode.stamp`."""
         return faults.stamp(fault or self.fault.get("clock"), self._ros_now() if at is None else at)
 
     # --- operator ------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ This one hands every set-point on as it comes, as a ros2_control position contro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,11 @@ from rclpy.qos import HistoryPolicy, QoSProfile, ReliabilityPolicy
 
 from hardware.observing.monitor import LimitMonitor
 from hardware.ros2 import faults, messages, qos
+from hardware.ros2.runtime import Node
 from hardware.ros2.senders import sent_at
 from robolearn.core.errors import BadInput
+from robolearn.core.scene import Scene
 from robots.stations import FLOATS, TRAJECTORY, WRENCH, Contract
-
-if TYPE_CHECKING:
-    from hardware.ros2.sim_arm_node import SimArmNode
 
 log = logging.getLogger(__name__)
 
@@ -31,17 +31,53 @@ Array = NDArray[np.float64]
 COMMANDS = QoSProfile(history=HistoryPolicy.KEEP_LAST, depth=200, reliability=ReliabilityPolicy.RELIABLE)
 
 
+class ArmWorld(Protocol):
+    """A simulated world; `sim.realtime.RealtimeWorld` is one, and describes the methods. Units: rad, m, s, Nm. Pictures
+    are asked for, and ended by `close`, in a thread of their own."""
+
+    @property
+    def outcome(self) -> dict[str, Any] | None: ...
+    def reset(self) -> int: ...
+    def command(self, q: Array | None, width: float | None = None, arm: int = 0) -> None: ...
+    def push(self, torque: Array, arm: int = 0) -> None: ...
+    def advance(self, seconds: float) -> None: ...
+    def joint_state(self, arm: int = 0) -> tuple[tuple[str, ...], Array, Array]: ...
+    def objects(self) -> tuple[tuple[str, ...], Array]: ...
+    def external_torque(self, arm: int = 0) -> Array: ...
+    def scene(self) -> Scene: ...
+    def image(self, camera: str) -> NDArray[np.uint8]: ...
+    def close(self) -> None: ...
+
+
+class WorldNode(Node, ABC):
+    """A node with a simulated world, whose arms its drivers move.
+
+    Attributes:
+      fault: place → fault that is switched on, see `hardware.ros2.faults`.
+      is_fresh: the world was neither reset nor commanded yet.
+    """
+
+    world: ArmWorld
+    fault: Mapping[str, str]
+    is_fresh: bool
+
+    @abstractmethod
+    def stamp(self, fault: str | None = None, at: float | None = None) -> float:
+        """The time of a message [s], with this fault of a clock, or that of all: of now, or of what was so `at` a time,
+        however long this process took since."""
+
+
 class MakesDriver(Protocol):
     """The class of a driver."""
 
-    def __call__(self, node: SimArmNode, contract: Contract, name: str, number: int) -> SimDriver: ...
+    def __call__(self, node: WorldNode, contract: Contract, name: str, number: int) -> SimDriver: ...
 
 
 class SimDriver:
     """Driver and controller of an arm. Emulators of other drivers derive from it.
 
     Args:
-      node: the node `sim_arm`, with its world.
+      node: of the world.
       contract: the arm's.
       name: of the arm in the station, empty for the only one.
       number: of the arm in the world.
@@ -59,7 +95,7 @@ class SimDriver:
     period_s = 0.0
     """Of a controller that moves the arm between its commands; 0: it does not."""
 
-    def __init__(self, node: SimArmNode, contract: Contract, name: str, number: int) -> None:
+    def __init__(self, node: WorldNode, contract: Contract, name: str, number: int) -> None:
         command, gripper = contract.command, contract.gripper
         if command.type not in self.commands:
             what = f"contract {contract.name}: command type for the simulated arm"
