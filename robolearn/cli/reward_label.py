@@ -160,7 +160,7 @@ class RewardPrefer(Command):
             write_preferences(dataset, [*known, *new])
         else:
             new = self._asked(dataset, drawn, known)
-        return self._result(len(drawn), new, len(known))
+        return self._result(len(drawn), new, known)
 
     def _asked(
         self, dataset: Dataset, drawn: list[tuple[EpisodeClip, EpisodeClip]], known: list[Preference]
@@ -186,15 +186,16 @@ class RewardPrefer(Command):
         asyncio.run(page.serve(self.port, show_address))
         return kept(page.answers)
 
-    def _result(self, asked: int, new: list[Preference], before: int) -> dict[str, Any]:
+    def _result(self, asked: int, new: list[Preference], known: list[Preference]) -> dict[str, Any]:
         from robolearn.rewards.labels import PREFERENCES_PATH
 
         count = Counter(preference.better for preference in new)
         said = {better: count[better] for better in ("left", "right", "same")}
+        decided = sum(preference.better != "same" for preference in (*known, *new))
         return {
             "dataset": self.data,
             "asked": asked,
-            "preferences": {**said, "in_all": before + len(new)},
+            "preferences": {**said, "in_all": len(known) + len(new), "decided": decided},
             "written": f"{self.data}/{PREFERENCES_PATH}" if new else None,
         }
 
@@ -202,8 +203,12 @@ class RewardPrefer(Command):
         count = result["preferences"]
         console.print(f"preferences {count['left']} left, {count['right']} right, {count['same']} same; "
                       f"{count['in_all']} in all")  # fmt: skip
-        console.print(f"next        robolearn reward train --kind preference --data {self.data} --out runs/… : a "
-                      "reward that learns from them")  # fmt: skip
+        if count["decided"]:
+            console.print(f"next        robolearn reward train --kind preference --data {self.data} --out runs/… : a "
+                          "reward that learns from them")  # fmt: skip
+        else:
+            console.print("next        nothing can be learned where no clip is better than another: more pairs, or a "
+                          "set with other outcomes")  # fmt: skip
 
 
 def strip(dataset: Dataset, clip: EpisodeClip, every: int) -> bytes:

@@ -88,6 +88,8 @@ def test_the_command_writes_what_the_outcomes_say(dataset: Dataset, capsys: pyte
     assert main([*words, "--pairs", "6"]) == 0
     result = json.loads(capsys.readouterr().out)
     assert result["asked"] == 6 and result["preferences"]["in_all"] == 6
+    decided = [p for p in read_preferences(dataset) if p.better != "same"]
+    assert 0 < len(decided) == result["preferences"]["decided"]
     assert main([*words, "--pairs", "6"]) == 0
     stored = read_preferences(dataset)
     assert len(stored) == 10, "four were left; the first six stay"
@@ -95,6 +97,16 @@ def test_the_command_writes_what_the_outcomes_say(dataset: Dataset, capsys: pyte
     capsys.readouterr()
     assert main(words) == 2
     assert "a preference for every pair" in capsys.readouterr().err
+
+
+def test_preferences_that_teach_nothing_are_no_next_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with EpisodeWriter(tmp_path / "data", VECTORS) as writer:
+        for _ in range(3):
+            writer.add({"proprio": np.zeros(1, np.float32)}, np.zeros(1, np.float32), reward=0.0)
+            writer.end(success=False, terminated=False, task="a")
+    assert main(["reward", "prefer", "--data", str(tmp_path / "data"), "--by-outcome"]) == 0
+    said = capsys.readouterr().out
+    assert "0 left, 0 right, 3 same" in said and "nothing can be learned" in said and "reward train" not in said
 
 
 def test_what_cannot_be_compared_is_refused(dataset: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,4 +157,4 @@ def test_a_browser_plays_both_and_keys_answer(tmp_path: Path, capfd: pytest.Capt
         Preference(*asked[0], "right"), Preference(*asked[2], "left"), Preference(*asked[3], "same"),
     ]  # fmt: skip
     result = json.loads(capfd.readouterr().out.splitlines()[-1])
-    assert result["preferences"] == {"left": 1, "right": 1, "same": 1, "in_all": 3}
+    assert result["preferences"] == {"left": 1, "right": 1, "same": 1, "in_all": 3, "decided": 2}
