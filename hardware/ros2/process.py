@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 PARENT = "ROBOLEARN_PARENT"  # in the environment: process id of the program that started this node and ends with it
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 EXECUTOR_S = 0.01  # the executor's turn, in nodes with a heart
+SELDOM = 5  # turns, one of which looks at what is asked for seldom
 ACKNOWLEDGE_S = 0.5  # a node that has done its work waits at most so long until its last messages are acknowledged
 
 
@@ -87,6 +88,7 @@ def serve(node: Node, executor: SingleThreadedExecutor, stop: Stop) -> int:
     code = 0
     failure: RobolearnError | None = None
     due = turn = time.monotonic()
+    turns = 0
     while (now := time.monotonic()) < limit:
         if (stop.requested or node.done) and limit == float("inf"):
             node.begin_stop("signal to end" if stop.requested else "done")
@@ -95,6 +97,7 @@ def serve(node: Node, executor: SingleThreadedExecutor, stop: Stop) -> int:
             break
         try:
             if node.heart is None:
+                node.seldom.open = True
                 executor.spin_once(timeout_sec=0.05)
                 continue
             period, callback = node.heart
@@ -106,7 +109,8 @@ def serve(node: Node, executor: SingleThreadedExecutor, stop: Stop) -> int:
             # It takes 0.7 ms and can wait once: where a message is about to come, and so the next beat much sooner, or
             # where another thread is to have the interpreter, and so the next beat much later.
             if time.monotonic() >= turn + (EXECUTOR_S if abs(later) > 0.5 * period else 0.0):
-                turn = time.monotonic() + EXECUTOR_S
+                turn, turns = time.monotonic() + EXECUTOR_S, turns + 1
+                node.seldom.open = turns % SELDOM == 0
                 executor.spin_once(timeout_sec=0.0)
         except ExternalShutdownException:
             break

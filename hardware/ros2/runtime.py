@@ -20,17 +20,18 @@ from typing import Any, cast
 
 import rclpy.node
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
-from rclpy.callback_groups import ReentrantCallbackGroup
 from rclpy.clock import Clock
 from rclpy.clock_type import ClockType
 from rclpy.context import Context
 from rclpy.event_handler import SubscriptionEventCallbacks
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
 from rclpy.subscription import MessageInfo, Subscription
 from rclpy.timer import Timer
 
 from hardware.node_parameters import NODES, NodeParameters
+from hardware.ros2.callback_groups import MISMATCHES, SeldomGroup, Unasked
 from hardware.ros2.topics import NAMESPACE, namespace_of_nodes, namespace_of_station
 from robolearn.core import BadInput, RobolearnError, check_choice
 from robolearn.core.machine import own_schedule, set_schedule, threads
@@ -121,11 +122,13 @@ class Node(LifecycleNode):
         context: Context | None = None,
         overrides: Mapping[str, Value] | None = None,
     ) -> None:
+        self.seldom = SeldomGroup()
         self.defaults = defaults or NODES[name]()
         self._defaults, given = vars(self.defaults), dict(overrides or {})
         asked = {**self._defaults, **given}["contract"]
         with nullcontext(contract.namespace) if contract else _asked_for(name, str(asked), context) as station:
             super().__init__(name, namespace=namespace_of_nodes(station), context=context)
+        self.seldom.take(self.services)  # parameters and lifecycle: the node's own come later
         self._given = contract
         self._steady = Clock(clock_type=STEADY)
         self._fixed = False
@@ -210,6 +213,18 @@ class Node(LifecycleNode):
         except (TypeError, ValueError):
             raise BadInput(f"parameter {name}", got=repr(got), expected=f"a {kind.__name__}") from None
 
+    def create_publisher(self, *args: Any, **options: Any) -> Publisher[Any]:
+        """See rclpy."""
+        made = super().create_publisher(*args, **options)
+        self.seldom.take(one for one in made.event_handlers if one.event_type in MISMATCHES)
+        return made
+
+    def create_subscription(self, *args: Any, **options: Any) -> Subscription[Any]:
+        """See rclpy."""
+        made = super().create_subscription(*args, **options)
+        self.seldom.take(one for one in made.event_handlers if one.event_type in MISMATCHES)
+        return made
+
     def every(self, period_s: float, callback: Callable[[], None]) -> Timer:
         """A timer on the steady clock: neither a frozen `/clock` nor a jump of the time of day stops it."""
         return self.create_timer(period_s, callback, clock=self._steady)
@@ -219,7 +234,7 @@ class Node(LifecycleNode):
     ) -> Callable[[], None]:
         """A subscription whose messages wait until they are asked for; the function that hands them to `callback`."""
         subscription = self.create_subscription(
-            kind, topic, callback, profile, event_callbacks=events, callback_group=_Unasked()
+            kind, topic, callback, profile, event_callbacks=events, callback_group=Unasked()
         )
 
         def take() -> None:
@@ -319,13 +334,6 @@ class Node(LifecycleNode):
             f"{fixed[0]} is fixed while {self.get_name()} is configured: deactivate and clean up first" if fixed else ""
         )
         return SetParametersResult(successful=not fixed, reason=why)
-
-
-class _Unasked(ReentrantCallbackGroup):
-    """Its subscriptions are left alone by executors; their events are not."""
-
-    def can_execute(self, entity: Any) -> bool:
-        return not isinstance(entity, Subscription)
 
 
 @contextmanager

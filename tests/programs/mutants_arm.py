@@ -53,6 +53,8 @@ LATE = ("tests/hardware/test_horizon.py", "tests/hardware/test_trajectory_at_1kh
 
 HABITS = ("tests/hardware/test_emulated_habits.py::test_a_machine_that_was_held_up_makes_the_arm_no_faster",)
 
+TURNS = ("tests/hardware/test_callback_groups.py",)
+
 PRIORITIES = ("tests/hardware/test_node_priority.py",)
 
 LAUNCHING, LAUNCHED = (
@@ -124,6 +126,15 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a-thread-that-stepped-back-is-brought-to-the-front": Mutant(
         "hardware/ros2/runtime.py", "{*other_threads, *_background_threads}", "{*other_threads}", PRIORITIES
+    ),
+    "a-turn-waits-for-everything": Mutant(
+        "hardware/ros2/callback_groups.py", "        return self.open", "        return True", TURNS
+    ),
+    "nothing-that-is-seldom-is-looked-at": Mutant(
+        "hardware/ros2/process.py", "turns % SELDOM == 0", "turns % SELDOM > SELDOM", TURNS
+    ),
+    "a-mismatch-is-waited-for-in-each-turn": Mutant(
+        "hardware/ros2/callback_groups.py", "            one.callback_group = self\n", "", TURNS
     ),
     "a-stranger-moves-the-jaw": Mutant(JOINTS, "if publishers.alone:", "if True:", OBSERVED),
     "two-publishers-of-the-jaw-are-observed": Mutant(
