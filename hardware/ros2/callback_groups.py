@@ -1,4 +1,4 @@
-"""Callback groups: what an executor waits for seldom, or never. It builds what it waits for anew in every turn."""
+"""Callback groups of what an executor waits for seldom, or never: it builds its wait set anew in every turn."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MISMATCHES = (
 
 
 class SeldomGroup(ReentrantCallbackGroup):
-    """What an executor waits for in few of its turns: an arm's node has a dozen services and two dozen events that no
-    motion depends on, and each costs every turn a little.
+    """Entities that an executor waits for in few of its turns. A node of an arm has a dozen services and two dozen events
+    that no motion depends on, and each of them costs every turn a little.
 
     Attributes:
       open: its entities are waited for.
