@@ -18,8 +18,8 @@ MISMATCHES = (
 
 
 class SeldomGroup(ReentrantCallbackGroup):
-    """Entities that an executor waits for in few of its turns. A node of an arm has a dozen services and two dozen events
-    that no motion depends on, and each of them costs every turn a little.
+    """Entities that an executor waits for in few of its turns. A node of an arm has a dozen services and two dozen
+    events that no motion depends on, and each of them costs every turn a little.
 
     Attributes:
       open: its entities are waited for.
