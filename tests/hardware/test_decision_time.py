@@ -14,6 +14,7 @@ import pytest
 from hardware.execution.prediction import WARMED_S, Predictor
 from hardware.execution.streamer import BEFORE_S, BEHIND_S, Streamer
 from hardware.ros2 import process
+from hardware.ros2.callback_groups import SeldomGroup
 from robolearn.core import ActionChunk, Observation, Policy
 from robots import chunk_execution
 from robots.stations import load_contract
@@ -181,6 +182,7 @@ class Beating:
     def __init__(self, period: float, later: float | None, beats: int) -> None:
         self.times: list[float] = []
         self.heart = (period, self._beat)
+        self.seldom = SeldomGroup()
         self._later, self._beats = later, beats
 
     def _beat(self) -> float | None:
