@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rclpy.callback_groups import ReentrantCallbackGroup
-from rclpy.event_handler import QoSPublisherEventType, QoSSubscriptionEventType
+from rclpy.event_handler import EventHandler, QoSPublisherEventType, QoSSubscriptionEventType
 from rclpy.subscription import Subscription
 
 MISMATCHES = (
@@ -34,6 +34,10 @@ class SeldomGroup(ReentrantCallbackGroup):
         for one in entities:
             one.callback_group = self
             self.add_entity(one)
+
+    def take_mismatches(self, handlers: Iterable[EventHandler]) -> None:
+        """The same of those events that report a QoS or a type that does not match."""
+        self.take(one for one in handlers if one.event_type in MISMATCHES)
 
     def can_execute(self, entity: Any) -> bool:
         return self.open

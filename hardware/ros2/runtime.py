@@ -31,7 +31,7 @@ from rclpy.subscription import MessageInfo, Subscription
 from rclpy.timer import Timer
 
 from hardware.node_parameters import NODES, NodeParameters
-from hardware.ros2.callback_groups import MISMATCHES, SeldomGroup, Unasked
+from hardware.ros2.callback_groups import SeldomGroup, Unasked
 from hardware.ros2.topics import NAMESPACE, namespace_of_nodes, namespace_of_station
 from robolearn.core import BadInput, RobolearnError, check_choice
 from robolearn.core.machine import own_schedule, set_schedule, threads
@@ -216,13 +216,13 @@ class Node(LifecycleNode):
     def create_publisher(self, *args: Any, **options: Any) -> Publisher[Any]:
         """See rclpy."""
         made = super().create_publisher(*args, **options)
-        self.seldom.take(one for one in made.event_handlers if one.event_type in MISMATCHES)
+        self.seldom.take_mismatches(made.event_handlers)
         return made
 
     def create_subscription(self, *args: Any, **options: Any) -> Subscription[Any]:
         """See rclpy."""
         made = super().create_subscription(*args, **options)
-        self.seldom.take(one for one in made.event_handlers if one.event_type in MISMATCHES)
+        self.seldom.take_mismatches(made.event_handlers)
         return made
 
     def every(self, period_s: float, callback: Callable[[], None]) -> Timer:
@@ -269,7 +269,7 @@ class Node(LifecycleNode):
 
         rclpy's executors build what they wait for anew each time, 0.7 ms for the services, timers and events of one of
         our nodes. Woken by 200 ticks and 400 messages a second that is half a core. So streams are polled when the
-        node's heart beats, and the executor has its turn a hundred times a second.
+        node's heart beats, and the executor has its turn a hundred times a second, for what is `seldom` twenty times.
         """
         if self.hosted:
             self.heart = (period_s, callback)
